@@ -1,0 +1,82 @@
+# Needs Python 3.11+, git and make. Everything else is fetched into .venv.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+# -qq: warnings are silent, errors are not.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+PINS := pyproject.toml constraints.txt
+# The live tests of one file share one server, so they must share one worker.
+PYTEST_FLAGS ?= -n auto --dist loadgroup
+
+.PHONY: help demo test check format bench tmux venv venv-dev clean
+
+help:
+	@echo "make demo    a whole run with scripted agents, no keys needed"
+	@echo "make test    everything CI runs: check, then all tests (live ones need tmux)"
+	@echo "make check   lint, format, types, import layers"
+	@echo "make format  rewrite the code as 'make check' wants it"
+	@echo "make bench   measure"
+	@echo "make clean   remove the virtual environment and caches"
+
+demo: $(VENV)/.stamp-run
+	@$(BIN)/logos demo
+
+test: $(VENV)/.stamp-dev tmux
+	@$(MAKE) --no-print-directory check
+	$(BIN)/pytest $(PYTEST_FLAGS)
+
+check: $(VENV)/.stamp-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(VENV)/.stamp-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.stamp-dev
+	@$(BIN)/python bench/run.py
+
+venv: $(VENV)/.stamp-run
+venv-dev: $(VENV)/.stamp-dev
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer was not found; name one with PYTHON=..." >&2; exit 1; }
+	@echo "creating $(VENV) with $(PYTHON)" >&2
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "error: could not create $(VENV); on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+
+$(VENV)/.stamp-run: $(PINS) | $(BIN)/python
+	@echo "installing logos" >&2
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.stamp-dev: $(PINS) | $(BIN)/python
+	@echo "installing logos with its test tools" >&2
+	@$(PIP) --editable '.[dev,cao,web]'
+	@touch $@ $(VENV)/.stamp-run
+
+tmux:
+	@command -v tmux >/dev/null && exit 0; \
+	if command -v apt-get >/dev/null; then \
+		if [ "$$(id -u)" = 0 ]; then root=; else root="sudo -n"; fi; \
+		echo "installing tmux" >&2; \
+		{ $$root apt-get install -qq -y --no-install-recommends tmux >/dev/null || \
+		  { $$root apt-get update -qq && $$root apt-get install -qq -y --no-install-recommends tmux >/dev/null; }; } || true; \
+	fi; \
+	command -v tmux >/dev/null && exit 0; \
+	if [ "$$CI" = true ]; then \
+		echo "error: tmux is missing and could not be installed; CI skips nothing" >&2; exit 1; \
+	fi; \
+	echo "*******************************************************************" >&2; \
+	echo "* tmux is missing and could not be installed: the tests in        *" >&2; \
+	echo "* tests/live (a real agent server in tmux) are SKIPPED.           *" >&2; \
+	echo "* Install tmux 3.3 or newer to run them.                          *" >&2; \
+	echo "*******************************************************************" >&2
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,56 @@
+"""Writing files so that a crash leaves the old one or the new one, readable by their owner alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from logos.errors import UsageError
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Temp file beside the target, fsync, rename."""
+    try:
+        private_folder(path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as sink:
+                sink.write(text)
+                sink.flush()
+                os.fsync(sink.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+
+
+def private_folder(folder: Path) -> None:
+    """Create a folder (and its parents) for its owner alone; one that exists is left as it is."""
+    if folder.is_dir():
+        return
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot create {folder}: {error.strerror}") from error
+
+
+def own_folder(folder: Path) -> None:
+    """A private folder of ours inside a person's repository: git does not see it."""
+    fresh = not folder.exists()
+    private_folder(folder)
+    if fresh:
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
+def set_aside(path: Path, stamp: str) -> Path:
+    """Keep a damaged file under another name, never overwriting one that was kept before."""
+    for number in range(1000):
+        kept = path.with_name(f"{path.name}.damaged-{stamp}" + (f"-{number}" if number else ""))
+        if not kept.exists():
+            os.replace(path, kept)
+            return kept
+    raise UsageError(f"too many damaged copies beside {path}; remove some")

@@ -1,0 +1,115 @@
+"""Response files: fixed names in one folder, regular files only, capped in size, and a bell when they change."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+from logos.adapters.files import own_folder
+from logos.domain.roles import RESPONSE_FILES
+from logos.errors import HostError, UsageError
+from logos.ports import Peek
+from logos.prompts import PLACEHOLDER
+
+MAX_BYTES = 4_000_000
+
+
+class ResponseFiles:
+    """The responses of one work dir."""
+
+    def __init__(self, folder: Path, names: dict[str, str] | None = None) -> None:
+        self.folder = folder
+        self._names = RESPONSE_FILES if names is None else names
+
+    def path(self, answer: str) -> Path:
+        return self.folder / self._names[answer]
+
+    def ensure(self) -> None:
+        own_folder(self.folder.parent)
+        own_folder(self.folder)
+
+    def clear(self, answer: str) -> None:
+        try:
+            self.path(answer).unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot remove the old response {self.path(answer)}: {error.strerror}") from error
+
+    def peek(self, answer: str) -> Peek:
+        path = self.path(answer)
+        try:
+            info = path.lstat()
+        except OSError:
+            return Peek()
+        if not stat.S_ISREG(info.st_mode):
+            return Peek(problem=f"{path} is not a regular file")
+        if info.st_size > MAX_BYTES:
+            return Peek(problem=f"{path} has {info.st_size} bytes, more than {MAX_BYTES}")
+        try:
+            fit = _is_a_response(self.read(answer))
+        except HostError:
+            return Peek()
+        return Peek(f"{info.st_ino}-{info.st_size}-{info.st_mtime_ns}") if fit else Peek()
+
+    def read(self, answer: str) -> str:
+        """The text; a link that took the file's place since the last look is not followed."""
+        path = self.path(answer)
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError as error:
+            raise HostError(f"cannot read {path}: {error.strerror}") from error
+        with os.fdopen(handle, "rb") as source:
+            return source.read(MAX_BYTES).decode("utf-8", "replace")
+
+
+def _is_a_response(text: str) -> bool:
+    """Something other than blank lines and the placeholder that the instruction itself contains."""
+    return any(line.strip() not in ("", PLACEHOLDER) for line in text.splitlines())
+
+
+class Doorbell:
+    """Rings when a folder changes. Where the file system tells nothing, polling still finds everything."""
+
+    def __init__(self, folder: Path) -> None:
+        self._changed = threading.Condition()
+        self._rings = 0
+        self._closed = threading.Event()
+        threading.Thread(target=self._listen, args=(folder,), name="doorbell", daemon=True).start()
+
+    @property
+    def rings(self) -> int:
+        return self._rings
+
+    def wait(self, heard: int, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._rings > heard, seconds)
+
+    def ring(self) -> None:
+        with self._changed:
+            self._rings += 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        self._closed.set()
+        self.ring()
+
+    def _listen(self, folder: Path) -> None:
+        # Imported here: it loads an extension module that a mere look at a run does not need.
+        from watchfiles import watch
+
+        try:
+            changes = watch(
+                folder,
+                stop_event=self._closed,
+                watch_filter=None,
+                recursive=False,
+                debounce=50,
+                step=5,
+                rust_timeout=500,
+                raise_interrupt=False,
+            )
+            for _ in changes:
+                self.ring()
+        except (OSError, RuntimeError):
+            return

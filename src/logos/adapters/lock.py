@@ -1,0 +1,65 @@
+"""One driver per work dir: a lock the kernel gives back when its holder dies, with the holder's pid in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+from logos.adapters.files import own_folder
+from logos.errors import Busy
+
+
+class DriverLock:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+
+    def __enter__(self) -> DriverLock:
+        own_folder(self._path.parent)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            raise Busy(
+                f"another driver (pid {holder(self._path) or 'unknown'}) is at work in {self._path.parent.parent}"
+            ) from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        self._handle = handle
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._handle is not None:
+            os.ftruncate(self._handle, 0)
+            os.close(self._handle)
+            self._handle = None
+
+
+def holder(path: Path) -> int | None:
+    """The pid in the lock, as text says it; None when nobody wrote one."""
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def driver_of(path: Path) -> int | None:
+    """The pid of the live driver, or None when the lock is free."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return holder(path)
+    else:
+        return None
+    finally:
+        os.close(handle)

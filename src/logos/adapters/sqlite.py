@@ -1,0 +1,93 @@
+"""The run log in SQLite: one file, write-ahead, every accepted event on disk before it counts."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from logos.adapters.codec import Undecodable, decode, encode
+from logos.adapters.files import own_folder
+from logos.domain.events import Event, Recorded
+from logos.domain.turns import RunId
+from logos.errors import LogConflict, LogDamaged, LogError
+
+WATCH_SECONDS = 0.1
+
+
+class SqliteLog:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._clock = clock
+        own_folder(path.parent)
+        try:
+            self._db = _connect(path)
+            self._db.executescript(files("logos.adapters").joinpath("schema.sql").read_text("utf-8"))
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {path} cannot be opened: {error}") from error
+
+    def append(self, run: RunId, event: Event, after: int) -> Recorded:
+        record = Recorded(run, after + 1, self._clock(), event)
+        try:
+            with self._db:
+                last = self._db.execute("SELECT max(seq) FROM events WHERE run = ?", (run,)).fetchone()[0] or 0
+                if last != after:
+                    raise LogConflict(f"run {run} is at event {last}, not {after}: another driver is at work on it")
+                self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (run, record.seq, record.at, encode(event)))
+        except sqlite3.IntegrityError as error:
+            raise LogConflict(f"event {record.seq} of run {run} was written by another driver") from error
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {self._path} cannot be written: {error}") from error
+        return record
+
+    def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
+        rows = self._rows("SELECT seq, at, body FROM events WHERE run = ? AND seq >= ? ORDER BY seq", run, from_seq)
+        for expected, (seq, at, body) in enumerate(rows, from_seq):
+            if seq != expected:
+                raise LogDamaged(run, expected, "it is missing")
+            try:
+                yield Recorded(run, seq, at, decode(body))
+            except Undecodable as error:
+                raise LogDamaged(run, seq, str(error)) from error
+
+    def runs(self) -> list[RunId]:
+        """Every run, oldest first."""
+        return [RunId(str(row[0])) for row in self._rows("SELECT run FROM events WHERE seq = 1 ORDER BY at, run")]
+
+    def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:
+        while True:
+            for record in self.read(run, from_seq):
+                from_seq = record.seq + 1
+                yield record
+            yield None
+            time.sleep(WATCH_SECONDS)
+
+    def cut(self, run: RunId, from_seq: int, copy: Path) -> None:
+        """Drop a run's unreadable tail after copying the whole log to `copy`."""
+        with sqlite3.connect(copy) as kept:
+            self._db.backup(kept)
+        kept.close()
+        copy.chmod(0o600)
+        with self._db:
+            self._db.execute("DELETE FROM events WHERE run = ? AND seq >= ?", (run, from_seq))
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _rows(self, query: str, *values: object) -> list[tuple[int, float, str]]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {self._path} cannot be read: {error}") from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    fresh = not path.exists()
+    db = sqlite3.connect(path, timeout=10, check_same_thread=False)
+    if fresh:
+        path.chmod(0o600)
+    # FULL: an event that was accepted survives a power cut, not only a kill.
+    db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+    return db

@@ -1,0 +1,31 @@
+"""The bare form: `python -m logos.cycle [config.json]` runs or resumes a cycle, configured by file and environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from logos.cli.wiring import run_here, say
+from logos.errors import LogosError
+from logos.runtime.settings import load_settings
+from logos.runtime.signals import interruptible
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) > 1:
+        say("usage: python -m logos.cycle [config.json]")
+        return 2
+    try:
+        with interruptible():
+            settings = load_settings(Path(arguments[0]) if arguments else None, os.environ)
+            ended = run_here(settings, strict_prompt=False)
+    except LogosError as error:
+        say(f"logos: {error}")
+        return error.exit_code
+    say(f"{ended.outcome}: {ended.reason}")
+    return ended.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

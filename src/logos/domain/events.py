@@ -1,0 +1,144 @@
+"""What can happen in a run. The log is a list of these and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from logos.domain.plans import CyclePlan, CycleSeed
+from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, Trouble, TurnId
+
+
+class Source(StrEnum):
+    """Where a response was read."""
+
+    FILE = "file"
+    SCREEN = "screen"
+
+
+class Topic(StrEnum):
+    """What a note is about."""
+
+    WARNING = "warning"
+    REMINDED = "reminded"
+    PERMISSION_ASKED = "permission_asked"
+    PERMISSION_GIVEN = "permission_given"
+    INTERRUPTED = "interrupted"
+    AFTERWARDS = "afterwards"
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalOpened:
+    agent: AgentName
+    terminal: TerminalId
+    provider: str
+    session: str
+    kind: Literal["terminal_opened"] = "terminal_opened"
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """An imported run brings its terminals along in the same event, so that a crash cannot part them."""
+
+    plan: CyclePlan
+    seed: CycleSeed | None = None
+    opened: tuple[TerminalOpened, ...] = ()
+    kind: Literal["run_started"] = "run_started"
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    """A driver took over, with the settings it was given; what had stalled may go on."""
+
+    plan: CyclePlan
+    kind: Literal["run_resumed"] = "run_resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalClosed:
+    agent: AgentName
+    terminal: TerminalId
+    kind: Literal["terminal_closed"] = "terminal_closed"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAsked:
+    """Written before the prompt leaves: a driver that dies now knows at resume what may be on its way."""
+
+    turn: TurnId
+    agent: AgentName
+    prompt: str
+    kind: Literal["turn_asked"] = "turn_asked"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSent:
+    turn: TurnId
+    kind: Literal["turn_sent"] = "turn_sent"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAnswered:
+    turn: TurnId
+    text: str
+    source: Source = Source.FILE
+    kind: Literal["turn_answered"] = "turn_answered"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFailed:
+    turn: TurnId
+    trouble: Trouble
+    message: str
+    kind: Literal["turn_failed"] = "turn_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRan:
+    turn: TurnId
+    command: str
+    exit_code: int
+    output: str
+    kind: Literal["check_ran"] = "check_ran"
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Worth telling a person; changes nothing in a flow."""
+
+    topic: Topic
+    text: str
+    turn: TurnId | None = None
+    kind: Literal["noted"] = "noted"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    outcome: Outcome
+    kind: Literal["run_ended"] = "run_ended"
+
+
+Event = (
+    RunStarted
+    | RunResumed
+    | TerminalOpened
+    | TerminalClosed
+    | TurnAsked
+    | TurnSent
+    | TurnAnswered
+    | TurnFailed
+    | CheckRan
+    | Noted
+    | RunEnded
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event as the log keeps it: numbered, and stamped with the time it was accepted."""
+
+    run: RunId
+    seq: int
+    at: float
+    event: Event

@@ -1,0 +1,69 @@
+"""A plan: what a run was asked to do and by which rules, pinned when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from logos.domain.roles import ANSWERS, Phase, Role
+from logos.domain.turns import Agent
+
+
+class OnExhausted(StrEnum):
+    """What follows when the reviewers never approve."""
+
+    PROCEED = "proceed"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRules:
+    max_cycles: int = 3
+    min_cycles_before_approval: int = 2
+    require_evidence: bool = True
+    evidence_min_match: int = 3
+    on_exhausted: OnExhausted = OnExhausted.PROCEED
+
+
+@dataclass(frozen=True, slots=True)
+class CondenseRules:
+    cross_phase: bool = True
+    max_cross_phase_lines: int = 40
+    upstream_on_repeat: bool = True
+    explore_on_repeat: bool = True
+    review_feedback: bool = True
+    max_feedback_lines: int = 30
+    max_test_evidence_lines: int | None = None
+
+    @property
+    def test_evidence_lines(self) -> int:
+        return self.max_feedback_lines if self.max_test_evidence_lines is None else self.max_test_evidence_lines
+
+
+@dataclass(frozen=True, slots=True)
+class CyclePlan:
+    prompt: str
+    explore: str
+    scenario_test: str
+    wd: str
+    response_dir: str
+    agents: tuple[Agent, ...] = ()
+    start: Role = Role.ANALYST
+    max_rounds: int = 8
+    test_command: str = ""
+    verify_pass: bool = False
+    review: ReviewRules = field(default_factory=ReviewRules)
+    condense: CondenseRules = field(default_factory=CondenseRules)
+
+
+@dataclass(frozen=True, slots=True)
+class CycleSeed:
+    """Where an imported run stands: what a state file says, without its terminals."""
+
+    round: int = 1
+    phase: Phase = Phase.ANALYST
+    feedback: str = ""
+    analyst_feedback: str = ""
+    programmer_feedback: str = ""
+    retry_context: str = ""
+    outputs: tuple[tuple[str, str], ...] = tuple((answer, "") for answer in ANSWERS)

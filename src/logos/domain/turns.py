@@ -1,0 +1,90 @@
+"""What a flow asks for: a turn of an agent, or a check that Logos runs itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NewType
+
+RunId = NewType("RunId", str)
+TurnId = NewType("TurnId", str)
+TerminalId = NewType("TerminalId", str)
+AgentName = NewType("AgentName", str)
+
+Fact = str | int | bool
+
+
+class Status(StrEnum):
+    """What a host says of a terminal."""
+
+    UNKNOWN = "unknown"
+    IDLE = "idle"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    WAITING = "waiting_user_answer"
+    ERROR = "error"
+
+    @property
+    def resting(self) -> bool:
+        return self in (Status.IDLE, Status.COMPLETED)
+
+
+class Outcome(StrEnum):
+    """How a run ends."""
+
+    PASSED = "PASSED"
+    FAILED = "FAILED"
+    REJECTED = "REJECTED"
+    BLOCKED = "BLOCKED"
+
+
+class Trouble(StrEnum):
+    """Why a turn brought no response."""
+
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    NO_FILE = "no_file"
+    DIED = "died"
+    PROVIDER = "provider"
+    PERMISSION = "permission"
+    UNFIT = "unfit"
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Who can be asked: a name in the flow, and what the host starts for it."""
+
+    name: AgentName
+    provider: str
+    profile: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """One agent's conversation on a host."""
+
+    id: TerminalId
+    provider: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One prompt to one agent. The flow decides the facts; a document says them."""
+
+    id: TurnId
+    agent: AgentName
+    answer: str
+    document: str
+    facts: Mapping[str, Fact] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A command that Logos runs itself, because an agent's word is no evidence."""
+
+    id: TurnId
+    command: str
+
+
+Errand = Turn | Check

@@ -1,0 +1,91 @@
+"""Making handoffs small: the parts the next agent needs, capped, and never nothing where there was something."""
+
+from __future__ import annotations
+
+import re
+
+from logos.domain.plans import CondenseRules
+
+_ANALYST_PARTS = (
+    "Scope",
+    "OpenSpec artifacts created/updated",
+    "Implementation notes for programmer",
+    "Risks/assumptions",
+    "Downstream impact",
+)
+_PROGRAMMER_PARTS = (
+    "openspec-apply-change result",
+    "Files changed",
+    "Behavior implemented",
+    "Known limitations",
+)
+FOR_PROGRAMMER = _ANALYST_PARTS[1:4]
+FOR_TESTER = _PROGRAMMER_PARTS[1:3]
+
+_DECOR = r"[ \t]*(?:[-*#_`]+[ \t]*)*"
+# A section ends at the next known part or at the next marker such as `REVIEW_NOTES:`.
+_MARKER = re.compile(rf"^{_DECOR}[A-Z][A-Z_]{{3,}}:")
+
+
+def head(text: str, lines: int) -> str:
+    return "\n".join(text.strip().splitlines()[:lines])
+
+
+def tail(text: str, lines: int) -> str:
+    return "\n".join(text.strip().splitlines()[-lines:]) if lines > 0 else ""
+
+
+def _starts(line: str, title: str) -> bool:
+    return re.match(rf"{_DECOR}{re.escape(title)}[*_`]*:", line) is not None
+
+
+def _section(lines: list[str], title: str, titles: tuple[str, ...]) -> list[str]:
+    first = next((n for n, line in enumerate(lines) if _starts(line, title)), None)
+    if first is None:
+        return []
+    rest = lines[first + 1 :]
+    ends = (n for n, line in enumerate(rest) if _MARKER.match(line) or any(_starts(line, t) for t in titles))
+    return [lines[first], *rest[: next(ends, len(rest))]]
+
+
+def _parts(text: str, wanted: tuple[str, ...], titles: tuple[str, ...], cap: int) -> str:
+    lines = text.splitlines()
+    found = [line.rstrip() for title in wanted for line in _section(lines, title, titles) if line.strip()]
+    return "\n".join(found[:cap]) if found else head(text, cap)
+
+
+def analyst_for_programmer(text: str, rules: CondenseRules) -> str:
+    if not rules.cross_phase:
+        return text.strip()
+    return _parts(text, FOR_PROGRAMMER, _ANALYST_PARTS, rules.max_cross_phase_lines)
+
+
+def programmer_for_tester(text: str, rules: CondenseRules) -> str:
+    if not rules.cross_phase:
+        return text.strip()
+    return _parts(text, FOR_TESTER, _PROGRAMMER_PARTS, rules.max_cross_phase_lines)
+
+
+def _from_marker(lines: list[str], marker: str) -> list[str]:
+    first = next((n for n, line in enumerate(lines) if _starts(line, marker)), None)
+    return [] if first is None else lines[first:]
+
+
+def review_notes(text: str, rules: CondenseRules) -> str:
+    """From `REVIEW_NOTES:` onward, or the head of the text where there is no such marker."""
+    if not rules.review_feedback:
+        return text.strip()
+    notes = "\n".join(_from_marker(text.splitlines(), "REVIEW_NOTES"))
+    return head(notes or text, rules.max_feedback_lines)
+
+
+def test_evidence(text: str, rules: CondenseRules) -> str:
+    """The `RESULT:` line and the `EVIDENCE:` section onward, or the head of the text."""
+    lines = text.splitlines()
+    result = next((line for line in lines if _starts(line, "RESULT")), None)
+    evidence = _from_marker(lines, "EVIDENCE")
+    if result is None and not evidence:
+        return head(text, rules.test_evidence_lines)
+    if not evidence:
+        evidence = [line for line in lines if line != result]
+    return head("\n".join([*([result] if result else []), *evidence]), rules.test_evidence_lines)

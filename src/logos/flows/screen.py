@@ -1,0 +1,63 @@
+"""Reading a terminal's screen: has the agent died, and does its provider complain?"""
+
+from __future__ import annotations
+
+import re
+
+# CSI and OSC sequences, then any control character but newline and tab.
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+# An agent's own prompt is `❯`, `›` or `>`; a line that ends in `$` or `#` and nothing else is a shell waiting.
+_SHELL_PROMPT = re.compile(
+    r"""^(?:\([\w.-]+\)\s*)?          # a virtual environment
+        (?:
+            [\w.-]+@[\w.-]+[:\s].{0,200}[$\#%]   # user@host:dir$
+          | (?:ba|z|da|k)?sh(?:-[\d.]+)?[$\#%]   # bash-5.2$
+          | \[[^\]]{1,200}\][$\#%]               # [user@host dir]$
+          | [$\#]
+        )$""",
+    re.VERBOSE,
+)
+
+# Narrow on purpose: a missed complaint costs a reminder, a false one ends a turn that was going well.
+_COMPLAINTS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"API ?Error(?:\s*\([^)]{1,80}\))?\s*:?\s*[45]\d\d\b.*",
+        r"(?:stream error\s*:\s*)?unexpected status\s+[45]\d\d\b.*",
+        r"(?:error:\s*)?(?:\d{3}\s*[:\s]\s*)?(?:internal server error|overloaded_error|too many requests)\b.*",
+        r"(?:you(?:'|’)ve|you have)\s+(?:hit|reached|exceeded)\s+your\s+(?:\w+\s+){0,3}limit\b.*",
+        r"(?:claude\s+)?(?:ai\s+)?usage limit (?:reached|exceeded)\b.*",
+        r"(?:error:\s*)?(?:rate limit|quota) (?:reached|exceeded)\b.*",
+        r"(?:error:\s*)?(?:insufficient_quota|invalid_api_key|rate_limit_error)\b.*",
+        r"(?:error:\s*)?(?:invalid api key|authentication failed|not logged in|please run /login)\b.*",
+    )
+)
+_BULLETS = re.compile(r"^[\s■⚠️●⏺•✗×!│└─>-]+")
+
+LOOK_BACK = 15
+
+
+def plain(text: str) -> str:
+    """The text without escape sequences and control characters."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+
+
+def last_lines(screen: str, count: int = LOOK_BACK) -> list[str]:
+    return [line.strip() for line in plain(screen).splitlines() if line.strip()][-count:]
+
+
+def shows_shell(screen: str) -> bool:
+    """Whether the last thing on the screen is a shell's prompt: the agent has gone."""
+    lines = last_lines(screen, 1)
+    return bool(lines) and _SHELL_PROMPT.match(lines[0]) is not None
+
+
+def complaint(screen: str) -> str | None:
+    """The newest provider error near the end of the screen, as the provider words it."""
+    for line in reversed(last_lines(screen)):
+        text = _BULLETS.sub("", line)
+        if any(pattern.fullmatch(text) for pattern in _COMPLAINTS):
+            return text[:300]
+    return None

@@ -1,0 +1,94 @@
+"""What the runtime needs from outside, as small protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from logos.domain.events import Event, Recorded
+from logos.domain.turns import RunId
+
+
+class AgentHost(Protocol):
+    """Where agents run: a CAO server, this machine, or a script."""
+
+    def create_session(self, agent_profile: str, *, provider: str, idempotency_key: str = "") -> Mapping[str, str]:
+        """Start a session with its first terminal; returns at least `id` and `session_name`."""
+        ...
+
+    def create_terminal(
+        self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
+    ) -> Mapping[str, str]: ...
+
+    def send_input(self, terminal_id: str, message: str) -> None: ...
+
+    def get_status(self, terminal_id: str) -> str: ...
+
+    def get_last_output(self, terminal_id: str) -> str: ...
+
+    def exit_terminal(self, terminal_id: str) -> None:
+        """End the agent and remove its terminal."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Screen(Protocol):
+    """A host whose terminals can be looked at and answered key by key."""
+
+    def get_screen(self, terminal_id: str) -> str: ...
+
+    def press_key(self, terminal_id: str, key: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """What lies where a response belongs: a fingerprint when it can be taken, a problem when it never can."""
+
+    fingerprint: str | None = None
+    problem: str | None = None
+
+
+class Responses(Protocol):
+    """The files in which agents leave their responses."""
+
+    def ensure(self) -> None: ...
+
+    def clear(self, answer: str) -> None: ...
+
+    def peek(self, answer: str) -> Peek: ...
+
+    def read(self, answer: str) -> str: ...
+
+
+class Bell(Protocol):
+    """Rings when something may have changed, so that nobody has to wait for the next poll."""
+
+    @property
+    def rings(self) -> int: ...
+
+    def wait(self, heard: int, seconds: float) -> None:
+        """Return after `seconds`, or as soon as there were more rings than `heard`."""
+        ...
+
+    def ring(self) -> None: ...
+
+
+class Log(Protocol):
+    def append(self, run: RunId, event: Event, after: int) -> Recorded:
+        """Accept `event` as number `after + 1`, durably, or raise LogConflict."""
+        ...
+
+    def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]: ...
+
+    def runs(self) -> list[RunId]:
+        """Every run, oldest first."""
+        ...
+
+    def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:
+        """Read, and go on reading as events arrive; None is yielded when nothing is new."""
+        ...
+
+    def close(self) -> None: ...

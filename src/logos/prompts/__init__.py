@@ -1,0 +1,70 @@
+"""The documents agents are sent: a flow decides the facts, a document says them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateSyntaxError, UndefinedError, meta
+
+from logos.domain.turns import Fact
+from logos.errors import ConfigError
+
+# Where the response goes in the command of the response instruction. A file that holds only this line is
+# no response: a shell that got the prompt instead of an agent would write it.
+PLACEHOLDER = "[LOGOS: replace this line with your complete final response]"
+
+_HERE = Path(__file__).parent
+_SUFFIX = ".md.j2"
+
+
+def render(document: str, facts: Mapping[str, Fact], overrides: Path | None = None) -> str:
+    """The text of a document. Every fact it names must be given, also one that this text leaves out."""
+    environment = _environment(overrides)
+    try:
+        missing = _named_in(environment, document + _SUFFIX) - facts.keys()
+        if missing:
+            raise UndefinedError(f"{document}: no fact named {', '.join(sorted(missing))}")
+        template = environment.get_template(document + _SUFFIX)
+    except TemplateSyntaxError as error:
+        raise ConfigError(f"{error.filename or error.name}, line {error.lineno}: {error.message}") from error
+    return template.render({name: _trimmed(fact) for name, fact in facts.items()}).strip()
+
+
+def response_instruction(path: str | Path, overrides: Path | None = None) -> str:
+    """The last block of every document on its own: where the response goes, and how."""
+    return render("_response_file", {"response_path": str(path)}, overrides)
+
+
+@cache
+def _environment(overrides: Path | None) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader([folder for folder in (overrides, _HERE) if folder is not None]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters["shell_quote"] = shlex.quote
+    environment.globals["placeholder"] = PLACEHOLDER
+    return environment
+
+
+def _named_in(environment: Environment, template: str) -> set[str]:
+    """The facts that a template and the fragments it includes name, in whatever branch."""
+    assert environment.loader is not None
+    source, file, _ = environment.loader.get_source(environment, template)
+    tree = environment.parse(source, template, file)
+    names = meta.find_undeclared_variables(tree) - environment.globals.keys()
+    for fragment in meta.find_referenced_templates(tree):
+        if fragment is not None:
+            names |= _named_in(environment, fragment)
+    return names
+
+
+def _trimmed(fact: Fact) -> Fact:
+    """Without blank lines around it; what is inside an agent's text is left as it is."""
+    return fact.rstrip().lstrip("\r\n") if isinstance(fact, str) else fact

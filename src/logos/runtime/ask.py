@@ -1,0 +1,134 @@
+"""Asking one turn of one agent: exactly once, even when the driver dies in the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from logos.domain.events import Noted, Topic, TurnAnswered, TurnAsked, TurnFailed, TurnSent
+from logos.domain.ledger import InHand, Ledger
+from logos.domain.turns import Fact, Status, Terminal, Trouble, Turn
+from logos.errors import DeliveryUnknown, HostError, InputRefused
+from logos.flows import screen as screens
+from logos.flows.patience import Rules, Watch, on_return
+from logos.ports import AgentHost, Bell, Responses, Screen
+from logos.runtime.drive import Desk
+from logos.runtime.vigil import Case, NoResponse, Vigil, status_of
+
+Render = Callable[[str, Mapping[str, Fact]], str]
+
+# How far apart the two looks are that tell a working terminal from a resting one after a restart.
+COME_BACK_SECONDS = 1.0
+# How often a terminal that is still busy is looked at before its next prompt goes out.
+READY_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    host: AgentHost
+    responses: Responses
+    bell: Bell
+    render: Render
+    rules: Rules
+    timeout: float
+    now: Callable[[], float]
+
+    def ask(self, turn: Turn, ledger: Ledger, desk: Desk) -> None:
+        """Post what becomes of `turn`: an answer, or a failure that names its cause."""
+        terminal = ledger.terminals[turn.agent]
+        hand = ledger.in_hand.get(turn.id)
+        case = Case(terminal.id, turn.answer, turn.id, self.render("reminder", turn.facts))
+        vigil = Vigil(self.host, self.responses, self.bell, self.rules, self.now, desk.check)
+        try:
+            if hand is None or not self._still_in_hand(hand, case, vigil, desk):
+                self._send(turn, hand, case, desk)
+                hand = None
+            watch = Watch.begin(
+                self.now(), self.timeout, hand.reminders if hand else 0, hand.permissions if hand else 0
+            )
+            found = vigil.wait(case, watch, desk.post)
+        except NoResponse as lost:
+            message = explain(turn, terminal, lost, self.timeout)
+            desk.post(TurnFailed(turn.id, lost.trouble, message))
+            return
+        # The file goes only once its text is in the log: a driver that dies before finds the response again.
+        desk.post(TurnAnswered(turn.id, found.text, found.source), then=lambda: self.responses.clear(turn.answer))
+
+    def _still_in_hand(self, hand: InHand, case: Case, vigil: Vigil, desk: Desk) -> bool:
+        """A turn asked in an earlier life: go on waiting for it, or must it be asked again?"""
+        first = vigil.look(case)
+        if first.file is None and first.status not in (Status.PROCESSING, Status.WAITING):
+            self.bell.wait(self.bell.rings, COME_BACK_SECONDS)
+            desk.check()
+        verdict = on_return(first, vigil.look(case))
+        what = "waiting for it" if verdict.wait else "asking it again" if hand.sent else "asking it"
+        desk.post(Noted(Topic.WARNING, f"back at {case.turn}: {verdict.why}; {what}", case.turn))
+        return verdict.wait
+
+    def _send(self, turn: Turn, hand: InHand | None, case: Case, desk: Desk) -> None:
+        self._make_sure_it_listens(case, desk)
+        self.responses.ensure()
+        self.responses.clear(turn.answer)
+        prompt = hand.prompt if hand is not None else self.render(turn.document, turn.facts)
+        if hand is None:
+            desk.post(TurnAsked(turn.id, turn.agent, prompt))
+        try:
+            self.host.send_input(case.terminal, prompt)
+        except InputRefused as error:
+            raise NoResponse(Trouble.ERROR, str(error)) from error
+        except DeliveryUnknown as error:
+            # Asking twice would be worse than waiting: an idle agent without its file is reminded anyway.
+            desk.post(Noted(Topic.WARNING, f"{turn.id}: {error}; going on as if it had arrived", turn.id))
+        desk.post(TurnSent(turn.id))
+
+    def _make_sure_it_listens(self, case: Case, desk: Desk) -> None:
+        """A prompt typed into a busy agent is lost, one typed into a dead agent's shell is executed."""
+        since = self.now()
+        moved, screen, shown = since, "", False
+        while True:
+            status = status_of(self.host, case.terminal)
+            if status is Status.ERROR:
+                raise NoResponse(Trouble.ERROR)
+            if status in (Status.PROCESSING, Status.WAITING) or isinstance(self.host, Screen):
+                text = self._screen_text(case)
+                if text is not None and screens.shows_shell(text):
+                    raise NoResponse(Trouble.DIED)
+                if text != screen:
+                    moved, screen = self.now(), text or ""
+            if status not in (Status.PROCESSING, Status.WAITING):
+                return
+            if status is Status.PROCESSING and self.now() - moved >= self.rules.idle_grace:
+                return
+            if status is Status.WAITING and not shown:
+                shown = True
+                desk.post(Noted(Topic.PERMISSION_ASKED, f"terminal {case.terminal} waits for a person", case.turn))
+            if self.now() - since >= self.timeout:
+                raise NoResponse(Trouble.TIMEOUT)
+            self.bell.wait(self.bell.rings, READY_POLL_SECONDS)
+            desk.check()
+
+    def _screen_text(self, case: Case) -> str | None:
+        if not isinstance(self.host, Screen):
+            return None
+        try:
+            return self.host.get_screen(case.terminal)
+        except HostError:
+            return None
+
+
+_CAUSES: dict[Trouble, str] = {
+    Trouble.ERROR: "its terminal is in the state `error`",
+    Trouble.TIMEOUT: "no response within RESPONSE_TIMEOUT ({timeout:g} s), and its terminal is still at work",
+    Trouble.NO_FILE: "it went idle without writing its response file, also after a reminder",
+    Trouble.DIED: "the agent has ended; its terminal shows a shell",
+    Trouble.PROVIDER: "its provider reports",
+    Trouble.PERMISSION: "it kept asking for permission",
+    Trouble.UNFIT: "its response cannot be taken",
+}
+
+
+def explain(turn: Turn, terminal: Terminal, lost: NoResponse, timeout: float) -> str:
+    """One line for a person: who, what, where to look."""
+    cause = _CAUSES[lost.trouble].format(timeout=timeout)
+    detail = f": {lost.detail}" if lost.detail else ""
+    return f"{turn.agent} ({turn.id}, terminal {terminal.id}, {terminal.provider}): {cause}{detail}"

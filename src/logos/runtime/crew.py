@@ -1,0 +1,129 @@
+"""The agents of a run as terminals on a host: opened together, checked at resume, closed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened, Topic
+from logos.domain.ledger import Ledger
+from logos.domain.turns import Agent, AgentName, RunId, Status, TerminalId
+from logos.errors import HostError, StateError
+from logos.ports import AgentHost
+from logos.runtime.together import at_once
+from logos.runtime.vigil import status_of
+
+RENAME_SECONDS = 5.0
+RENAME_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    host: AgentHost
+    record: Callable[[Event], object]
+    now: Callable[[], float]
+    pause: Callable[[float], object]
+
+    def open(self, run: RunId, agents: Sequence[Agent], ledger: Ledger) -> None:
+        """Open what is not open yet: the first makes the session, the others follow at once."""
+        missing = [agent for agent in agents if agent.name not in ledger.terminals]
+        session = ledger.session
+        opened: dict[AgentName, TerminalId] = {}
+        try:
+            if missing and not session:
+                first, *missing = missing
+                made = self.host.create_session(
+                    first.profile, provider=first.provider, idempotency_key=_key(run, first)
+                )
+                session = made["session_name"]
+                self._opened(first, made, session, opened)
+            self._open_rest(run, missing, session, opened)
+        except (HostError, KeyError):
+            self._exit(opened)
+            raise
+        self._rename(opened)
+
+    def _open_rest(
+        self, run: RunId, agents: Sequence[Agent], session: str, opened: dict[AgentName, TerminalId]
+    ) -> None:
+        def job(agent: Agent) -> Callable[[], Mapping[str, str]]:
+            return lambda: self.host.create_terminal(
+                session, agent.profile, provider=agent.provider, idempotency_key=_key(run, agent)
+            )
+
+        failure: Exception | None = None
+        # All are heard before a failure is raised: what was created must be known to be removed.
+        for agent, made in at_once({agent: job(agent) for agent in agents}):
+            if isinstance(made, Exception):
+                failure = failure or made
+            else:
+                self._opened(agent, made, session, opened)
+        if failure is not None:
+            raise failure
+
+    def _opened(self, agent: Agent, made: Mapping[str, str], session: str, opened: dict[AgentName, TerminalId]) -> None:
+        opened[agent.name] = TerminalId(made["id"])
+        self.record(TerminalOpened(agent.name, TerminalId(made["id"]), agent.provider, session))
+
+    def _rename(self, opened: Mapping[AgentName, TerminalId]) -> None:
+        """Label each terminal for whoever looks at the host; a label that fails costs nothing."""
+
+        def job(name: AgentName, terminal: TerminalId) -> Callable[[], bool]:
+            return lambda: self._rename_one(name, terminal)
+
+        for name, labelled in at_once({name: job(name, terminal) for name, terminal in opened.items()}):
+            if isinstance(labelled, HostError) or labelled is False:
+                why = labelled or f"not idle within {RENAME_SECONDS:g} s"
+                self.record(Noted(Topic.WARNING, f"{name}: renaming its terminal failed ({why}); going on"))
+            elif isinstance(labelled, Exception):
+                raise labelled
+
+    def _rename_one(self, name: AgentName, terminal: TerminalId) -> bool:
+        self.host.send_input(terminal, f"/rename {name}-{terminal}")
+        until = self.now() + RENAME_SECONDS
+        while not (status := status_of(self.host, terminal)).resting and status is not Status.UNKNOWN:
+            if self.now() >= until:
+                return False
+            self.pause(RENAME_POLL_SECONDS)
+        return True
+
+    def verify(self, agents: Sequence[Agent], ledger: Ledger) -> None:
+        """Every terminal of a resumed run must answer; another provider than configured is only worth a warning."""
+
+        def job(terminal: TerminalId) -> Callable[[], Status]:
+            return lambda: status_of(self.host, terminal)
+
+        jobs = {name: job(terminal.id) for name, terminal in ledger.terminals.items()}
+        lost = [
+            f"{name} ({ledger.terminals[name].id}): {error}"
+            for name, error in at_once(jobs)
+            if isinstance(error, Exception)
+        ]
+        if lost:
+            raise StateError("cannot resume, terminals are not reachable: " + "; ".join(sorted(lost)))
+        for agent in agents:
+            terminal = ledger.terminals.get(agent.name)
+            if terminal is not None and terminal.provider != agent.provider:
+                text = (
+                    f"{agent.name}: terminal {terminal.id} runs {terminal.provider}, "
+                    f"the configuration says {agent.provider}; going on with {terminal.provider}"
+                )
+                self.record(Noted(Topic.WARNING, text))
+
+    def close(self, ledger: Ledger) -> None:
+        self._exit({name: terminal.id for name, terminal in ledger.terminals.items()})
+
+    def _exit(self, terminals: Mapping[AgentName, TerminalId]) -> None:
+        def job(terminal: TerminalId) -> Callable[[], None]:
+            return lambda: self.host.exit_terminal(terminal)
+
+        for name, error in at_once({name: job(terminal) for name, terminal in terminals.items()}):
+            if isinstance(error, Exception):
+                self.record(Noted(Topic.WARNING, f"{name}: terminal {terminals[name]} could not be ended ({error})"))
+            else:
+                self.record(TerminalClosed(name, terminals[name]))
+
+
+def _key(run: RunId, agent: Agent) -> str:
+    """The same request after a crash returns the same terminal instead of a second one."""
+    return f"logos-{run}-{agent.name}-{agent.provider}-{agent.profile}"

@@ -1,0 +1,96 @@
+"""The drive loop: start what is due, receive an event, append it, apply it. It knows no flow by name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+
+from logos.domain.events import Event, RunEnded
+from logos.domain.turns import Errand, Outcome, TurnId
+from logos.runtime.journal import Journal
+
+
+class Stopped(Exception):
+    """The driver is going away; a turn in flight stays in its agent's hands."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mail:
+    """What a worker sends: an event to record, or the end of its errand."""
+
+    errand: TurnId
+    event: Event | None = None
+    then: Callable[[], None] = lambda: None
+    broke: BaseException | None = None
+    recorded: threading.Event = field(default_factory=threading.Event)
+
+
+class Desk:
+    """A worker's side of the loop: posting an event returns once it is durable."""
+
+    def __init__(self, errand: TurnId, inbox: SimpleQueue[_Mail], stop: threading.Event) -> None:
+        self._errand = errand
+        self._inbox = inbox
+        self.stop = stop
+
+    def post(self, event: Event, then: Callable[[], None] = lambda: None) -> None:
+        """Have `event` recorded, and `then` done before anything that becomes due by it is started."""
+        mail = _Mail(self._errand, event, then)
+        self._inbox.put(mail)
+        while not mail.recorded.wait(0.2):
+            self.check()
+
+    def check(self) -> None:
+        if self.stop.is_set():
+            raise Stopped
+
+
+Perform = Callable[[Errand, Desk], None]
+
+
+def drive(journal: Journal[Any], perform: Perform, stop: threading.Event) -> Outcome | None:
+    """Run until there is an outcome (returned) or nothing more can be done now (None)."""
+    inbox: SimpleQueue[_Mail] = SimpleQueue()
+    busy: set[TurnId] = set()
+    try:
+        while journal.outcome is None:
+            for errand in journal.due():
+                if errand.id not in busy:
+                    busy.add(errand.id)
+                    _start(errand, perform, Desk(errand.id, inbox, stop), inbox)
+            if not busy:
+                return None
+            _receive(inbox.get(), journal, busy)
+        journal.record(RunEnded(journal.outcome))
+        return journal.outcome
+    finally:
+        stop.set()
+
+
+def _start(errand: Errand, perform: Perform, desk: Desk, inbox: SimpleQueue[_Mail]) -> None:
+    def work() -> None:
+        broke: BaseException | None = None
+        try:
+            perform(errand, desk)
+        except Stopped:
+            return
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
+            broke = error
+        inbox.put(_Mail(errand.id, broke=broke))
+
+    # A daemon: a worker stuck in a slow request must not keep a stopped driver alive.
+    threading.Thread(target=work, name=errand.id, daemon=True).start()
+
+
+def _receive(mail: _Mail, journal: Journal[Any], busy: set[TurnId]) -> None:
+    if mail.event is not None:
+        journal.record(mail.event)
+        mail.then()
+        mail.recorded.set()
+        return
+    busy.discard(mail.errand)
+    if mail.broke is not None:
+        raise mail.broke

@@ -1,0 +1,39 @@
+"""Telling a person who is elsewhere: an ntfy message that never holds up or fails a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import httpx
+
+TIMEOUT_SECONDS = 5.0
+
+
+def notify(topic: str, title: str, message: str, priority: int = 3) -> str | None:
+    """Send one message; returns what went wrong, or None."""
+    if not topic:
+        return None
+    url = topic if "://" in topic else f"https://ntfy.sh/{topic}"
+    try:
+        # Header values must be Latin-1; ntfy takes everything else in the body.
+        headers = {"Title": title.encode("ascii", "replace").decode("ascii"), "Priority": str(priority)}
+        httpx.post(
+            url, content=message.encode("utf-8", "replace"), headers=headers, timeout=TIMEOUT_SECONDS
+        ).raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        return f"notification not sent: {error or type(error).__name__}"
+    return None
+
+
+def notify_aside(topic: str, title: str, message: str, tell: Callable[[str], None]) -> threading.Thread:
+    """The same in the background, for messages in the middle of a run."""
+
+    def work() -> None:
+        problem = notify(topic, title, message, priority=4)
+        if problem:
+            tell(problem)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,175 @@
+"""How a run begins: fresh, resumed from its log, or imported from a state file. Nothing is lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from logos.adapters import statefile
+from logos.adapters.files import set_aside
+from logos.adapters.sqlite import SqliteLog
+from logos.adapters.statefile import RUNNING, Saved, StateDamaged
+from logos.domain.plans import CondenseRules, CyclePlan, ReviewRules
+from logos.domain.turns import Agent, AgentName, RunId
+from logos.errors import LogDamaged, PromptError, StateError, UsageError
+from logos.flows.cycle import CycleState
+from logos.runtime.journal import Journal, open_cycle
+from logos.runtime.prompt import read_prompt_file, split_prompt
+from logos.runtime.settings import Settings
+
+Tell = Callable[[str], None]
+
+
+class Way(StrEnum):
+    FRESH = "fresh"
+    RESUME = "resume"
+    IMPORT = "import"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    way: Way
+    plan: CyclePlan
+    journal: Journal[CycleState] | None = None
+    saved: Saved | None = None
+
+
+def given_prompt(settings: Settings) -> str | None:
+    """The prompt a person gave now, if any; the file wins."""
+    if settings.prompt_file:
+        return read_prompt_file(Path(settings.prompt_file).expanduser())
+    return settings.prompt or None
+
+
+def make_plan(settings: Settings, prompt: str) -> CyclePlan:
+    parts = split_prompt(prompt)
+    limits, condensation = settings.limits, settings.condensation
+    return CyclePlan(
+        prompt=parts.whole,
+        explore=parts.explore,
+        scenario_test=parts.scenario_test,
+        wd=str(settings.work_dir),
+        response_dir=str(settings.response_dir),
+        agents=tuple(
+            Agent(AgentName(role), own["provider"], own["profile"]) for role, own in settings.agent_config().items()
+        ),
+        start=settings.start_agent,
+        max_rounds=limits.max_rounds,
+        test_command=settings.project_test_cmd,
+        verify_pass=settings.verify_pass,
+        review=ReviewRules(
+            max_cycles=limits.max_review_cycles,
+            min_cycles_before_approval=limits.min_review_cycles_before_approval,
+            require_evidence=limits.require_review_evidence,
+            evidence_min_match=limits.review_evidence_min_match,
+            on_exhausted=limits.on_review_exhausted,
+        ),
+        condense=CondenseRules(
+            cross_phase=condensation.condense_cross_phase,
+            max_cross_phase_lines=condensation.max_cross_phase_lines,
+            upstream_on_repeat=condensation.condense_upstream_on_repeat,
+            explore_on_repeat=condensation.condense_explore_on_repeat,
+            review_feedback=condensation.condense_review_feedback,
+            max_feedback_lines=condensation.max_feedback_lines,
+            max_test_evidence_lines=condensation.max_test_evidence_lines,
+        ),
+    )
+
+
+def choose_opening(settings: Settings, log: SqliteLog, tell: Tell, stamp: str, *, strict_prompt: bool) -> Opening:
+    """Decide before anything is touched. `strict_prompt`: another prompt than the state's is an error."""
+    given = given_prompt(settings)
+    if settings.resume is False:
+        return _fresh(settings, given)
+    try:
+        saved = statefile.read(settings.state_path, settings.provider)
+    except StateDamaged as damage:
+        return _without_state(settings, log, tell, _keep_damaged(settings, damage, tell, stamp))
+    if saved is None:
+        if settings.resume:
+            return _without_state(settings, log, tell, f"there is no state file {settings.state_path}")
+        return _fresh(settings, given)
+    if saved.final_status != RUNNING and not settings.resume:
+        return _fresh(settings, given)
+    opening = _from_saved(settings, log, saved, tell, stamp)
+    _compare_prompts(settings, given, opening.plan.prompt, tell, strict_prompt=strict_prompt)
+    return opening
+
+
+def _fresh(settings: Settings, given: str | None) -> Opening:
+    if given is None:
+        raise PromptError(
+            "no prompt: give one (logos run --prompt FILE, or PROMPT_FILE); `logos init` writes a template"
+        )
+    return Opening(Way.FRESH, make_plan(settings, given))
+
+
+def _keep_damaged(settings: Settings, damage: StateDamaged, tell: Tell, stamp: str) -> str:
+    kept = set_aside(settings.state_path, stamp)
+    tell(f"{damage}; kept as {kept.name}")
+    return f"the state file was damaged and is kept as {kept}"
+
+
+def _without_state(settings: Settings, log: SqliteLog, tell: Tell, why: str) -> Opening:
+    """The log restores what the file cannot say."""
+    run = last_unfinished(log)
+    if run is None:
+        raise StateError(f"{why}, and no unfinished run is in the log; --fresh (RESUME=0) starts a new one")
+    journal = open_cycle(log, run)
+    tell(f"{why}; going on with run {run} from the log")
+    return Opening(Way.RESUME, make_plan(settings, journal.state.plan.prompt), journal)
+
+
+def last_unfinished(log: SqliteLog) -> RunId | None:
+    for run in reversed(log.runs()):
+        try:
+            if open_cycle(log, run).outcome is None:
+                return run
+        except LogDamaged:
+            continue
+    return None
+
+
+def _from_saved(settings: Settings, log: SqliteLog, saved: Saved, tell: Tell, stamp: str) -> Opening:
+    if saved.run is not None and saved.run in log.runs():
+        journal = _reopen(settings, log, saved.run, tell, stamp)
+        if journal.seq >= saved.seq and _unedited(settings, log, saved):
+            return Opening(Way.RESUME, make_plan(settings, journal.state.plan.prompt), journal)
+        tell(f"the state file says something else than the log of run {saved.run} (edited?); the file is believed")
+    if not saved.prompt:
+        given = given_prompt(settings)
+        if given is None:
+            raise StateError(f"{settings.state_path} holds no prompt, and none was given")
+        return Opening(Way.IMPORT, make_plan(settings, given), saved=saved)
+    return Opening(Way.IMPORT, make_plan(settings, saved.prompt), saved=saved)
+
+
+def _reopen(settings: Settings, log: SqliteLog, run: RunId, tell: Tell, stamp: str) -> Journal[CycleState]:
+    try:
+        return open_cycle(log, run)
+    except LogDamaged as damage:
+        copy = settings.telos_dir / f"logos.db.damaged-{stamp}"
+        log.cut(run, damage.seq, copy)
+        tell(f"{damage}; the whole log is kept as {copy.name}, the run goes on from event {damage.seq - 1}")
+        return open_cycle(log, run)
+
+
+def _unedited(settings: Settings, log: SqliteLog, saved: Saved) -> bool:
+    """Whether the file is what Logos wrote at that event; a person's edit wins over the log."""
+    then = open_cycle(log, RunId(str(saved.run)), upto=saved.seq)
+    wrote = statefile.project(then.state, then.ledger, then.run, saved.seq, "", "")
+    return statefile.parse(wrote, settings.provider).seed == saved.seed and (
+        statefile.parse(wrote, settings.provider).terminals == saved.terminals
+    )
+
+
+def _compare_prompts(settings: Settings, given: str | None, ours: str, tell: Tell, *, strict_prompt: bool) -> None:
+    if given is None or given.strip() == ours.strip():
+        return
+    if strict_prompt and settings.resume is None:
+        raise UsageError(
+            "an unfinished run with another prompt is here: --resume goes on with it, --fresh starts the new prompt"
+        )
+    tell("warning: the given prompt differs from the unfinished run's; going on with the run's own prompt")

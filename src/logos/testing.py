@@ -1,0 +1,186 @@
+"""Scripted agents and a log in memory, for our tests and yours: fast, and held to the contracts of the real ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from logos.domain.events import Event, Recorded
+from logos.domain.roles import RESPONSE_FILES, SEATS, Role
+from logos.domain.turns import RunId
+from logos.errors import LogConflict, TerminalGone
+
+
+class MemoryLog:
+    """A Log that keeps its events in memory; time is a counter."""
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._runs: dict[RunId, list[Recorded]] = {}
+        self._ticks = 0
+        self._clock = clock or self._tick
+
+    def append(self, run: RunId, event: Event, after: int) -> Recorded:
+        records = self._runs.get(run, [])
+        if len(records) != after:
+            raise LogConflict(f"run {run} is at event {len(records)}, not {after}: another driver is at work on it")
+        record = Recorded(run, after + 1, self._clock(), event)
+        self._runs.setdefault(run, []).append(record)
+        return record
+
+    def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
+        return iter(self._runs.get(run, [])[max(from_seq, 1) - 1 :])
+
+    def runs(self) -> list[RunId]:
+        return list(self._runs)
+
+    def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:
+        while True:
+            for record in self.read(run, from_seq):
+                from_seq = record.seq + 1
+                yield record
+            yield None
+
+    def close(self) -> None:
+        pass
+
+    def _tick(self) -> float:
+        self._ticks += 1
+        return float(self._ticks)
+
+
+class HandBell:
+    """A Bell that is rung by hand."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.rings = 0
+
+    def wait(self, heard: int, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self.rings > heard, seconds)
+
+    def ring(self) -> None:
+        with self._changed:
+            self.rings += 1
+            self._changed.notify_all()
+
+
+@dataclass(slots=True)
+class _Seated:
+    key: str
+    provider: str
+    working: bool = False
+    output: str = ""
+    turns: int = 0
+
+
+Says = str | Callable[[str], str]
+
+
+@dataclass(slots=True)
+class ScriptedAgents:
+    """An AgentHost whose agents answer at once, in this process.
+
+    `script` maps a response name (`analyst`, `analyst_review`, …) to what is said turn by turn; the last answer
+    repeats. An answer may be a function of the prompt. Everything sent is kept in `sent` as (terminal, message).
+    """
+
+    folder: Path
+    script: Mapping[str, Sequence[Says]]
+    bell: HandBell = field(default_factory=HandBell)
+    sent: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    exited: list[str] = field(default_factory=list[str])
+    profiles: dict[str, str] = field(default_factory=dict[str, str])
+    _seats: dict[str, _Seated] = field(default_factory=dict[str, _Seated])
+
+    def create_session(self, agent_profile: str, *, provider: str, idempotency_key: str = "") -> Mapping[str, str]:
+        return self.create_terminal("scripted", agent_profile, provider=provider, idempotency_key=idempotency_key)
+
+    def create_terminal(
+        self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
+    ) -> Mapping[str, str]:
+        same = (t for t, seat in self._seats.items() if idempotency_key and seat.key == idempotency_key)
+        terminal = next(same, f"{len(self._seats) + len(self.exited) + 1:08x}")
+        self._seats.setdefault(terminal, _Seated(idempotency_key, provider))
+        self.profiles[terminal] = agent_profile
+        return {"id": terminal, "session_name": session_name}
+
+    def send_input(self, terminal_id: str, message: str) -> None:
+        seat = self._seat(terminal_id)
+        self.sent.append((terminal_id, message))
+        answer = next((a for a, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
+        if answer is None:
+            return
+        said = self.script[answer]
+        says = said[min(seat.turns, len(said) - 1)]
+        seat.turns += 1
+        seat.working = True
+        seat.output = says if isinstance(says, str) else says(message)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / RESPONSE_FILES[answer]).write_text(seat.output, encoding="utf-8")
+        self.bell.ring()
+
+    def get_status(self, terminal_id: str) -> str:
+        """`processing` once after each prompt, so that a watcher has seen the agent work."""
+        seat = self._seat(terminal_id)
+        worked, seat.working = seat.working, False
+        return "processing" if worked else "completed" if seat.turns else "idle"
+
+    def get_last_output(self, terminal_id: str) -> str:
+        return self._seat(terminal_id).output
+
+    def exit_terminal(self, terminal_id: str) -> None:
+        self.exited.append(terminal_id)
+        self._seats.pop(terminal_id, None)
+
+    def close(self) -> None:
+        pass
+
+    def prompts(self, answer: str) -> list[str]:
+        """Every prompt that asked for this response, in order."""
+        return [message for _, message in self.sent if f"/{RESPONSE_FILES[answer]}" in message]
+
+    def _seat(self, terminal_id: str) -> _Seated:
+        if terminal_id not in self._seats:
+            raise TerminalGone(f"there is no terminal {terminal_id}")
+        return self._seats[terminal_id]
+
+
+GOOD_ANALYSIS = """ANALYST_SUMMARY:
+- Scope: what was asked
+- OpenSpec artifacts created/updated: proposal.md, design.md, tasks.md
+- Implementation notes for programmer: change greet()
+- Risks/assumptions: none
+- Downstream impact: none
+"""
+GOOD_PROGRAM = """PROGRAMMER_SUMMARY:
+- openspec-apply-change result: applied
+- Files changed: greet.py
+- Behavior implemented: greets
+- Known limitations: none
+"""
+APPROVED = """REVIEW_RESULT: APPROVED
+REVIEW_NOTES:
+- artifact proposal.md read; P1 traceability holds; downstream contract unchanged; handoff is actionable
+- code in the diff read; test command run; regression risk low; no defect or gap found
+"""
+REVISE = """REVIEW_RESULT: REVISE
+REVIEW_NOTES:
+- the design does not say what happens with an empty name
+"""
+PASS = "RESULT: PASS\nEVIDENCE:\n- every criterion observed\n"
+FAIL = "RESULT: FAIL\nEVIDENCE:\n- expected 2, observed 3\n"
+
+
+def script(**said: Sequence[Says]) -> dict[str, Sequence[Says]]:
+    """A script in which everybody does well, except where told otherwise."""
+    good: dict[str, Sequence[Says]] = {
+        SEATS[Role.ANALYST].answer: [GOOD_ANALYSIS],
+        SEATS[Role.PEER_ANALYST].answer: [APPROVED],
+        SEATS[Role.PROGRAMMER].answer: [GOOD_PROGRAM],
+        SEATS[Role.PEER_PROGRAMMER].answer: [APPROVED],
+        SEATS[Role.TESTER].answer: [PASS],
+    }
+    return {**good, **said}

@@ -1,0 +1,151 @@
+"""A real cao-server with a home, a tmux and a port of its own, whose agents are the scripted `mock_cli`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+BIN = Path(sys.executable).parent
+PROFILES = ("system_analyst", "peer_system_analyst", "programmer", "peer_programmer", "tester")
+
+
+class CaoServer:
+    """Use as a context manager. `kill` and `start` (together: `restart`) keep the terminals alive."""
+
+    def __init__(self) -> None:
+        # Not the tests' tmp_path: a tmux socket path must stay under 108 bytes.
+        self.root = Path(tempfile.mkdtemp(prefix="logos-cao-"))
+        self.home = self._folder("home")
+        self.mock_dir = self._folder("mock")
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.log = self.root / "server.log"
+        self._server: subprocess.Popen[bytes] | None = None
+        tmux = Path(shutil.which("tmux") or "/usr/bin/tmux").parent
+        self.env = {
+            "PATH": f"{BIN}:{tmux}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "TMUX_TMPDIR": str(self._folder("tmux")),
+            "LANG": "C.UTF-8",
+            "TERM": "xterm-256color",
+            "SHELL": "/bin/bash",
+            "CAO_MOCK_CLI_SCRIPTED_PROMPTS": "1",
+        }
+        # tmux opens a login shell, and /etc/profile resets PATH: only this file can set it.
+        path = f"{Path(__file__).parent}:{BIN}"
+        (self.home / ".bash_profile").write_text(
+            f"export PATH={shlex.quote(path)}:$PATH\nexport MOCK_DIR={shlex.quote(str(self.mock_dir))}\n"
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+            self._install_profiles()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        assert self._server is not None, "the server is not running"
+        return self._server.pid
+
+    def start(self, within: float = 60) -> None:
+        with self.log.open("ab") as log:
+            self._server = subprocess.Popen(
+                [BIN / "cao-server", "--host", "127.0.0.1", "--port", str(self.port)],
+                env=self.env,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + within
+        while not self._healthy():
+            if self._server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"cao-server did not start:\n{self.log.read_text()[-4000:]}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End the server as a crash would; tmux and the agents in it live on."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
+            self._server = None
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+    def stop(self) -> None:
+        self.kill()
+        self.tmux("kill-server")
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def tmux(self, *arguments: str) -> str:
+        socket_path = Path(self.env["TMUX_TMPDIR"]) / f"tmux-{os.getuid()}" / "default"
+        done = subprocess.run(
+            ["tmux", "-S", socket_path, *arguments], env=self.env, capture_output=True, text=True, check=False
+        )
+        return done.stdout
+
+    def script(self, **roles: Sequence[Mapping[str, Any]]) -> None:
+        """What each role does at its 1st, 2nd … message; starts the counting and the notes afresh."""
+        for old in [*self.mock_dir.glob("count.*"), *self.mock_dir.glob("*.jsonl")]:
+            old.unlink()
+        (self.mock_dir / "script.json").write_text(json.dumps(roles))
+
+    def asks(self) -> list[dict[str, Any]]:
+        """One entry per message an agent received: time, pid, role, turn, chars, reminder, by_file."""
+        return self._notes("asks.jsonl")
+
+    def answers(self) -> list[dict[str, Any]]:
+        """One entry per permission prompt that was answered: time, pid, role, answer."""
+        return self._notes("answers.jsonl")
+
+    def _notes(self, name: str) -> list[dict[str, Any]]:
+        file = self.mock_dir / name
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def _folder(self, name: str) -> Path:
+        folder = self.root / name
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def _healthy(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health", timeout=5).is_success
+        except httpx.TransportError:
+            return False
+
+    def _install_profiles(self) -> None:
+        for name in PROFILES:
+            content = f"---\nname: {name}\ndescription: scripted {name}\n---\n\nFollow your script.\n"
+            answer = httpx.post(f"{self.url}/agents/profiles", json={"name": name, "content": content}, timeout=30)
+            answer.raise_for_status()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
