@@ -234,7 +234,7 @@ def test_a_response_in_the_heredoc_is_not_touched_by_the_shell(tmp_path: Path) -
 
 
 def test_the_placeholder_is_one_line_of_its_own() -> None:
-    assert PLACEHOLDER == PLACEHOLDER.strip()
+    assert PLACEHOLDER.strip() == PLACEHOLDER
     assert response_instruction("/r.md").splitlines().count(PLACEHOLDER) == 1
 
 

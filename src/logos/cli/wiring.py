@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from logos.adapters.cao import PROVIDERS, ApiClient, check_provider
@@ -15,7 +14,7 @@ from logos.adapters.files import set_aside
 from logos.adapters.handoff import Doorbell, ResponseFiles
 from logos.adapters.lock import DriverLock
 from logos.adapters.sqlite import SqliteLog
-from logos.errors import LogError
+from logos.errors import ConfigError, LogError
 from logos.flows.cycle import CycleState
 from logos.ports import AgentHost
 from logos.runtime.journal import Watcher
@@ -72,8 +71,6 @@ def open_log(telos: Path, tell: Tell = say) -> Generator[SqliteLog]:
 def check_input(settings: Settings) -> None:
     """Everything that can be wrong without asking anybody: before a lock, a log or a terminal exists."""
     if not settings.work_dir.is_dir():
-        from logos.errors import ConfigError
-
         raise ConfigError(f"wd = {str(settings.work_dir)!r}: there is no such directory")
     given = given_prompt(settings)
     if given is not None:
@@ -86,13 +83,6 @@ def check_host(host: AgentHost, opening: Opening, tell: Tell) -> None:
         agents = opening.plan.agents if opening.way is Way.FRESH else ()
         for doubt in host.preflight(agents):
             tell(f"warning: {doubt}")
-
-
-@dataclass(frozen=True, slots=True)
-class Announced:
-    """What is known before the first prompt goes out."""
-
-    opening: Opening
 
 
 def run_here(

@@ -23,14 +23,15 @@ _SUFFIX = ".md.j2"
 def render(document: str, facts: Mapping[str, Fact], overrides: Path | None = None) -> str:
     """The text of a document. Every fact it names must be given, also one that this text leaves out."""
     environment = _environment(overrides)
+    told = {**{name: _trimmed(fact) for name, fact in facts.items()}, "placeholder": PLACEHOLDER}
     try:
-        missing = _named_in(environment, document + _SUFFIX) - facts.keys()
+        missing = _named_in(environment, document + _SUFFIX) - told.keys()
         if missing:
             raise UndefinedError(f"{document}: no fact named {', '.join(sorted(missing))}")
         template = environment.get_template(document + _SUFFIX)
     except TemplateSyntaxError as error:
         raise ConfigError(f"{error.filename or error.name}, line {error.lineno}: {error.message}") from error
-    return template.render({name: _trimmed(fact) for name, fact in facts.items()}).strip()
+    return template.render(told).strip()
 
 
 def response_instruction(path: str | Path, overrides: Path | None = None) -> str:
@@ -48,8 +49,7 @@ def _environment(overrides: Path | None) -> Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters["shell_quote"] = shlex.quote
-    environment.globals["placeholder"] = PLACEHOLDER
+    environment.filters["shell_quote"] = shlex.quote  # pyright: ignore[reportUnknownMemberType]
     return environment
 
 
@@ -58,7 +58,7 @@ def _named_in(environment: Environment, template: str) -> set[str]:
     assert environment.loader is not None
     source, file, _ = environment.loader.get_source(environment, template)
     tree = environment.parse(source, template, file)
-    names = meta.find_undeclared_variables(tree) - environment.globals.keys()
+    names = meta.find_undeclared_variables(tree) - environment.make_globals(None).keys()
     for fragment in meta.find_referenced_templates(tree):
         if fragment is not None:
             names |= _named_in(environment, fragment)

@@ -119,6 +119,7 @@ class Settings(Section):
     resume: Flag | None = Field(None, description="true: resume; false: start anew; unset: resume what is unfinished")
     state_file: Text = Field("", description="empty: .tmp/agnostic-3agents-loop-state.json in the work dir")
 
+    agents: dict[Role, AgentSettings] = Field({}, description="provider and profile per role")
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
     condensation: Condensation = Field(default_factory=lambda: Condensation.model_validate({}))
     handoff: Handoff = Field(default_factory=lambda: Handoff.model_validate({}))
