@@ -48,6 +48,7 @@ class CaoServer:
         path = f"{Path(__file__).parent}:{BIN}"
         (self.home / ".bash_profile").write_text(
             f"export PATH={shlex.quote(path)}:$PATH\nexport MOCK_DIR={shlex.quote(str(self.mock_dir))}\n"
+            "unset HISTFILE\n"  # a dying shell would write it while the folder is being removed
         )
 
     def __enter__(self) -> Self:

@@ -23,8 +23,8 @@ FOR_PROGRAMMER = _ANALYST_PARTS[1:4]
 FOR_TESTER = _PROGRAMMER_PARTS[1:3]
 
 _DECOR = r"[ \t]*(?:[-*#_`]+[ \t]*)*"
-# A section ends at the next known part or at the next marker such as `REVIEW_NOTES:`.
-_MARKER = re.compile(rf"^{_DECOR}[A-Z][A-Z_]{{3,}}:")
+# A section ends at the next known part, or at a marker that begins another kind of text.
+_MARKER = re.compile(rf"^{_DECOR}(?:ANALYST_SUMMARY|PROGRAMMER_SUMMARY|REVIEW_RESULT|REVIEW_NOTES|RESULT|EVIDENCE):")
 
 
 def head(text: str, lines: int) -> str:

@@ -268,7 +268,8 @@ def _programmer_facts(state: CycleState) -> dict[str, Fact]:
 
 
 def _peer_programmer_facts(state: CycleState) -> dict[str, Fact]:
-    return {"author_output": _or_note(state, state.said(Role.PROGRAMMER))}
+    # Who reviews a repair must know what was broken.
+    return {"author_output": _or_note(state, state.said(Role.PROGRAMMER)), "feedback": state.feedback}
 
 
 def _tester_facts(state: CycleState) -> dict[str, Fact]:

@@ -205,10 +205,10 @@ def _permission(watch: Watch, glance: Glance, rules: Rules) -> Decision:
 
 def _pace(watch: Watch, glance: Glance, rules: Rules) -> float:
     """How long until the next look: short where an end is near, never past the deadline."""
-    pace = rules.poll_seconds
+    pace = max(rules.poll_seconds, 0.02)
     if glance.file is not None:
         # The file is there, the end is near: look often, less so the longer it takes.
-        pace = min(max((glance.at - watch.file_at) / 10, 0.02), 0.5, rules.poll_seconds)
+        pace = min(max((glance.at - watch.file_at) / 10, 0.02), 0.5, pace)
     return max(min(pace, watch.deadline - glance.at), 0.001)
 
 

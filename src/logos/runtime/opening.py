@@ -16,7 +16,7 @@ from logos.domain.turns import Agent, AgentName, RunId
 from logos.errors import LogDamaged, PromptError, StateError, UsageError
 from logos.flows.cycle import CycleState
 from logos.runtime.journal import Journal, open_cycle
-from logos.runtime.prompt import read_prompt_file, split_prompt
+from logos.runtime.prompt import Prompt, read_prompt_file, split_prompt
 from logos.runtime.settings import Settings
 
 Tell = Callable[[str], None]
@@ -44,14 +44,17 @@ def given_prompt(settings: Settings) -> str | None:
 
 
 def make_plan(settings: Settings, prompt: str) -> CyclePlan:
-    parts = split_prompt(prompt)
+    return plan_from(settings, split_prompt(prompt), str(settings.response_dir))
+
+
+def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan:
     limits, condensation = settings.limits, settings.condensation
     return CyclePlan(
         prompt=parts.whole,
         explore=parts.explore,
         scenario_test=parts.scenario_test,
         wd=str(settings.work_dir),
-        response_dir=str(settings.response_dir),
+        response_dir=response_dir,
         agents=tuple(
             Agent(AgentName(role), own["provider"], own["profile"]) for role, own in settings.agent_config().items()
         ),

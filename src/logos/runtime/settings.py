@@ -51,7 +51,7 @@ def _text(value: object) -> object:
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1_000_000)]
 CountOrNone = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=1_000_000)]
-Seconds = Annotated[float, BeforeValidator(_number), Field(gt=0, le=10_000_000)]
+Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, le=10_000_000)]
 Text = Annotated[str, BeforeValidator(_text)]
 
 

@@ -1,0 +1,1 @@
+"""The spec's function names over a default run."""

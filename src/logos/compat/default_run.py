@@ -1,0 +1,197 @@
+"""The default run behind `run_orchestrator_loop`: what a script would keep in module globals, in one object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from logos.adapters.cao import ApiClient
+from logos.adapters.handoff import ResponseFiles
+from logos.adapters.statefile import FINAL
+from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened
+from logos.domain.ledger import Ledger
+from logos.domain.plans import CyclePlan
+from logos.domain.roles import ANSWERS, RESPONSE_FILES, Phase, Role, stage_with
+from logos.domain.turns import Agent, AgentName, Terminal, TerminalId
+from logos.errors import PromptError
+from logos.flows.cycle import CycleState
+from logos.flows.patience import Rules
+from logos.ports import AgentHost
+from logos.runtime.opening import given_prompt, plan_from
+from logos.runtime.prompt import Prompt, split_prompt
+from logos.runtime.settings import LEAVES, Settings, as_environment, load_settings
+
+OUTCOMES = {word: outcome for outcome, word in FINAL.items()}
+
+
+class DefaultRun:
+    """Every attribute may be read and assigned, as a module global could."""
+
+    API: str
+    WD: str
+    PROVIDER: str
+    PROMPT: str
+    PROMPT_FILE: str
+    STATE_FILE: str
+    START_AGENT: str
+    POST_GIT_COMMIT_COMMENT: str
+
+    def __init__(self, values: dict[str, Any] | None = None) -> None:
+        self.configure(values or as_environment(load_settings(None, os.environ)))
+        self.api: Any = None
+        self.RESPONSE_FILES = dict(RESPONSE_FILES)
+        self.PHASE_ANALYST, self.PHASE_PROGRAMMER, self.PHASE_TESTER, self.PHASE_DONE = (p.value for p in Phase)
+        self.reset()
+
+    def configure(self, values: dict[str, Any]) -> None:
+        self.__dict__.update({name: value for name, value in values.items() if not name.startswith("_")})
+        self.AGENT_CONFIG: dict[str, dict[str, str]] = values["_agent_config"]
+        self.RESPONSE_DIR = Path(values["WD"]) / ".tmp" / "agent-responses"
+        self.EXPLORE_SUMMARY = self.SCENARIO_TEST = ""
+        self.take_prompt()
+
+    def take_prompt(self) -> None:
+        """Split PROMPT or PROMPT_FILE where one is given; a prompt without its parts is reported by `main`."""
+        try:
+            given = given_prompt(self.settings())
+            parts = split_prompt(given) if given else Prompt("", "", "")
+        except PromptError:
+            return
+        if given:
+            self.__dict__.update(PROMPT=parts.whole, EXPLORE_SUMMARY=parts.explore, SCENARIO_TEST=parts.scenario_test)
+
+    def reset(self) -> None:
+        """The state of a run in which nothing has happened yet."""
+        self.session_name = ""
+        self.terminal_ids: dict[str, str] = {}
+        self.terminal_providers: dict[str, str] = {}
+        self.briefed: set[str] = set()
+        self.current_round = 1
+        self.current_phase: str = Phase.ANALYST.value
+        self.final_status = "RUNNING"
+        self.feedback = self.analyst_feedback = self.programmer_feedback = ""
+        self.programmer_context_for_retry = ""
+        self.outputs: dict[str, str] = dict.fromkeys(ANSWERS, "")
+
+    def settings(self) -> Settings:
+        """The constants as settings; what was assigned is checked like any other source."""
+        nested: dict[str, Any] = {"agents": {role: dict(own) for role, own in self.AGENT_CONFIG.items()}}
+        for leaf in LEAVES:
+            value = self.__dict__[leaf.env]
+            place = nested
+            for part in leaf.path[:-1]:
+                place = place.setdefault(part, {})
+            place[leaf.path[-1]] = str(value) if isinstance(value, Path) else value
+        return Settings.model_validate(nested)
+
+    def plan(self) -> CyclePlan:
+        parts = Prompt(self.PROMPT, self.EXPLORE_SUMMARY, self.SCENARIO_TEST)
+        return plan_from(self.settings(), parts, str(self.RESPONSE_DIR))
+
+    def agents(self) -> tuple[Agent, ...]:
+        return tuple(Agent(AgentName(r), own["provider"], own["profile"]) for r, own in self.AGENT_CONFIG.items())
+
+    def host(self) -> AgentHost:
+        if self.api is None:
+            self.api = ApiClient(self.API, str(self.WD))
+        return self.api if isinstance(self.api, ApiClient) else PlainHost(self.api)
+
+    def responses(self) -> ResponseFiles:
+        return ResponseFiles(Path(self.RESPONSE_DIR), self.RESPONSE_FILES)
+
+    def rules(self) -> Rules:
+        handoff = self.settings().handoff
+        return Rules(
+            poll_seconds=self.settings().limits.poll_seconds,
+            idle_grace=handoff.idle_grace_seconds,
+            max_reminders=handoff.max_file_reminders,
+            strict=handoff.strict_file_handoff,
+            auto_accept=handoff.auto_accept_permissions,
+        )
+
+    def ledger(self) -> Ledger:
+        terminals = {
+            AgentName(role): Terminal(TerminalId(id_), self.terminal_providers.get(id_) or self._provider(role))
+            for role, id_ in self.terminal_ids.items()
+            if id_
+        }
+        return Ledger(self.session_name, MappingProxyType(terminals))
+
+    def _provider(self, role: str) -> str:
+        return self.AGENT_CONFIG.get(role, {}).get("provider", self.PROVIDER)
+
+    def state(self, role: Role | None = None, cycle: int = 1, round_: int | None = None, **said: str) -> CycleState:
+        """The globals as a state in which `role` is due; `said` replaces outputs."""
+        phase = stage_with(role).phase if role else Phase(self.current_phase)
+        return CycleState(
+            self.plan(),
+            round=self.current_round if round_ is None else round_,
+            phase=phase,
+            role=role or Role.ANALYST,
+            cycle=cycle,
+            outputs=MappingProxyType({**dict.fromkeys(ANSWERS, ""), **self.outputs, **said}),
+            feedback=self.feedback,
+            analyst_feedback=self.analyst_feedback,
+            programmer_feedback=self.programmer_feedback,
+            retry_context=self.programmer_context_for_retry,
+            briefed=frozenset(r for r in Role if self.terminal_ids.get(r) in self.briefed),
+            outcome=OUTCOMES.get(self.final_status),
+        )
+
+    def show(self, state: CycleState) -> None:
+        """The globals after `state`."""
+        self.current_round, self.current_phase = state.round, state.phase.value
+        self.final_status = FINAL[state.outcome]
+        self.feedback, self.analyst_feedback = state.feedback, state.analyst_feedback
+        self.programmer_feedback, self.programmer_context_for_retry = state.programmer_feedback, state.retry_context
+        self.outputs = dict(state.outputs)
+
+    def saw(self, event: Event) -> str | None:
+        """What the crew reports, kept in the globals; returns what is worth a line."""
+        match event:
+            case TerminalOpened(agent, terminal, provider, session):
+                self.session_name = session
+                self.terminal_ids[agent] = terminal
+                self.terminal_providers[terminal] = provider
+                return f"{agent}: terminal {terminal} ({provider})"
+            case TerminalClosed(agent, terminal):
+                return f"{agent}: terminal {terminal} ended"
+            case Noted(_, text):
+                return text
+            case _:
+                return None
+
+
+class PlainHost:
+    """Somebody's own host with nothing but the seven methods and no idempotency keys."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+
+    def create_session(self, agent_profile: str, *, provider: str, idempotency_key: str = "") -> Mapping[str, str]:
+        del idempotency_key
+        return self._api.create_session(agent_profile, provider=provider)
+
+    def create_terminal(
+        self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
+    ) -> Mapping[str, str]:
+        del idempotency_key
+        return self._api.create_terminal(session_name, agent_profile, provider=provider)
+
+    def send_input(self, terminal_id: str, message: str) -> None:
+        self._api.send_input(terminal_id, message)
+
+    def get_status(self, terminal_id: str) -> str:
+        return self._api.get_status(terminal_id)
+
+    def get_last_output(self, terminal_id: str) -> str:
+        return self._api.get_last_output(terminal_id)
+
+    def exit_terminal(self, terminal_id: str) -> None:
+        self._api.exit_terminal(terminal_id)
+
+    def close(self) -> None:
+        self._api.close()

@@ -1,0 +1,192 @@
+"""A CAO server in this process, without tmux: the calls and answers of the real one, agents from a script."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from logos.domain.roles import RESPONSE_FILES, SEATS
+
+MAX_URL = 65_535
+
+Says = str | Callable[[str], str]
+
+
+@dataclass(slots=True)
+class _Agent:
+    profile: str
+    provider: str
+    status: str = "idle"
+    screen: str = "❯ "
+    output: str = ""
+    turns: int = 0
+
+
+@dataclass(slots=True)
+class FakeCao:
+    """`with FakeCao(folder, script) as cao:` then talk to `cao.url`."""
+
+    folder: Path
+    script: Mapping[str, Sequence[Says]]
+    create_seconds: float = 0.0
+    input_seconds: float = 0.0
+    turn_seconds: float = 0.0
+    refuse_profiles: frozenset[str] = frozenset()
+    requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list[tuple[str, str, dict[str, str]]])
+    agents: dict[str, _Agent] = field(default_factory=dict[str, _Agent])
+    taken: list[float] = field(default_factory=list[float])
+    ready: list[float] = field(default_factory=list[float])
+    _keys: dict[str, str] = field(default_factory=dict[str, str])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _server: ThreadingHTTPServer | None = None
+    _port: int = 0
+
+    def __enter__(self) -> FakeCao:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        server = ThreadingHTTPServer(("127.0.0.1", self._port), self._handler())
+        server.daemon_threads = True
+        self._server, self._port = server, server.server_address[1]
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def restart(self) -> None:
+        """As a real restart leaves it: terminals live on, their status is unknown for good."""
+        self.stop()
+        for agent in self.agents.values():
+            agent.status = "unknown"
+        self.start()
+
+    def sent(self, answer: str) -> list[str]:
+        """Every prompt for this response, in order."""
+        name = RESPONSE_FILES[answer]
+        return [
+            q["message"] for m, p, q in self.requests if m == "POST" and p.endswith("/input") and name in q["message"]
+        ]
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        cao = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _serve(self) -> None:
+                parts = urlsplit(self.path)
+                query = {key: values[0] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
+                length = int(self.headers.get("Content-Length") or 0)
+                self.rfile.read(length)
+                if len(self.path) > MAX_URL:
+                    status, body = 400, {"detail": "URL too long"}
+                else:
+                    cao.requests.append((self.command, parts.path, query))
+                    status, body = cao.answer(self.command, unquote(parts.path).strip("/").split("/"), query)
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - names of the base class
+
+            def log_message(self, format: str, *args: object) -> None:
+                del format, args
+
+        return Handler
+
+    def answer(self, method: str, path: list[str], query: dict[str, str]) -> tuple[int, Any]:
+        match method, path:
+            case "GET", ["health"]:
+                return 200, {"status": "ok"}
+            case "GET", ["agents", "profiles"]:
+                return 200, [{"name": seat.profile} for seat in SEATS.values()]
+            case "GET", ["agents", "providers"]:
+                return 200, [{"name": "codex", "binary": "codex", "installed": True}]
+            case "POST", ["sessions"]:
+                return self._create("cao-fake", query)
+            case "POST", ["sessions", session, "terminals"]:
+                return self._create(session, query)
+            case _, ["terminals", terminal, *rest]:
+                return self._terminal(method, terminal, rest, query)
+            case _:
+                return 404, {"detail": "Not Found"}
+
+    def _create(self, session: str, query: dict[str, str]) -> tuple[int, Any]:
+        time.sleep(self.create_seconds)
+        if query.get("agent_profile", "") in self.refuse_profiles:
+            return 500, {"detail": "Failed to create session: the agent did not start"}
+        key = query.get("idempotency_key", "")
+        with self._lock:
+            terminal = self._keys.get(key) or f"{0xA0000000 + len(self.agents):08x}"
+            if key:
+                self._keys[key] = terminal
+            self.agents.setdefault(terminal, _Agent(query.get("agent_profile", ""), query.get("provider", "")))
+        return 201, {"id": terminal, "session_name": session, "provider": query.get("provider"), "status": "idle"}
+
+    def _terminal(self, method: str, terminal: str, rest: list[str], query: dict[str, str]) -> tuple[int, Any]:
+        agent = self.agents.get(terminal)
+        if agent is None:
+            return 404, {"detail": f"Terminal '{terminal}' not found"}
+        match method, rest:
+            case "GET", []:
+                return 200, {"id": terminal, "status": agent.status}
+            case "GET", ["output"]:
+                return 200, {"output": agent.output if query.get("mode") == "last" else agent.screen}
+            case "POST", ["input"]:
+                if agent.status == "error":
+                    return 409, {"detail": "terminal is in error"}
+                self._input(agent, query["message"])
+                return 200, {"success": True}
+            case "DELETE", []:
+                del self.agents[terminal]
+                return 200, {"success": True}
+            case _:
+                return 200, {"success": True}
+
+    def _input(self, agent: _Agent, message: str) -> None:
+        answer = next((a for a, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
+        if answer is None and "Read the file '" in message:
+            message = Path(message.split("'")[1]).read_text(encoding="utf-8")
+            answer = next((a for a, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
+        if answer is not None:
+            self.taken.append(time.monotonic())
+            agent.turns += 1
+            said = self.script[answer]
+            says = said[min(agent.turns, len(said)) - 1]
+            unknown, agent.status = agent.status == "unknown", "processing"
+            work = threading.Thread(target=self._work, args=(agent, answer, says, message, unknown), daemon=True)
+            work.start()
+        time.sleep(self.input_seconds)
+
+    def _work(self, agent: _Agent, answer: str, says: Says, message: str, unknown: bool) -> None:
+        time.sleep(self.turn_seconds)
+        agent.output = says if isinstance(says, str) else says(message)
+        agent.screen = f"{agent.output}\n❯ "
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / RESPONSE_FILES[answer]).write_text(agent.output, encoding="utf-8")
+        self.ready.append(time.monotonic())
+        agent.status = "unknown" if unknown else "completed"
