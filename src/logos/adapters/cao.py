@@ -121,7 +121,8 @@ class ApiClient:
         """End the agent, then remove its window: `exit` alone leaves a shell behind."""
         for method, path in (("POST", f"{_terminal(terminal_id)}/exit"), ("DELETE", _terminal(terminal_id))):
             answer = self._request(method, path, again=_ON_THE_WAY, patience=5.0)
-            if answer.status_code != _NOT_FOUND:
+            # Not found, or its removal already under way: either way it is gone.
+            if answer.status_code not in (_NOT_FOUND, _CONFLICT):
                 self._expect(answer, terminal_id)
 
     def close(self) -> None:

@@ -11,6 +11,8 @@ SETTLE_SECONDS = 0.25
 # After a server restart the status stays unknown; a file and a still screen then decide.
 UNKNOWN_GRACE_SECONDS = 5.0
 MAX_PERMISSIONS = 20
+# A shell seen once may be an agent's own subshell passing by.
+SHELL_LOOKS = 2
 # A provider's complaint left on the screen by an earlier turn must not end this one.
 COMPLAINT_GRACE_SECONDS = 5.0
 
@@ -146,7 +148,7 @@ def permitted(watch: Watch, at: float) -> Watch:
 
 def wants_screen(status: Status, file: str | None) -> bool:
     """Whether the screen could change the decision; looking costs a request, so it is not done for nothing."""
-    return status in (Status.UNKNOWN, Status.WAITING) or (status.resting == (file is None))
+    return file is None or not status.resting
 
 
 def decide(watch: Watch, glance: Glance, rules: Rules) -> Decision:
@@ -155,7 +157,7 @@ def decide(watch: Watch, glance: Glance, rules: Rules) -> Decision:
         return GiveUp(Trouble.ERROR, glance.complaint or "")
     if glance.file is not None and _finished(watch, glance, rules):
         return Take()
-    if glance.file is None and watch.shell_looks >= 2:
+    if glance.file is None and watch.shell_looks >= SHELL_LOOKS:
         return GiveUp(Trouble.DIED)
     if glance.at >= watch.deadline:
         return _no_file(rules) if glance.status.resting else GiveUp(Trouble.TIMEOUT)
@@ -167,6 +169,9 @@ def decide(watch: Watch, glance: Glance, rules: Rules) -> Decision:
 
 
 def _finished(watch: Watch, glance: Glance, rules: Rules) -> bool:
+    if watch.shell_looks >= SHELL_LOOKS:
+        # The agent left after its response; its status will never say so.
+        return True
     match glance.status:
         case Status.IDLE | Status.COMPLETED:
             return watch.worked or glance.at - watch.file_at >= SETTLE_SECONDS
@@ -220,12 +225,15 @@ class OnReturn:
     why: str
 
 
-def on_return(first: Glance, second: Glance) -> OnReturn:
-    """Two glances, a moment apart: is somebody still at work on this turn, or must it be asked again?"""
-    if second.file is not None:
+def on_return(first: Glance, latest: Glance, rules: Rules) -> OnReturn | None:
+    """Is somebody still at work on this turn, or must it be asked again? None: look once more."""
+    if latest.file is not None:
         return OnReturn(True, "its response is there")
-    if second.status in (Status.PROCESSING, Status.WAITING):
+    if latest.status in (Status.PROCESSING, Status.WAITING):
         return OnReturn(True, "its terminal is at work")
-    if first.screen != second.screen:
+    if first.screen != latest.screen:
         return OnReturn(True, "its screen is moving")
+    # A status can lag seconds behind an agent that prints nothing yet.
+    if latest.at - first.at < min(rules.idle_grace, UNKNOWN_GRACE_SECONDS):
+        return None
     return OnReturn(False, "its terminal rests and there is no response")

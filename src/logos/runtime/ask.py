@@ -17,8 +17,10 @@ from logos.runtime.vigil import Case, NoResponse, Vigil, status_of
 
 Render = Callable[[str, Mapping[str, Fact]], str]
 
-# How far apart the two looks are that tell a working terminal from a resting one after a restart.
-COME_BACK_SECONDS = 1.0
+# How often a turn from an earlier life is looked at before it is asked again.
+COME_BACK_POLL_SECONDS = 0.25
+# How long a shell must stand on the screen before its agent counts as dead: one that just starts shows it too.
+SHELL_SECONDS = 2.0
 # How often a terminal that is still busy is looked at before its next prompt goes out.
 READY_POLL_SECONDS = 0.1
 
@@ -56,11 +58,14 @@ class Asker:
 
     def _still_in_hand(self, hand: InHand, case: Case, vigil: Vigil, desk: Desk) -> bool:
         """A turn asked in an earlier life: go on waiting for it, or must it be asked again?"""
-        first = vigil.look(case)
-        if first.file is None and first.status not in (Status.PROCESSING, Status.WAITING):
-            self.bell.wait(self.bell.rings, COME_BACK_SECONDS)
+        first = latest = vigil.look(case)
+        if hand.sent and not hand.failed and latest.status is Status.UNKNOWN:
+            # The server was restarted too: only a reminder after a while can tell silence from work.
+            return True
+        while (verdict := on_return(first, latest, self.rules)) is None:
+            self.bell.wait(self.bell.rings, COME_BACK_POLL_SECONDS)
             desk.check()
-        verdict = on_return(first, vigil.look(case))
+            latest = vigil.look(case)
         what = "waiting for it" if verdict.wait else "asking it again" if hand.sent else "asking it"
         desk.post(Noted(Topic.WARNING, f"back at {case.turn}: {verdict.why}; {what}", case.turn))
         return verdict.wait
@@ -83,21 +88,21 @@ class Asker:
 
     def _make_sure_it_listens(self, case: Case, desk: Desk) -> None:
         """A prompt typed into a busy agent is lost, one typed into a dead agent's shell is executed."""
-        since = self.now()
-        moved, screen, shown = since, "", False
+        since = moved = self.now()
+        screen: str | None = None
+        shown = False
         while True:
-            status = status_of(self.host, case.terminal)
+            status, before, screen = status_of(self.host, case.terminal), screen, self._screen_text(case)
+            moved = moved if screen == before else self.now()
+            still = self.now() - moved
+            shell = screen is not None and screens.shows_shell(screen)
+            busy = status in (Status.PROCESSING, Status.WAITING)
             if status is Status.ERROR:
                 raise NoResponse(Trouble.ERROR)
-            if status in (Status.PROCESSING, Status.WAITING) or isinstance(self.host, Screen):
-                text = self._screen_text(case)
-                if text is not None and screens.shows_shell(text):
-                    raise NoResponse(Trouble.DIED)
-                if text != screen:
-                    moved, screen = self.now(), text or ""
-            if status not in (Status.PROCESSING, Status.WAITING):
-                return
-            if status is Status.PROCESSING and self.now() - moved >= self.rules.idle_grace:
+            if shell and still >= SHELL_SECONDS:
+                raise NoResponse(Trouble.DIED)
+            # Some providers say `processing` for ever; a screen that stands still then decides.
+            if not shell and (not busy or (status is Status.PROCESSING and still >= self.rules.idle_grace)):
                 return
             if status is Status.WAITING and not shown:
                 shown = True

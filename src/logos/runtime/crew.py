@@ -9,12 +9,14 @@ from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened, To
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Agent, AgentName, RunId, Status, TerminalId
 from logos.errors import HostError, StateError
-from logos.ports import AgentHost
+from logos.flows.screen import shows_shell
+from logos.ports import AgentHost, Screen
 from logos.runtime.together import at_once
 from logos.runtime.vigil import status_of
 
 RENAME_SECONDS = 5.0
 RENAME_POLL_SECONDS = 0.05
+SHELL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,10 @@ class Crew:
         try:
             if missing and not session:
                 first, *missing = missing
-                made = self.host.create_session(
-                    first.profile, provider=first.provider, idempotency_key=_key(run, first)
+                made = self._sound(
+                    lambda: self.host.create_session(
+                        first.profile, provider=first.provider, idempotency_key=_key(run, first)
+                    )
                 )
                 session = made["session_name"]
                 self._opened(first, made, session, opened)
@@ -47,8 +51,10 @@ class Crew:
         self, run: RunId, agents: Sequence[Agent], session: str, opened: dict[AgentName, TerminalId]
     ) -> None:
         def job(agent: Agent) -> Callable[[], Mapping[str, str]]:
-            return lambda: self.host.create_terminal(
-                session, agent.profile, provider=agent.provider, idempotency_key=_key(run, agent)
+            return lambda: self._sound(
+                lambda: self.host.create_terminal(
+                    session, agent.profile, provider=agent.provider, idempotency_key=_key(run, agent)
+                )
             )
 
         failure: Exception | None = None
@@ -60,6 +66,16 @@ class Crew:
                 self._opened(agent, made, session, opened)
         if failure is not None:
             raise failure
+
+    def _sound(self, create: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+        """A terminal with an agent in it: a host that died while creating one gives back a bare shell."""
+        made = create()
+        if isinstance(self.host, Screen) and status_of(self.host, TerminalId(made["id"])) is Status.UNKNOWN:
+            self.pause(SHELL_SECONDS)
+            if shows_shell(self.host.get_screen(made["id"])):
+                self.host.exit_terminal(made["id"])
+                return create()
+        return made
 
     def _opened(self, agent: Agent, made: Mapping[str, str], session: str, opened: dict[AgentName, TerminalId]) -> None:
         opened[agent.name] = TerminalId(made["id"])

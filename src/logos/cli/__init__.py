@@ -1,0 +1,55 @@
+"""The command line. Everything a command needs is imported when it runs, so that `logos --help` is there at once."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from collections.abc import Sequence
+
+from logos.errors import Interrupted, LogosError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the one place where errors become a line and an exit code. Our own bugs keep their traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    _print_whatever_comes()
+    from typer import TyperException
+    from typer.main import get_command
+
+    from logos.cli.app import app
+
+    try:
+        done = get_command(app).main(args=given, prog_name="logos", standalone_mode=False)
+    except LogosError as error:
+        return _fail(_words(error), error.exit_code, given, getattr(error, "__notes__", []))
+    except TyperException as error:
+        return _fail(f"{error.format_message()} (`logos --help` shows the commands)", 2, given)
+    except KeyboardInterrupt:
+        return _fail("stopped by SIGINT", 128 + signal.SIGINT, given)
+    return done if isinstance(done, int) else 0
+
+
+def _words(error: LogosError) -> str:
+    if isinstance(error, Interrupted):
+        return f"stopped by {signal.Signals(error.exit_code - 128).name}"
+    return str(error) or type(error).__doc__ or type(error).__name__
+
+
+def _fail(text: str, exit_code: int, given: Sequence[str], hints: Sequence[str] = ()) -> int:
+    from logos.cli.redact import one_line
+
+    text, hints = one_line(text), [one_line(hint) for hint in hints]
+    print(f"logos: {text}", *hints, sep="\n", file=sys.stderr, flush=True)
+    if "--json" in (given[: given.index("--")] if "--" in given else given):
+        document: dict[str, object] = {"error": text, "exit_code": exit_code}
+        print(json.dumps({**document, "hint": " ".join(hints)} if hints else document, indent=2), flush=True)
+    return exit_code
+
+
+def _print_whatever_comes() -> None:
+    """A terminal that cannot show a character shows `?` instead of ending the run."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")

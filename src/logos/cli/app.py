@@ -1,0 +1,54 @@
+"""The commands of `logos`, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from logos.cli import demo, doctor, init, log, profiles, run, runs, schema, show_turn, status, validate
+
+app = typer.Typer(
+    name="logos",
+    # Plain help: loading rich for it would take longer than showing it.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Runs a team of coding agents on your repository and does not let them fool you or lose your work.",
+    epilog="Start here: `logos demo` shows a whole run without keys or servers; `logos init` sets up your own.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from logos import __version__
+
+        typer.echo(f"logos {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def logos(
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - typer calls back
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for name, command, epilog in (
+    ("run", run.run, run.EXAMPLES),
+    ("status", status.status, status.EXAMPLES),
+    ("log", log.log, log.EXAMPLES),
+    ("show", show_turn.show, show_turn.EXAMPLES),
+    ("runs", runs.runs, runs.EXAMPLES),
+    ("init", init.init, init.EXAMPLES),
+    ("validate", validate.validate, validate.EXAMPLES),
+    ("doctor", doctor.doctor, doctor.EXAMPLES),
+    ("demo", demo.demo, demo.EXAMPLES),
+    ("schema", schema.schema, schema.EXAMPLES),
+):
+    app.command(name, epilog=epilog)(command)
+app.add_typer(profiles.app, name="profiles")

@@ -1,0 +1,223 @@
+"""What a person sees while a run goes on: a live view on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from logos.cli import show
+from logos.cli.narrator import Line, Narrator, Tone, duration, number, tone_of
+from logos.cli.redact import one_line
+from logos.cli.story import Told, tell_turns
+from logos.domain.events import Noted, Recorded, RunResumed, RunStarted, TerminalOpened, Topic, TurnSent
+from logos.domain.ledger import Ledger
+from logos.domain.roles import STAGES, Role
+from logos.domain.turns import RunId
+from logos.flows.cycle import CycleState
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+    from rich.text import Text
+
+LAST_EVENTS = 8
+_ORDER = [role for stage in STAGES for role in (stage.author, stage.reviewer) if role is not None]
+
+
+class View(AbstractContextManager["View"], Protocol):
+    """Sees every event of a run and every word Logos has for the person."""
+
+    run: RunId | None
+
+    def watch(self, record: Recorded, state: CycleState, ledger: Ledger) -> None: ...
+
+    def tell(self, text: str) -> None: ...
+
+
+def view() -> View:
+    dumb = os.environ.get("TERM", "") in ("", "dumb")
+    return LiveView() if sys.stderr.isatty() and not dumb else PlainView()
+
+
+class PlainView:
+    """One line per event, with its time, on stderr."""
+
+    def __init__(self) -> None:
+        self.run: RunId | None = None
+        self._narrator = Narrator()
+        self._console = show.console(stderr=True)
+
+    def watch(self, record: Recorded, state: CycleState, ledger: Ledger) -> None:  # noqa: ARG002
+        self.run = record.run
+        show.put_line(self._console, self._narrator.tell(record))
+
+    def tell(self, text: str) -> None:
+        show.put_line(self._console, Line(time.time(), text, _tone_of_word(text)))
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class LiveView:
+    """A frame that stays in place: where the run stands, and its last events. Begins with the first event."""
+
+    def __init__(self) -> None:
+        self.run: RunId | None = None
+        self._console = show.console(stderr=True)
+        self._narrator = Narrator()
+        self._live: Live | None = None
+        self._state: CycleState | None = None
+        self._ledger = Ledger()
+        # Replaced as a whole, never changed: the frame is drawn by a thread of its own.
+        self._records: tuple[Recorded, ...] = ()
+        self._lines: tuple[Line, ...] = ()
+        self._warnings: tuple[Line, ...] = ()
+        self._turns: tuple[Told, ...] = ()
+        self._started = time.time()
+
+    def watch(self, record: Recorded, state: CycleState, ledger: Ledger) -> None:
+        line = self._narrator.tell(record)
+        self.run, self._state, self._ledger = record.run, state, ledger
+        self._records = (*self._records, record)
+        self._turns = tuple(tell_turns(self._records))
+        if not isinstance(record.event, TurnSent | TerminalOpened):
+            self._lines = (*self._lines, line)[-LAST_EVENTS:]
+        if line.tone is Tone.WARNING and isinstance(record.event, Noted):
+            self._warnings = (*self._warnings, line)[-2:]
+        if isinstance(record.event, RunStarted | RunResumed):
+            self._begin()
+        if self._live is not None:
+            self._live.refresh()
+        if isinstance(record.event, Noted) and record.event.topic is Topic.PERMISSION_ASKED:
+            self._console.bell()
+
+    def tell(self, text: str) -> None:
+        show.put_line(self._console, Line(time.time(), text, _tone_of_word(text)))
+
+    def __enter__(self) -> LiveView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _begin(self) -> None:
+        from rich.live import Live
+
+        # The id stays in the scroll-back, whatever becomes of the frame.
+        show.put(self._console, f"run {self.run}", "bold")
+        self._live = Live(
+            console=self._console,
+            get_renderable=self.frame,
+            refresh_per_second=4,
+            redirect_stdout=False,
+            vertical_overflow="ellipsis",
+        )
+        self._live.start()
+
+    def frame(self) -> RenderableType:
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.text import Text
+
+        state = self._state
+        if state is None:
+            return Text("starting")
+        now = time.time()
+        parts: list[RenderableType] = [self._where(state, now), _roles(state), self._numbers(now), Text()]
+        parts += [_event(line) for line in self._lines]
+        if state.outcome is None:
+            parts += [_alarm(told) for told in self._turns if told.waits]
+        title = Text(f"logos · run {self.run}", "bold")
+        return Panel(Group(*parts), title=title, title_align="left", border_style=_border(state))
+
+    def _where(self, state: CycleState, now: float) -> Text:
+        from rich.text import Text
+
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(f"round {state.round} of {state.plan.max_rounds} · phase {state.phase} · ")
+        if state.outcome is not None:
+            return text.append(state.outcome.value, f"bold {show.STYLES[_ended(state)]}").append(
+                f": {one_line(state.reason)}"
+            )
+        if state.stalled is not None:
+            return text.append(f"stopped: {one_line(state.stalled)}", "red")
+        if state.checking:
+            return text.append(f"Logos runs `{one_line(state.plan.test_command)}` itself", "bold")
+        opened, wanted = len(self._ledger.terminals), len(state.plan.agents)
+        if opened < wanted and not self._turns:
+            return text.append(f"opening terminals, {opened} of {wanted}", "bold")
+        text.append(f"{state.role.replace('_', ' ')}, cycle {state.cycle}", "bold")
+        asked = next((told.asked for told in self._turns if told.turn == state.turn_id), None)
+        return text if asked is None else text.append(f", at it for {duration(now - asked)}")
+
+    def _numbers(self, now: float) -> Text:
+        from rich.text import Text
+
+        text = Text(no_wrap=True, overflow="ellipsis")
+        until = self._records[-1].at if self._state is not None and self._state.outcome is not None else now
+        text.append(f"elapsed {duration(until - self._started)} · {number(self._ledger.characters)} characters sent")
+        judged = next((told for told in reversed(self._turns) if told.verdict), None)
+        if judged is not None:
+            text.append(" · last verdict ").append(judged.verdict, show.STYLES[tone_of(judged.verdict)])
+            text.append(f" ({judged.turn})")
+        for warning in self._warnings:
+            if warning not in self._lines:
+                text.append(f"\n{one_line(warning.text)}", show.STYLES[warning.tone])
+        return text
+
+
+def _roles(state: CycleState) -> Text:
+    """The five roles in a row: done, at work, to come."""
+    from rich.text import Text
+
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for place, role in enumerate(_ORDER):
+        text.append(" → " if place else "", "dim")
+        done = state.outcome is not None or place < _ORDER.index(state.role) or state.checking
+        mark, style = ("✓", "green") if done else ("○", "dim")
+        if role is state.role and state.outcome is None and not state.checking:
+            mark, style = "●", "bold cyan"
+        if role is Role.TESTER and state.outcome is not None:
+            mark, style = ("✓" if _ended(state) is Tone.GOOD else "✗"), show.STYLES[_ended(state)]
+        text.append(f"{mark} {role.replace('_', ' ')}", style)
+    return text
+
+
+def _event(line: Line) -> Text:
+    from rich.text import Text
+
+    text = Text(f"{show.clock(line.at)}  ", "dim", no_wrap=True, overflow="ellipsis")
+    return text.append(one_line(line.text), show.STYLES[line.tone])
+
+
+def _alarm(told: Told) -> RenderableType:
+    from rich.panel import Panel
+    from rich.text import Text
+
+    words = Text(one_line(told.waits), "bold")
+    return Panel(words, title=Text(f"{told.turn} waits for you", "bold yellow"), border_style="bold yellow")
+
+
+def _ended(state: CycleState) -> Tone:
+    return Tone.GOOD if state.outcome is not None and state.outcome.value == "PASSED" else Tone.BAD
+
+
+def _border(state: CycleState) -> str:
+    return show.STYLES[_ended(state)] if state.outcome is not None else "red" if state.stalled else "cyan"
+
+
+def _tone_of_word(text: str) -> Tone:
+    return Tone.WARNING if text.startswith("warning") else Tone.NORMAL

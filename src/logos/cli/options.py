@@ -1,0 +1,41 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def _known_runs(incomplete: str) -> list[str]:
+    """For shell completion: nothing is the right answer to every problem."""
+    from logos.cli.place import place_of, reading
+    from logos.errors import LogosError
+
+    try:
+        with reading(place_of(None)) as log:
+            return [run for run in reversed(log.runs()) if run.startswith(incomplete)]
+    except LogosError:
+        return []
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")]
+WorkDir = Annotated[
+    Path | None,
+    typer.Option("--wd", metavar="DIR", help="The work dir; default: WD, `wd` in ./logos.json, the current directory."),
+]
+OneRun = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[RUN]", help="A run id or its beginning; default: the newest.", autocompletion=_known_runs
+    ),
+]
+ThisRun = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run id or its beginning.", autocompletion=_known_runs)
+]
+
+
+def examples(*lines: str) -> str:
+    """An epilog that keeps its lines."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

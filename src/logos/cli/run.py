@@ -1,0 +1,179 @@
+"""`logos run`: start a run, or go on with the unfinished one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logos.cli.options import AsJson, examples
+from logos.cli.place import default_config, wd_flag
+from logos.errors import LogosError, PromptError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from logos.cli.story import Story
+    from logos.runtime.run import Ended
+    from logos.runtime.settings import Settings
+
+EXAMPLES = examples(
+    "logos run                                   # with ./logos.json, as `logos init` writes it",
+    'logos run "add a --quiet flag" --test "make test"',
+    "logos run team.json --prompt prompt.md --set limits.max_rounds=3",
+    "logos run --resume --json                   # go on, and print the result for a script",
+)
+
+
+def run(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CONFIG] [TEXT]...",
+            help="A JSON configuration (default: ./logos.json), then what is to be done, in plain words.",
+        ),
+    ] = None,
+    prompt: Annotated[
+        str, typer.Option("--prompt", metavar="FILE", help="A file with the prompt, both parts; - reads stdin.")
+    ] = "",
+    test: Annotated[str, typer.Option("--test", metavar="CMD", help="The project's test command.")] = "",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting; `logos schema --keys` lists them."),
+    ] = None,
+    resume: Annotated[
+        bool | None,
+        typer.Option("--resume/--fresh", help="Go on with the unfinished run, or start anew. Default: what is there."),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run the cycle: analyst, peer analyst, programmer, peer programmer, tester, until the tests pass.
+
+    A flag wins over the environment, that over the configuration file, that over the defaults.
+    Exit codes: 0 PASS, 1 FAIL or error, 2 usage, 3 blocked, 4 limit reached, 130 and 143 stopped by a signal.
+    """
+    from logos.cli.live import view
+    from logos.cli.wiring import cao_host, run_here
+    from logos.runtime.signals import interruptible
+
+    with interruptible(), view() as shown:
+        config, text = split_words(words or [])
+        if config is None and (config := default_config()) is not None:
+            shown.tell(f"using ./{config}")
+        flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
+        flags += [] if resume is None else [f"resume={int(resume)}"]
+        chosen = settle(config, flags, prompt, text)
+        try:
+            ended = run_here(
+                chosen, strict_prompt=True, make_host=cao_host, watchers=[shown.watch], tell=shown.tell
+            )
+        except LogosError as error:
+            if shown.run is not None and not isinstance(error, UsageError):
+                again = command_again(config, settings or [], test)
+                error.add_note(how_to_go_on(shown.run, again, cleaned=chosen.cleanup_on_exit))
+            raise
+    report(chosen, ended, as_json=as_json)
+    return ended.exit_code
+
+
+def split_words(words: list[str]) -> tuple[Path | None, str]:
+    """The configuration, when the first word is one, and what is to be done."""
+    if not words or not (words[0].endswith(".json") or Path(words[0]).is_file()):
+        return None, " ".join(words)
+    config = Path(words[0])
+    if config.suffix != ".json" and not _looks_like_json(config):
+        raise UsageError(f"{config} is no JSON configuration; if it is the prompt: logos run --prompt {config}")
+    return config, " ".join(words[1:])
+
+
+def _looks_like_json(path: Path) -> bool:
+    try:
+        return path.read_bytes()[:1000].decode("utf-8-sig", "replace").lstrip().startswith("{")
+    except OSError:
+        return True
+
+
+def settle(config: Path | None, flags: list[str], prompt: str, text: str) -> Settings:
+    """The settings of this run, with the prompt a person gave on the command line in them."""
+    from logos.runtime.opening import given_prompt
+    from logos.runtime.prompt import TEMPLATE, prompt_from_words
+    from logos.runtime.settings import load_settings
+
+    if prompt and text:
+        raise UsageError(f"two prompts: --prompt {prompt} and the words {text[:40]!r}; give one")
+    settings = load_settings(config, os.environ, flags)
+    if text:
+        words = prompt_from_words(text, settings.project_test_cmd)
+        settings = load_settings(config, os.environ, [*flags, "prompt_file=", f"prompt={words}"])
+    elif prompt == "-":
+        settings = load_settings(config, os.environ, [*flags, "prompt_file=", f"prompt={read_stdin()}"])
+    elif prompt:
+        settings = load_settings(config, os.environ, [*flags, f"prompt_file={prompt}"])
+    if settings.resume is not True and (given_prompt(settings) or "").strip() == TEMPLATE.strip():
+        raise PromptError(f"{settings.prompt_file or 'the prompt'} is still the template: write in it what is to be done")
+    return settings
+
+
+def read_stdin() -> str:
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PromptError("the prompt on stdin is not UTF-8 text") from error
+    if not text.strip():
+        raise PromptError("the prompt on stdin is empty")
+    return text
+
+
+def command_again(config: Path | None, settings: list[str], test: str) -> str:
+    """The same settings again; the prompt is the run's own."""
+    given = [] if config is None or config == default_config() else [str(config)]
+    sets = [part for setting in settings for part in ("--set", setting)]
+    return shlex.join(["logos", "run", *given, *(["--test", test] if test else []), *sets])
+
+
+def how_to_go_on(run: str, again: str, *, cleaned: bool) -> str:
+    if cleaned:
+        return f"run {run} ended its terminals (cleanup_on_exit), so it is started anew: {again} --fresh"
+    return f"run {run} can be resumed: {again} --resume"
+
+
+def report(settings: Settings, ended: Ended, *, as_json: bool) -> None:
+    """The end of a run: what came of it, what changed, where to look next."""
+    from logos.cli import show
+    from logos.cli.place import reading
+    from logos.cli.story import read_story
+
+    place = settings.work_dir
+    with reading(place) as log:
+        story = read_story(log, ended.run)
+    put_report(show.console(stderr=as_json), story, place)
+    if as_json:
+        show.document(show.run_as_json(story, str(settings.state_path), ended.exit_code))
+
+
+def put_report(target: Console, story: Story, place: Path) -> None:
+    from logos.cli import show
+    from logos.cli.changes import changes
+
+    show.put_summary(target, story)
+    changed = changes(place)
+    if changed:
+        show.put(target, "\nUncommitted changes in the work dir:", "bold")
+        for line in changed:
+            show.put(target, line)
+    show.put_next(target, where_next(story, place))
+
+
+def where_next(story: Story, place: Path) -> list[tuple[str, str]]:
+    from logos.domain.roles import Role
+
+    at = wd_flag(place)
+    telling = story.last_of(Role.TESTER) or (story.turns[-1] if story.turns else None)
+    look = [(f"logos log {story.run}{at}", "every event of the run")]
+    if telling is not None:
+        look.append((f"logos show {story.run} {telling.turn}{at}", "one prompt and its response, whole"))
+    return look

@@ -1,0 +1,76 @@
+"""`logos runs`: every run of this work dir."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logos.cli.options import AsJson, WorkDir, examples
+from logos.cli.place import driver_at, has_log, place_of, reading
+
+if TYPE_CHECKING:
+    from logos.adapters.sqlite import SqliteLog
+
+EXAMPLES = examples("logos runs", "logos runs --json | jq '.[].run'")
+
+
+def runs(wd: WorkDir = None, as_json: AsJson = False) -> int:
+    """List the runs of this work dir, the newest last."""
+    from logos.cli import show
+    from logos.cli.narrator import Tone
+
+    place = place_of(wd)
+    if has_log(place):
+        with reading(place) as log:
+            rows = [*rows_of(log, place)]
+    else:
+        rows = []
+    if as_json:
+        show.document(rows)
+        return 0
+    if not rows:
+        show.put(show.console(), f"no runs in {place} yet; `logos run` starts one")
+        return 0
+    tones = {"PASSED": Tone.GOOD, "RUNNING": Tone.NORMAL, "STOPPED": Tone.WARNING}
+    show.put_table(
+        show.console(),
+        ("run", "started", "status", "rounds", "turns", "asked for"),
+        [(r["run"], r["started"], r["status"], r["rounds"], r["turns"], r["asked_for"]) for r in rows],
+        [tones.get(row["status"], Tone.BAD) for row in rows],
+    )
+    return 0
+
+
+def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
+    from logos.cli.show import date
+    from logos.cli.story import iso, read_story
+    from logos.errors import LogError
+
+    rows: list[dict[str, Any]] = []
+    known, driver = log.runs(), driver_at(place)
+    for run in known:
+        blank = {"run": run, "started": "-", "started_at": None, "rounds": None, "turns": None, "asked_for": ""}
+        try:
+            story = read_story(log, run)
+        except LogError as error:
+            rows.append({**blank, "status": "DAMAGED", "asked_for": str(error)})
+            continue
+        state = story.state
+        status = state.outcome.value if state.outcome else "RUNNING" if driver and run == known[-1] else "STOPPED"
+        rows.append(
+            {
+                "run": run,
+                "started": date(story.started),
+                "started_at": iso(story.started),
+                "status": "DAMAGED" if story.damage else status,
+                "rounds": state.round,
+                "turns": story.answered,
+                "asked_for": _first_line(state.plan.explore),
+            }
+        )
+    return rows
+
+
+def _first_line(text: str) -> str:
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return first if len(first) <= 60 else first[:57] + "..."

@@ -1,0 +1,94 @@
+"""`logos show`: one turn whole, the prompt as it was sent and the response as it came."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logos.cli.options import AsJson, ThisRun, WorkDir, examples
+from logos.cli.place import find_run, place_of, reading
+from logos.errors import UsageError
+
+if TYPE_CHECKING:
+    from logos.cli.story import Story, Told
+
+EXAMPLES = examples(
+    "logos show k3                    # the turns of the run whose id begins with k3",
+    "logos show k3 r1.tester          # prompt and response of that turn",
+    "logos show k3 r2.verify --json",
+)
+
+
+def show(
+    run: ThisRun,
+    turn: Annotated[
+        str | None, typer.Argument(metavar="[TURN]", help="A turn id or its beginning; without: list the turns.")
+    ] = None,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show the prompt and the response of a turn, whole; secrets and control characters are taken out."""
+    from logos.cli import show as page
+    from logos.cli.story import read_story, turns_as_json
+
+    with reading(place_of(wd)) as log:
+        story = read_story(log, find_run(log, run))
+    if turn is None:
+        if as_json:
+            page.document(turns_as_json(story))
+        else:
+            page.put_timeline(page.console(), story)
+        return 0
+    told = find_turn(story, turn)
+    if as_json:
+        page.document(as_document(story, told))
+    else:
+        put_turn(story, told)
+    return 0
+
+
+def find_turn(story: Story, wanted: str) -> Told:
+    known = [told.turn for told in story.turns]
+    fitting = [told for told in story.turns if told.turn == wanted] or [
+        told for told in story.turns if wanted and told.turn.startswith(wanted)
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        names = ", ".join(told.turn for told in fitting)
+        raise UsageError(f"{wanted!r} is the beginning of {len(fitting)} turns: {names}")
+    raise UsageError(f"run {story.run} has no turn {wanted!r}; it has {', '.join(known) or 'none yet'}")
+
+
+def put_turn(story: Story, told: Told) -> None:
+    from logos.cli import show as page
+    from logos.cli.narrator import Tone, duration, number, tone_of
+
+    target = page.console()
+    took = f", {duration(told.seconds)}" if told.seconds is not None else ", not answered yet"
+    page.put(target, f"run {story.run}, turn {told.turn} ({told.agent.replace('_', ' ')}{took})", "bold")
+    if told.verdict:
+        page.put(target, f"verdict: {told.verdict}", page.STYLES[tone_of(told.verdict)])
+    if told.failure:
+        page.put(target, f"failed: {told.failure}", page.STYLES[Tone.BAD])
+    for title, text in (("prompt", told.prompt), ("response", told.response)):
+        page.put(target, f"\n--- {title}, {number(len(text))} characters ---", "bold cyan")
+        page.whole(text)
+
+
+def as_document(story: Story, told: Told) -> dict[str, Any]:
+    from logos.cli.story import iso
+
+    return {
+        "run": story.run,
+        "turn": told.turn,
+        "agent": told.agent,
+        "asked_at": iso(told.asked),
+        "answered_at": None if told.ended is None else iso(told.ended),
+        "seconds": None if told.seconds is None else round(told.seconds, 3),
+        "verdict": told.verdict or None,
+        "failure": told.failure or None,
+        "prompt": told.prompt,
+        "response": told.response,
+    }

@@ -1,0 +1,150 @@
+"""`logos status`: where the newest run of this work dir stands, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from logos.cli.options import AsJson, WorkDir, examples
+from logos.cli.place import driver_at, find_run, has_log, place_of, reading, wd_flag
+
+if TYPE_CHECKING:
+    from logos.cli.story import Story, Told
+
+EXAMPLES = examples("logos status", "logos status --json --wd ~/project")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    place: Path
+    story: Story
+    driver: int | None
+
+    @property
+    def word(self) -> str:
+        state = self.story.state
+        if state.outcome is not None:
+            return state.outcome.value
+        if self.driver is not None:
+            return "WAITING FOR YOU" if any(told.waits for told in self.in_hand) else "RUNNING"
+        return "STOPPED"
+
+    @property
+    def in_hand(self) -> list[Told]:
+        """Turns in agents' hands; an agent goes on working also when its driver has died."""
+        held = self.story.ledger.in_hand
+        return [] if self.story.state.outcome else [told for told in self.story.turns if told.turn in held]
+
+
+def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
+    """Show the newest run: its outcome or where it stands, who is at work, and the command to use next."""
+    from logos.cli import show
+    from logos.cli.story import read_story
+
+    place = place_of(wd)
+    if not has_log(place):
+        if as_json:
+            show.document({"run": None, "wd": str(place), "next": "logos run"})
+        else:
+            show.put(show.console(), f"no run was started in {place} yet; next: logos init, then logos run")
+        return 0
+    with reading(place) as log:
+        standing = Standing(place, read_story(log, find_run(log, None)), driver_at(place))
+    if as_json:
+        show.document(as_document(standing))
+    else:
+        put_standing(standing)
+    return 0
+
+
+def next_command(standing: Standing) -> str:
+    from logos.domain.roles import Role
+    from logos.domain.turns import Outcome
+
+    story, at = standing.story, wd_flag(standing.place)
+    if standing.driver is not None:
+        return f"logos log --follow{at}"
+    if story.state.outcome is None:
+        # `run` takes its work dir as a setting.
+        return "logos run --resume" + (f" --set wd={at.removeprefix(' --wd ')}" if at else "")
+    if story.state.outcome is Outcome.PASSED:
+        return f"logos log {story.run}{at}"
+    last = story.last_of(*((Role.TESTER,) if story.state.outcome is Outcome.FAILED else Role))
+    return f"logos show {story.run} {last.turn}{at}" if last else f"logos log {story.run}{at}"
+
+
+def put_standing(standing: Standing) -> None:
+    from logos.cli import show
+    from logos.cli.narrator import Tone, duration
+
+    target, story, state = show.console(), standing.story, standing.story.state
+    tone = {"PASSED": Tone.GOOD, "RUNNING": Tone.NORMAL, "WAITING FOR YOU": Tone.ALARM, "STOPPED": Tone.WARNING}
+    reason = state.reason if state.outcome else state.stalled or f"round {state.round}, phase {state.phase}"
+    show.put(target, f"run {story.run}: {standing.word}, {reason}", show.STYLES[tone.get(standing.word, Tone.BAD)])
+    show.put(
+        target,
+        f"began {show.date(story.started)}, last event {show.date(story.last)}; {show.count(state.round, 'round')}, "
+        f"{show.count(story.answered, 'turn')} answered, {show.number(story.characters)} characters sent",
+    )
+    for told in standing.in_hand:
+        terminal = story.ledger.terminals.get(_agent(told))
+        where = f" in terminal {terminal.id} ({terminal.provider})" if terminal else ""
+        since = f"since {show.clock(told.asked)} ({duration(_now() - told.asked)})"
+        show.put(target, f"{told.turn} is with the {told.agent.replace('_', ' ')}{where} {since}")
+        if told.waits:
+            show.put(target, f"it waits for you: {told.waits}", show.STYLES[Tone.ALARM])
+    if state.outcome is None:
+        driver = f"driver: pid {standing.driver}" if standing.driver else "no driver is at work on it"
+        show.put(target, driver)
+    if story.damage:
+        show.put(target, f"damaged: {story.damage}", show.STYLES[Tone.BAD])
+    show.put(target, f"next: {next_command(standing)}", "bold")
+
+
+def as_document(standing: Standing) -> dict[str, Any]:
+    from logos.cli.story import iso
+
+    story, state = standing.story, standing.story.state
+    terminals = story.ledger.terminals
+    return {
+        "run": story.run,
+        "status": standing.word,
+        "outcome": state.outcome.value if state.outcome else None,
+        "reason": state.reason,
+        "stalled": state.stalled,
+        "wd": str(standing.place),
+        "round": state.round,
+        "phase": state.phase.value,
+        "role": state.role.value,
+        "cycle": state.cycle,
+        "turns": story.answered,
+        "characters": story.characters,
+        "started_at": iso(story.started),
+        "last_event_at": iso(story.last),
+        "driver_pid": standing.driver,
+        "in_hand": [
+            {
+                "turn": told.turn,
+                "agent": told.agent,
+                "terminal": terminals[_agent(told)].id if _agent(told) in terminals else None,
+                "since": iso(told.asked),
+                "waits_for_you": told.waits or None,
+            }
+            for told in standing.in_hand
+        ],
+        "damage": story.damage or None,
+        "next": next_command(standing),
+    }
+
+
+def _agent(told: Told) -> Any:
+    from logos.domain.turns import AgentName
+
+    return AgentName(told.agent)
+
+
+def _now() -> float:
+    import time
+
+    return time.time()

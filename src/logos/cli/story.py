@@ -1,0 +1,180 @@
+"""A run as a person wants to hear of it: its turns with their verdicts, and where it stands. Read from the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from logos.domain.events import (
+    CheckRan,
+    Noted,
+    Recorded,
+    RunResumed,
+    RunStarted,
+    Topic,
+    TurnAnswered,
+    TurnAsked,
+    TurnFailed,
+)
+from logos.domain.ledger import Ledger
+from logos.domain.plans import CyclePlan
+from logos.domain.roles import Role, stage_with
+from logos.domain.turns import RunId
+from logos.errors import LogDamaged, LogError
+from logos.flows.cycle import Cycle, CycleState
+from logos.flows.gates import Verdict, evidence_found, is_approved, read_result, says_approved
+from logos.ports import Log
+
+_TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)")
+LOGOS = "logos"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One turn, or one check that Logos ran itself."""
+
+    turn: str
+    agent: str
+    asked: float
+    prompt: str
+    response: str = ""
+    ended: float | None = None
+    verdict: str = ""
+    failure: str = ""
+    waits: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.ended is None else self.ended - self.asked
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    run: RunId
+    state: CycleState
+    ledger: Ledger
+    started: float
+    last: float
+    turns: tuple[Told, ...] = ()
+    damage: str = ""
+    records: tuple[Recorded, ...] = field(default=(), repr=False)
+
+    @property
+    def answered(self) -> int:
+        return sum(1 for told in self.turns if told.ended is not None and told.agent != LOGOS)
+
+    @property
+    def seconds(self) -> float:
+        return self.last - self.started
+
+    @property
+    def characters(self) -> int:
+        return self.ledger.characters
+
+    def last_of(self, *roles: Role) -> Told | None:
+        return next((told for told in reversed(self.turns) if told.agent in roles), None)
+
+
+def read_story(log: Log, run: RunId) -> Story:
+    """Everything the log tells of a run; of a damaged one, what comes before the damage."""
+    records: list[Recorded] = []
+    damage = ""
+    try:
+        for record in log.read(run):
+            records.append(record)
+    except LogDamaged as error:
+        damage = str(error)
+    first = records[0] if records else None
+    if first is None or not isinstance(first.event, RunStarted):
+        raise LogError(damage or f"run {run} is not in the log")
+    flow = Cycle(first.event.plan, first.event.seed)
+    state, ledger = flow.start(), Ledger()
+    for record in records:
+        state, ledger = flow.apply(state, record.event), ledger.enter(record.event)
+    turns = tuple(tell_turns(records))
+    return Story(run, state, ledger, first.at, records[-1].at, turns, damage, tuple(records))
+
+
+def tell_turns(records: Iterable[Recorded]) -> list[Told]:
+    """The turns in the order they were asked. A turn that was asked again after a crash stays one."""
+    told: dict[str, Told] = {}
+    plan: CyclePlan | None = None
+    before = 0.0
+
+    def of(turn: str, at: float) -> Told:
+        # Who joins in the middle hears of answers to turns that were asked before.
+        return told.get(turn) or Told(turn, _agent_of(turn), at, "")
+
+    for record in records:
+        event, at = record.event, record.at
+        match event:
+            case RunStarted() | RunResumed():
+                plan = event.plan
+            case TurnAsked(turn, agent, prompt):
+                told.setdefault(turn, Told(turn, agent, at, prompt))
+            case TurnAnswered(turn, text):
+                verdict = verdict_of(plan, turn, text)
+                told[turn] = replace(of(turn, at), response=text, ended=at, verdict=verdict, failure="", waits="")
+            case TurnFailed(turn, _, message):
+                told[turn] = replace(of(turn, at), failure=message, waits="")
+            case Noted(Topic.PERMISSION_ASKED, text, str(turn)):
+                told[turn] = replace(of(turn, at), waits=text)
+            case Noted(Topic.PERMISSION_GIVEN, _, str(turn)):
+                told[turn] = replace(of(turn, at), waits="")
+            case CheckRan(turn, command, exit_code, output):
+                told[turn] = Told(turn, LOGOS, before, command, output, at, f"exit {exit_code}")
+            case _:
+                pass
+        before = at
+    return list(told.values())
+
+
+def _agent_of(turn: str) -> str:
+    parts = _TURN.fullmatch(turn)
+    return parts["role"] if parts else ""
+
+
+def verdict_of(plan: CyclePlan | None, turn: str, text: str) -> str:
+    """What a response decides, in a few words; authors decide nothing."""
+    parts = _TURN.fullmatch(turn)
+    if plan is None or parts is None or parts["role"] not in set(Role):
+        return ""
+    role, cycle = Role(parts["role"]), int(parts["cycle"])
+    stage = stage_with(role)
+    if role is Role.TESTER:
+        verdict = read_result(text)
+        return "no verdict" if verdict is Verdict.UNCLEAR else verdict.value
+    if role is not stage.reviewer:
+        return ""
+    if not says_approved(text):
+        return "REVISE" if "REVISE" in text else "no verdict"
+    rules = plan.review
+    if is_approved(text, cycle, stage.phase, rules):
+        return "APPROVED"
+    if cycle < rules.min_cycles_before_approval:
+        return f"APPROVED, but cycle {cycle} is too early to count"
+    found = evidence_found(text, stage.phase)
+    return f"APPROVED, but with too little evidence to count ({found} of {rules.evidence_min_match})"
+
+
+def iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def turns_as_json(story: Story) -> list[dict[str, Any]]:
+    return [
+        {
+            "turn": told.turn,
+            "agent": told.agent,
+            "asked_at": iso(told.asked),
+            "seconds": None if told.seconds is None else round(told.seconds, 3),
+            "verdict": told.verdict or None,
+            "failure": told.failure or None,
+            "prompt_characters": len(told.prompt),
+            "response_characters": len(told.response),
+        }
+        for told in story.turns
+    ]

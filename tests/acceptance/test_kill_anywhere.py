@@ -1,0 +1,179 @@
+"""kill -9 at every instant of a FAIL-then-PASS run: no finished turn asked again, no response lost, the same end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from logos import testing
+from logos.adapters.sqlite import SqliteLog
+from logos.domain.events import Event, RunResumed, RunStarted, TurnAnswered, TurnAsked, TurnSent
+from logos.domain.roles import Role
+
+ROOT = Path(__file__).parents[2]
+PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"
+KILLED = -signal.SIGKILL
+
+SCRIPT = {
+    "analyst": [{"say": testing.GOOD_ANALYSIS}],
+    "peer_analyst": [{"say": testing.REVISE}, {"say": testing.APPROVED}],
+    "programmer": [{"say": testing.GOOD_PROGRAM}],
+    "peer_programmer": [{"say": testing.APPROVED}],
+    "tester": [{"say": testing.FAIL}, {"say": testing.PASS}],
+}
+# 14 turns: two review cycles in the analyst's phase and in each of two programmer phases, two tests.
+TURNS = 14
+
+
+class Workshop:
+    """A work dir with scripted agents, and drivers that may be told when to die."""
+
+    def __init__(self, wd: Path, script: dict[str, list[dict[str, object]]] = SCRIPT) -> None:
+        self.wd = wd
+        self.script = wd / "script.json"
+        self.script.write_text(json.dumps(script))
+
+    def drive(self, **environment: str) -> int:
+        return self.start(**environment).wait()
+
+    def start(self, **environment: str) -> subprocess.Popen[bytes]:
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.wd),
+            "WD": str(self.wd),
+            "PROMPT": PROMPT,
+            "SCRIPT": str(self.script),
+            "POLL_SECONDS": "0.05",
+            "IDLE_GRACE_SECONDS": "0.6",
+            **environment,
+        }
+        with (self.wd / "driver.log").open("ab") as log:
+            return subprocess.Popen([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, stderr=log)
+
+    def events(self) -> list[Event]:
+        if not (self.wd / ".telos" / "logos.db").exists():
+            return []
+        log = SqliteLog(self.wd / ".telos" / "logos.db")
+        try:
+            return [record.event for run in log.runs() for record in log.read(run)]
+        finally:
+            log.close()
+
+    def state(self) -> dict[str, object]:
+        state = json.loads((self.wd / ".tmp" / "agnostic-3agents-loop-state.json").read_text())
+        return {key: value for key, value in state.items() if key not in ("updated_at", "logos", "wd")}
+
+    def turns_run_by_agents(self) -> int:
+        return sum(1 for _ in (self.wd / ".telos" / "scripted").glob("*/pid-*"))
+
+
+def check_nothing_was_lost_or_repeated(shop: Workshop) -> None:
+    events = shop.events()
+    assert sum(isinstance(event, RunStarted) for event in events) == 1, "a second run was started"
+    answered: set[str] = set()
+    for event in events:
+        if isinstance(event, TurnAsked | TurnSent):
+            assert event.turn not in answered, f"{event.turn} was asked again after it was answered"
+        if isinstance(event, TurnAnswered):
+            assert event.turn not in answered, f"{event.turn} was answered twice"
+            answered.add(event.turn)
+    assert len(answered) == TURNS
+    # The agents' own count: each turn was worked on exactly once, and what was said is in the log, whole.
+    assert shop.turns_run_by_agents() == TURNS
+    said = Counter(event.text for event in events if isinstance(event, TurnAnswered))
+    assert said == Counter(
+        {
+            testing.GOOD_ANALYSIS: 2,
+            testing.REVISE: 1,
+            testing.APPROVED: 5,
+            testing.GOOD_PROGRAM: 4,
+            testing.FAIL: 1,
+            testing.PASS: 1,
+        }
+    )
+
+
+def without_terminals(state: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in state.items() if key != "terminals"}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    shop = Workshop(tmp_path_factory.mktemp("undisturbed"))
+    assert shop.drive() == 0
+    check_nothing_was_lost_or_repeated(shop)
+    return shop
+
+
+# 1 start, 5 terminals, 14 × (asked, sent, answered), 1 end.
+EVENTS = 1 + 5 + 3 * TURNS + 1
+
+
+def test_the_undisturbed_run_has_the_events_the_kills_are_aimed_at(undisturbed: Workshop):
+    assert len(undisturbed.events()) == EVENTS
+
+
+@pytest.mark.parametrize("seq", range(1, EVENTS + 1))
+def test_a_driver_killed_after_any_event_is_resumed_without_loss(seq: int, tmp_path: Path, undisturbed: Workshop):
+    # Every other kill falls between the log and the state file.
+    where = "DIE_AFTER" if seq % 2 else "DIE_BETWEEN"
+    shop = Workshop(tmp_path)
+
+    assert shop.drive(**{where: str(seq)}) == KILLED
+    # The last event leaves nothing to resume unless the state file has not heard of it yet.
+    if seq < EVENTS or where == "DIE_BETWEEN":
+        assert shop.drive() == 0
+
+    check_nothing_was_lost_or_repeated(shop)
+    assert without_terminals(shop.state()) == without_terminals(undisturbed.state())
+
+
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("moment", [0.1, 0.45])
+def test_a_driver_killed_inside_a_wait_is_resumed_without_loss(role: Role, moment: float, tmp_path: Path):
+    script = {name: [{**step} for step in steps] for name, steps in SCRIPT.items()}
+    script[role][0]["delay"] = 0.4
+    script[role][0]["after"] = 0.3
+    shop = Workshop(tmp_path, script)
+    driver = shop.start()
+
+    for _ in until(lambda: asked(shop, role)):
+        assert driver.poll() is None
+    time.sleep(moment)
+    driver.kill()
+    assert driver.wait() == KILLED
+
+    assert shop.drive() == 0
+    check_nothing_was_lost_or_repeated(shop)
+
+
+def test_a_driver_killed_at_every_step_of_one_run_still_gets_to_the_end(tmp_path: Path):
+    shop = Workshop(tmp_path)
+    lives = 0
+    while shop.drive(DIE_AFTER="turn_sent:1") == KILLED:
+        lives += 1
+        assert lives < 3 * TURNS
+    assert lives >= TURNS - 1
+    check_nothing_was_lost_or_repeated(shop)
+    assert sum(isinstance(event, RunResumed) for event in shop.events()) == lives
+
+
+def asked(shop: Workshop, role: Role) -> bool:
+    return any(isinstance(event, TurnSent) and f".{role}." in event.turn for event in shop.events())
+
+
+def until(condition, within: float = 30) -> Iterator[None]:
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        yield
+        time.sleep(0.02)

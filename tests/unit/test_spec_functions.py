@@ -1,0 +1,746 @@
+"""The spec's scenarios at the level of its functions, through the module that carries their names."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from logos.errors import HostError, TerminalGone
+from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM
+
+ROLES = ("analyst", "peer_analyst", "programmer", "peer_programmer", "tester")
+BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
+
+
+class Host:
+    """The seven methods and nothing else; what is called is kept."""
+
+    def __init__(self, status: str = "idle", broken: int | None = None) -> None:
+        self.status = status
+        self.broken = broken
+        self.created: list[tuple[str, str]] = []
+        self.sent: list[tuple[str, str]] = []
+        self.exited: list[str] = []
+        self.gone: set[str] = set()
+        self.output = "what the screen says"
+        self.refuses_input = False
+        self.on_input = lambda: None
+
+    def create_session(self, agent_profile: str, provider: str) -> dict[str, str]:
+        return self.create_terminal("cao-1", agent_profile, provider)
+
+    def create_terminal(self, session_name: str, agent_profile: str, provider: str) -> dict[str, str]:
+        if len(self.created) + 1 == self.broken or agent_profile == self.broken:
+            raise HostError("the agent did not start")
+        self.created.append((agent_profile, provider))
+        return {"id": f"id-{agent_profile}", "session_name": session_name}
+
+    def send_input(self, terminal_id: str, message: str) -> None:
+        if self.refuses_input:
+            raise HostError("no input now")
+        self.sent.append((terminal_id, message))
+        self.on_input()
+
+    def get_status(self, terminal_id: str) -> str:
+        if terminal_id in self.gone:
+            raise TerminalGone(f"there is no terminal {terminal_id}")
+        return self.status
+
+    def get_last_output(self, terminal_id: str) -> str:
+        return self.output
+
+    def exit_terminal(self, terminal_id: str) -> None:
+        self.exited.append(terminal_id)
+
+    def close(self) -> None:
+        pass
+
+
+def config(tmp_path: Path, **content: object) -> list[str]:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(content))
+    return ["prog", str(path)]
+
+
+# Configuration
+
+
+@pytest.mark.scenario("CYC-01")
+@pytest.mark.scenario("PRD-01")
+def test_the_defaults_are_those_of_the_shell_script(loop: ModuleType):
+    values = loop.load_config(["prog"])
+    assert {name: values[name] for name in ("MAX_ROUNDS", "MAX_REVIEW_CYCLES", "POLL_SECONDS")} == {
+        "MAX_ROUNDS": 8,
+        "MAX_REVIEW_CYCLES": 3,
+        "POLL_SECONDS": 2,
+    }
+    assert values["MIN_REVIEW_CYCLES_BEFORE_APPROVAL"] == 2
+    assert values["REVIEW_EVIDENCE_MIN_MATCH"] == 3
+    assert values["RESPONSE_TIMEOUT"] == 1800
+    assert values["STRICT_FILE_HANDOFF"] is True
+    assert values["CONDENSE_CROSS_PHASE"] is True
+    assert values["MAX_CROSS_PHASE_LINES"] == 40
+
+
+@pytest.mark.scenario("PRD-02")
+def test_the_config_file_applies_where_the_environment_is_silent(loop: ModuleType, tmp_path: Path):
+    assert loop.load_config(config(tmp_path, limits={"max_rounds": 3}))["MAX_ROUNDS"] == 3
+
+
+def test_the_environment_wins_over_the_config_file(loop: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MAX_ROUNDS", "5")
+    assert loop.load_config(config(tmp_path, limits={"max_rounds": 3}))["MAX_ROUNDS"] == 5
+
+
+def test_an_empty_environment_variable_counts_as_unset(
+    loop: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MAX_ROUNDS", "")
+    assert loop.load_config(config(tmp_path, limits={"max_rounds": 3}))["MAX_ROUNDS"] == 3
+
+
+@pytest.mark.scenario("PRD-03")
+def test_a_run_starts_at_the_analyst_by_default(loop: ModuleType):
+    assert loop.load_config(["prog"])["START_AGENT"] == "analyst"
+
+
+@pytest.mark.scenario("PRD-04")
+def test_post_processing_is_off_by_default(loop: ModuleType):
+    values = loop.load_config(["prog"])
+    assert values["POST_OPENSPEC_ARCHIVE"] is False
+    assert values["POST_GIT_COMMIT"] is False
+
+
+@pytest.mark.scenario("PRD-05")
+def test_post_processing_is_switched_on_by_the_environment_whatever_the_file_says(
+    loop: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("POST_OPENSPEC_ARCHIVE", "1")
+    values = loop.load_config(config(tmp_path, post_processing={"openspec_archive": False}))
+    assert values["POST_OPENSPEC_ARCHIVE"] is True
+
+
+def test_agents_are_configured_per_role_in_the_file(loop: ModuleType, tmp_path: Path):
+    agents = {"tester": {"provider": "claude_code", "profile": "strict_tester"}}
+    values = loop.load_config(config(tmp_path, provider="kimi_cli", agents=agents))
+    assert values["_agent_config"]["tester"] == {"provider": "claude_code", "profile": "strict_tester"}
+    assert values["_agent_config"]["analyst"] == {"provider": "kimi_cli", "profile": "system_analyst"}
+
+
+def test_a_bad_config_exits_with_1_and_names_the_key(
+    loop: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as exit_:
+        loop.load_config(config(tmp_path, limits={"max_round": 3}))
+    assert exit_.value.code == 1
+    assert "limits.max_round" in capsys.readouterr().err
+
+
+# Reviews
+
+
+NOTES = "REVIEW_RESULT: APPROVED\nREVIEW_NOTES:\n"
+ENOUGH = (
+    NOTES
+    + "- the proposal artifact is complete\n- P1 traceability holds\n- downstream contract kept\n- handoff is actionable\n"
+)
+
+
+@pytest.mark.scenario("CYC-04")
+def test_an_approval_with_evidence_in_cycle_2_counts(loop: ModuleType):
+    assert loop.is_review_approved(ENOUGH, 2, "analyst") is True
+
+
+@pytest.mark.scenario("CYC-05")
+def test_an_approval_in_cycle_1_does_not_count(loop: ModuleType):
+    assert loop.is_review_approved(ENOUGH, 1, "analyst") is False
+
+
+@pytest.mark.scenario("CYC-06")
+def test_an_approval_with_one_kind_of_evidence_does_not_count(loop: ModuleType):
+    assert loop.is_review_approved(NOTES + "- the proposal and the design are fine\n", 2, "analyst") is False
+
+
+@pytest.mark.scenario("CYC-07")
+def test_an_approval_needs_no_evidence_when_none_is_required(loop: ModuleType):
+    loop.REQUIRE_REVIEW_EVIDENCE = False
+    assert loop.is_review_approved("REVIEW_RESULT: APPROVED\n", 2, "analyst") is True
+
+
+def test_a_programmers_review_is_measured_by_its_own_evidence(loop: ModuleType):
+    assert loop.is_review_approved(APPROVED, 2, "programmer") is True
+    assert loop.is_review_approved(NOTES + "- P1, contract, handoff\n", 2, "programmer") is False
+
+
+@pytest.mark.scenario("CYC-08")
+def test_review_notes_are_cut_out_and_capped(loop: ModuleType):
+    text = "REVIEW_RESULT: REVISE\nchatter\nREVIEW_NOTES:\n" + "\n".join(f"- note {n}" for n in range(50))
+    loop.MAX_FEEDBACK_LINES = 4
+    assert loop.extract_review_notes(text).splitlines() == ["REVIEW_NOTES:", "- note 0", "- note 1", "- note 2"]
+
+
+@pytest.mark.scenario("CYC-09")
+def test_test_evidence_is_the_result_line_and_the_evidence_capped(loop: ModuleType):
+    text = "I ran things.\nRESULT: FAIL\nmore chatter\nEVIDENCE:\n" + "\n".join(f"- fact {n}" for n in range(50))
+    loop.MAX_FEEDBACK_LINES = 4
+    assert loop.extract_test_evidence(text).splitlines() == ["RESULT: FAIL", "EVIDENCE:", "- fact 0", "- fact 1"]
+
+
+@pytest.mark.scenario("CYC-10")
+@pytest.mark.scenario("CYC-11")
+def test_a_terminal_gets_the_explore_summary_once_and_then_a_back_reference(loop: ModuleType):
+    assert loop.explore_block_for("t1") == "The login page forgets the user."
+    assert loop.explore_block_for("t1") == BACK_REFERENCE
+    assert loop.explore_block_for("t2") == "The login page forgets the user."
+
+
+def test_the_explore_summary_is_repeated_when_condensing_is_off(loop: ModuleType):
+    loop.CONDENSE_EXPLORE_ON_REPEAT = False
+    loop.explore_block_for("t1")
+    assert loop.explore_block_for("t1") == "The login page forgets the user."
+
+
+# Prompts
+
+
+@pytest.mark.scenario("CYC-12")
+def test_the_analysts_prompt_has_everything_it_needs(loop: ModuleType):
+    loop.feedback, loop.analyst_feedback = "the button is red", "name the files"
+    prompt = loop.build_analyst_prompt(1, 2)
+    for part in ("The login page forgets the user.", "round 1", "cycle 2", "the button is red", "name the files"):
+        assert part in prompt
+    assert "GUARDS" in prompt
+    assert "ANALYST_SUMMARY:" in prompt
+    for section in ("PASS or REVISE", "P1", "P4", "hased delivery", "ownstream contract", "xplicit handoff"):
+        assert section in prompt, section
+    assert str(loop.response_path_for("analyst")) in prompt.split("RESPONSE FILE INSTRUCTION")[1]
+
+
+@pytest.mark.scenario("CYC-13")
+@pytest.mark.scenario("PRD-25")
+def test_the_programmer_is_not_told_the_handoff_twice(loop: ModuleType):
+    assert "change greet()" in loop.build_programmer_prompt(1, 1, GOOD_ANALYSIS)
+    again = loop.build_programmer_prompt(1, 2, GOOD_ANALYSIS)
+    assert "change greet()" not in again
+    assert "refer to your conversation history" in again
+
+
+def test_the_programmer_is_told_the_handoff_again_when_condensing_is_off(loop: ModuleType):
+    loop.CONDENSE_UPSTREAM_ON_REPEAT = False
+    assert "change greet()" in loop.build_programmer_prompt(1, 2, GOOD_ANALYSIS)
+
+
+@pytest.mark.scenario("PRD-23")
+def test_the_analyst_explores_and_writes_artifacts_in_round_1(loop: ModuleType):
+    prompt = loop.build_analyst_prompt(1, 1)
+    assert "Explore the codebase" in prompt
+    assert "Create/update all OpenSpec artifacts using the OpenSpec fast-forward skill" in prompt
+
+
+@pytest.mark.scenario("PRD-24")
+def test_the_analyst_investigates_the_failure_first_in_later_rounds(loop: ModuleType):
+    prompt = loop.build_analyst_prompt(2, 1)
+    first = prompt.index("Use the OpenSpec explore skill to investigate the test failure")
+    assert prompt.index("use the OpenSpec fast-forward skill to update the artifacts") > first
+
+
+@pytest.mark.scenario("PRD-26")
+def test_the_programmer_gets_the_test_failure_in_place_of_the_handoff_in_later_rounds(loop: ModuleType):
+    loop.feedback = "expected 2, observed 3"
+    prompt = loop.build_programmer_prompt(2, 1, GOOD_ANALYSIS)
+    assert "Test failure feedback:\nexpected 2, observed 3" in prompt
+    assert "System analyst handoff" not in prompt
+    assert "change greet()" not in prompt
+
+
+@pytest.mark.scenario("HND-10")
+def test_the_analysts_prompt_names_its_response_file(loop: ModuleType, tmp_path: Path):
+    block = loop.build_analyst_prompt(1, 1).split("RESPONSE FILE INSTRUCTION")[1]
+    assert f"{tmp_path}/.tmp/agent-responses/analyst_summary.md" in block
+
+
+@pytest.mark.scenario("HND-11")
+def test_every_prompt_names_the_response_file_of_its_role(loop: ModuleType, tmp_path: Path):
+    prompts = {
+        "analyst_summary.md": loop.build_analyst_prompt(1, 1),
+        "analyst_review.md": loop.build_analyst_review_prompt(GOOD_ANALYSIS),
+        "programmer_summary.md": loop.build_programmer_prompt(1, 1, GOOD_ANALYSIS),
+        "programmer_review.md": loop.build_programmer_review_prompt(GOOD_PROGRAM),
+        "test_result.md": loop.build_tester_prompt(GOOD_PROGRAM),
+    }
+    for name, prompt in prompts.items():
+        block = prompt.split("RESPONSE FILE INSTRUCTION")[1]
+        assert f"{tmp_path}/.tmp/agent-responses/{name}" in block
+
+
+@pytest.mark.scenario("RTY-06")
+def test_a_retry_tells_the_programmer_what_it_changed_before(loop: ModuleType):
+    loop.programmer_context_for_retry = "- Files changed: foo.py"
+    prompt = loop.build_programmer_prompt(2, 1, "")
+    assert "Your previous changes (context):\n- Files changed: foo.py" in prompt
+
+
+@pytest.mark.scenario("RTY-07")
+def test_round_1_tells_the_programmer_nothing_of_previous_changes(loop: ModuleType):
+    loop.programmer_context_for_retry = "- Files changed: foo.py"
+    assert "Your previous changes" not in loop.build_programmer_prompt(1, 1, GOOD_ANALYSIS)
+
+
+@pytest.mark.scenario("RTY-08")
+def test_a_retry_without_context_has_no_block_for_it(loop: ModuleType):
+    loop.programmer_context_for_retry = ""
+    assert "Your previous changes" not in loop.build_programmer_prompt(2, 1, "")
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param("build_tester_prompt", marks=pytest.mark.scenario("RTY-09")),
+        pytest.param("build_programmer_review_prompt", marks=pytest.mark.scenario("RTY-10")),
+        pytest.param("build_analyst_review_prompt", marks=pytest.mark.scenario("RTY-11")),
+    ],
+)
+@pytest.mark.scenario("RTY-09")
+@pytest.mark.scenario("RTY-10")
+@pytest.mark.scenario("RTY-11")
+def test_only_the_programmer_is_told_of_previous_changes(loop: ModuleType, build: str):
+    loop.current_round = 2
+    loop.programmer_context_for_retry = "- Files changed: foo.py"
+    prompt = getattr(loop, build)("what the author said")
+    assert "what the author said" in prompt
+    assert "Your previous changes" not in prompt
+    assert "Previous round programmer changes" not in prompt
+
+
+# Response files
+
+
+@pytest.mark.scenario("HND-01")
+def test_each_role_has_its_response_file(loop: ModuleType):
+    names = {role: loop.response_path_for(role) for role in loop.RESPONSE_FILES}
+    assert names == {
+        "analyst": loop.RESPONSE_DIR / "analyst_summary.md",
+        "analyst_review": loop.RESPONSE_DIR / "analyst_review.md",
+        "programmer": loop.RESPONSE_DIR / "programmer_summary.md",
+        "programmer_review": loop.RESPONSE_DIR / "programmer_review.md",
+        "tester": loop.RESPONSE_DIR / "test_result.md",
+    }
+
+
+@pytest.mark.scenario("HND-02")
+def test_a_stale_response_is_deleted(loop: ModuleType):
+    loop.ensure_response_dir()
+    path = loop.response_path_for("analyst")
+    path.write_text("from another run")
+    loop.clear_stale_response("analyst")
+    assert not path.exists()
+
+
+@pytest.mark.scenario("HND-03")
+def test_clearing_what_is_not_there_is_no_error(loop: ModuleType):
+    loop.clear_stale_response("analyst")
+    assert not loop.response_path_for("analyst").exists()
+
+
+@pytest.mark.scenario("HND-04")
+def test_the_response_directory_is_made_with_its_parents(loop: ModuleType, tmp_path: Path):
+    loop.RESPONSE_DIR = tmp_path / "a" / "b" / "responses"
+    loop.ensure_response_dir()
+    assert (tmp_path / "a" / "b" / "responses").is_dir()
+
+
+@pytest.mark.scenario("HND-05")
+def test_a_response_is_read_and_deleted_once_the_terminal_is_idle(loop: ModuleType):
+    loop.api = Host("processing")
+    loop.ensure_response_dir()
+    loop.response_path_for("analyst").write_text("my answer")
+    threading.Timer(0.2, lambda: setattr(loop.api, "status", "idle")).start()
+    assert loop.wait_for_response_file("analyst", "t1", timeout=20) == "my answer"
+    assert loop.api.status == "idle"
+    assert not loop.response_path_for("analyst").exists()
+
+
+@pytest.mark.scenario("HND-06")
+def test_without_a_file_the_last_output_counts_when_not_strict(loop: ModuleType):
+    loop.api, loop.STRICT_FILE_HANDOFF = Host("idle"), False
+    assert loop.wait_for_response_file("analyst", "t1", timeout=0.1) == "what the screen says"
+
+
+@pytest.mark.scenario("HND-07")
+def test_without_a_file_the_turn_fails_when_strict(loop: ModuleType):
+    loop.api = Host("idle")
+    with pytest.raises(RuntimeError, match="analyst"):
+        loop.wait_for_response_file("analyst", "t1", timeout=0.1)
+
+
+@pytest.mark.scenario("HND-08")
+def test_a_terminal_in_error_fails_the_turn_at_once(loop: ModuleType):
+    loop.api = Host("error")
+    with pytest.raises(RuntimeError):
+        loop.wait_for_response_file("analyst", "t1", timeout=3600)
+
+
+@pytest.mark.scenario("HND-09")
+def test_a_terminal_still_at_work_at_the_timeout_is_a_timeout(loop: ModuleType):
+    loop.api = Host("processing")
+    with pytest.raises(TimeoutError):
+        loop.wait_for_response_file("analyst", "t1", timeout=0.1)
+
+
+def test_the_configured_timeout_applies(loop: ModuleType):
+    loop.api, loop.RESPONSE_TIMEOUT = Host("processing"), 0.1
+    with pytest.raises(TimeoutError):
+        loop.wait_for_response_file("analyst", "t1")
+
+
+@pytest.mark.scenario("HND-12")
+def test_send_and_wait_clears_sends_and_waits(loop: ModuleType):
+    loop.ensure_response_dir()
+    path = loop.response_path_for("tester")
+    path.write_text("a stale PASS from another run")
+    found_when_sent: list[bool] = []
+
+    def answer() -> None:
+        found_when_sent.append(path.exists())
+        path.write_text("RESULT: FAIL")
+
+    loop.api = Host("completed")
+    loop.api.on_input = answer
+    assert loop.send_and_wait("t5", "tester", "please test") == "RESULT: FAIL"
+    assert found_when_sent == [False]
+    assert loop.api.sent == [("t5", "please test")]
+
+
+# State
+
+
+def fill(loop: ModuleType) -> dict[str, object]:
+    values: dict[str, object] = {
+        "session_name": "cao-7",
+        "terminal_ids": {role: f"id-{role}" for role in ROLES},
+        "current_round": 3,
+        "current_phase": "tester",
+        "final_status": "RUNNING",
+        "feedback": "it failed",
+        "analyst_feedback": "more detail",
+        "programmer_feedback": "less code",
+        "programmer_context_for_retry": "- Files changed: foo.py\n- Behavior implemented: bar",
+        "outputs": {
+            "analyst": "a",
+            "analyst_review": "ar",
+            "programmer": "p",
+            "programmer_review": "pr",
+            "tester": "t",
+        },
+    }
+    for name, value in values.items():
+        setattr(loop, name, value)
+    return values
+
+
+def forget(loop: ModuleType) -> None:
+    for name, value in {
+        "session_name": "",
+        "terminal_ids": {},
+        "current_round": 1,
+        "current_phase": "analyst",
+        "final_status": "",
+        "feedback": "",
+        "analyst_feedback": "",
+        "programmer_feedback": "",
+        "programmer_context_for_retry": "",
+        "outputs": {},
+    }.items():
+        setattr(loop, name, value)
+
+
+def state_file(loop: ModuleType, **changes: object) -> None:
+    fill(loop)
+    loop.save_state()
+    path = Path(loop.STATE_FILE)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    forget(loop)
+
+
+@pytest.mark.scenario("CYC-14")
+def test_a_saved_state_comes_back_whole(loop: ModuleType):
+    values = fill(loop)
+    loop.save_state()
+    forget(loop)
+    assert loop.load_state() is True
+    assert {name: getattr(loop, name) for name in values} == values
+
+
+def test_the_state_file_has_the_fields_of_the_shell_script(loop: ModuleType):
+    fill(loop)
+    loop.save_state()
+    state = json.loads(Path(loop.STATE_FILE).read_text())
+    assert state["version"] == 1
+    assert {"updated_at", "api", "provider", "wd", "prompt", "current_round", "current_phase", "final_status"} <= set(
+        state
+    )
+    assert {"session_name", "terminals", "feedback", "analyst_feedback", "programmer_feedback", "outputs"} <= set(state)
+    assert set(state["terminals"]) == set(ROLES)
+
+
+@pytest.mark.scenario("CYC-15")
+@pytest.mark.scenario("PRD-29")
+@pytest.mark.parametrize("round_", ["three", None, -1, 0, 2.5, [], True])
+def test_a_round_that_is_no_number_becomes_1(loop: ModuleType, round_: object):
+    state_file(loop, current_round=round_)
+    loop.load_state()
+    assert loop.current_round == 1
+
+
+@pytest.mark.scenario("CYC-16")
+@pytest.mark.scenario("PRD-30")
+@pytest.mark.parametrize("phase", ["lunch", None, 7, ""])
+def test_a_phase_that_is_none_becomes_the_analysts(loop: ModuleType, phase: object):
+    state_file(loop, current_phase=phase)
+    loop.load_state()
+    assert loop.current_phase == "analyst"
+
+
+@pytest.mark.scenario("PRD-27")
+def test_terminals_are_saved_with_their_own_providers(loop: ModuleType):
+    loop.AGENT_CONFIG = {
+        role: {"provider": provider, "profile": role}
+        for role, provider in zip(ROLES, ("codex", "claude_code", "codex", "kimi_cli", "claude_code"), strict=True)
+    }
+    fill(loop)
+    loop.save_state()
+    saved = json.loads(Path(loop.STATE_FILE).read_text())["terminals"]
+    assert saved["peer_programmer"] == {"id": "id-peer_programmer", "provider": "kimi_cli"}
+    forget(loop)
+    loop.AGENT_CONFIG = {role: {"provider": "codex", "profile": role} for role in ROLES}
+    loop.load_state()
+    loop.save_state()
+    assert json.loads(Path(loop.STATE_FILE).read_text())["terminals"] == saved
+
+
+@pytest.mark.scenario("PRD-28")
+def test_a_terminal_in_the_old_format_has_the_top_level_provider(loop: ModuleType):
+    state_file(loop, provider="kimi_cli", terminals=dict.fromkeys(ROLES, "da33cf00"))
+    loop.load_state()
+    assert loop.terminal_ids["analyst"] == "da33cf00"
+    loop.save_state()
+    saved = json.loads(Path(loop.STATE_FILE).read_text())["terminals"]
+    assert saved["analyst"] == {"id": "da33cf00", "provider": "kimi_cli"}
+
+
+@pytest.mark.scenario("RTY-04")
+def test_the_retry_context_survives_saving_and_loading(loop: ModuleType):
+    state_file(loop)
+    loop.load_state()
+    assert loop.programmer_context_for_retry == "- Files changed: foo.py\n- Behavior implemented: bar"
+
+
+@pytest.mark.scenario("RTY-05")
+def test_a_state_without_retry_context_has_an_empty_one(loop: ModuleType):
+    state_file(loop)
+    path = Path(loop.STATE_FILE)
+    state = json.loads(path.read_text())
+    del state["programmer_context_for_retry"]
+    path.write_text(json.dumps(state))
+    loop.programmer_context_for_retry = "left over"
+    loop.load_state()
+    assert loop.programmer_context_for_retry == ""
+
+
+def test_no_state_file_is_no_state(loop: ModuleType):
+    assert loop.load_state() is False
+
+
+def test_a_damaged_state_file_is_kept_aside_and_not_overwritten(loop: ModuleType):
+    path = Path(loop.STATE_FILE)
+    path.parent.mkdir(parents=True)
+    path.write_text('{"current_round": 4, "outp')
+    assert loop.load_state() is False
+    loop.save_state()
+    (kept,) = path.parent.glob("*.damaged-*")
+    assert kept.read_text() == '{"current_round": 4, "outp'
+
+
+@pytest.mark.parametrize(
+    ("status", "resumes"), [("RUNNING", True), ("PASS", False), ("FAIL", False), ("BLOCKED", False)]
+)
+def test_only_a_running_state_is_resumed_by_itself(loop: ModuleType, status: str, resumes: bool):
+    state_file(loop, final_status=status)
+    assert loop.should_auto_resume(loop.STATE_FILE) is resumes
+
+
+# A FAIL
+
+
+@pytest.mark.scenario("RTY-01")
+def test_a_fail_keeps_what_the_programmer_changed(loop: ModuleType):
+    loop.outputs = {
+        "analyst": "a",
+        "analyst_review": "ar",
+        "programmer": GOOD_PROGRAM,
+        "programmer_review": "r",
+        "tester": FAIL,
+    }
+    loop.handle_tester_fail()
+    assert loop.programmer_context_for_retry == loop.condense_programmer_for_tester(GOOD_PROGRAM)
+    assert loop.programmer_context_for_retry == "- Files changed: greet.py\n- Behavior implemented: greets"
+    assert loop.outputs == {
+        "analyst": "a",
+        "analyst_review": "ar",
+        "programmer": "",
+        "programmer_review": "",
+        "tester": "",
+    }
+    assert (loop.current_round, loop.current_phase) == (2, loop.PHASE_PROGRAMMER)
+    assert "expected 2, observed 3" in loop.feedback
+
+
+@pytest.mark.scenario("RTY-03")
+def test_a_fail_without_programmer_output_leaves_an_empty_context(loop: ModuleType):
+    loop.programmer_context_for_retry = "left over"
+    loop.outputs = {**dict.fromkeys(loop.outputs, ""), "tester": FAIL}
+    loop.handle_tester_fail()
+    assert loop.programmer_context_for_retry == ""
+
+
+# Terminals
+
+
+@pytest.mark.scenario("CYC-23")
+def test_a_new_run_has_five_terminals(loop: ModuleType):
+    loop.api = Host()
+    loop.init_new_run()
+    profiles = [profile for profile, _ in loop.api.created]
+    assert profiles[0] == "system_analyst"
+    assert sorted(profiles) == sorted(
+        ["system_analyst", "peer_system_analyst", "programmer", "peer_programmer", "tester"]
+    )
+    assert loop.terminal_ids["peer_programmer"] == "id-peer_programmer"
+    assert loop.session_name == "cao-1"
+
+
+@pytest.mark.scenario("PRD-09")
+def test_each_terminal_has_the_provider_and_profile_of_its_role(loop: ModuleType):
+    loop.api = Host()
+    loop.AGENT_CONFIG = {
+        role: {"provider": provider, "profile": f"my_{role}"}
+        for role, provider in zip(ROLES, ("codex", "claude_code", "codex", "kimi_cli", "claude_code"), strict=True)
+    }
+    loop.init_new_run()
+    assert set(loop.api.created) == {
+        ("my_analyst", "codex"),
+        ("my_peer_analyst", "claude_code"),
+        ("my_programmer", "codex"),
+        ("my_peer_programmer", "kimi_cli"),
+        ("my_tester", "claude_code"),
+    }
+
+
+class NumberedHost(Host):
+    """Gives the terminal ids the spec's examples use."""
+
+    ids = {"system_analyst": "da33cf00", "peer_system_analyst": "fae0481d"}
+
+    def create_terminal(self, session_name: str, agent_profile: str, provider: str) -> dict[str, str]:
+        made = super().create_terminal(session_name, agent_profile, provider)
+        return {**made, "id": self.ids.get(agent_profile, made["id"])}
+
+
+@pytest.mark.scenario("PRD-16")
+@pytest.mark.scenario("PRD-17")
+def test_terminals_are_renamed_after_their_role(loop: ModuleType):
+    loop.api = NumberedHost()
+    loop.init_new_run()
+    assert ("da33cf00", "/rename analyst-da33cf00") in loop.api.sent
+    assert ("fae0481d", "/rename peer_analyst-fae0481d") in loop.api.sent
+
+
+@pytest.mark.scenario("PRD-18")
+def test_a_rename_that_fails_is_a_warning(loop: ModuleType, capsys: pytest.CaptureFixture[str]):
+    loop.api = Host()
+    loop.api.refuses_input = True
+    loop.init_new_run()
+    assert len(loop.terminal_ids) == 5
+    assert "renaming its terminal failed" in capsys.readouterr().err
+
+
+@pytest.mark.scenario("PRD-19")
+def test_terminals_created_before_a_failure_are_ended(loop: ModuleType):
+    loop.api = Host(broken="programmer")
+    with pytest.raises(SystemExit) as exit_:
+        loop.init_new_run()
+    assert exit_.value.code == 1
+    assert {"id-system_analyst", "id-peer_system_analyst"} <= set(loop.api.exited)
+    assert set(loop.api.exited) == {f"id-{profile}" for profile, _ in loop.api.created}
+
+
+@pytest.mark.scenario("CYC-24")
+@pytest.mark.scenario("PRD-20")
+def test_a_terminal_that_cannot_be_reached_stops_a_resume(loop: ModuleType, capsys: pytest.CaptureFixture[str]):
+    fill(loop)
+    loop.api = Host()
+    loop.api.gone = {"id-programmer"}
+    with pytest.raises(SystemExit) as exit_:
+        loop.verify_resume_terminals()
+    assert exit_.value.code == 1
+    assert "programmer (id-programmer)" in capsys.readouterr().err
+
+
+def test_terminals_that_answer_let_a_resume_go_on(loop: ModuleType):
+    fill(loop)
+    loop.api = Host()
+    assert loop.verify_resume_terminals() is None
+
+
+@pytest.mark.scenario("PRD-21")
+def test_another_provider_than_configured_is_a_warning_at_resume(loop: ModuleType, capsys: pytest.CaptureFixture[str]):
+    state_file(loop)
+    loop.load_state()
+    loop.api = Host()
+    loop.AGENT_CONFIG["analyst"]["provider"] = "claude_code"
+    loop.verify_resume_terminals()
+    warning = capsys.readouterr().err
+    assert "analyst" in warning
+    assert "codex" in warning
+    assert "claude_code" in warning
+
+
+@pytest.mark.scenario("CYC-22")
+def test_cleanup_exits_all_five_terminals_when_enabled(loop: ModuleType):
+    fill(loop)
+    loop.api, loop.CLEANUP_ON_EXIT = Host(), True
+    loop.cleanup()
+    assert sorted(loop.api.exited) == sorted(f"id-{role}" for role in ROLES)
+
+
+def test_cleanup_leaves_the_terminals_alone_by_default(loop: ModuleType):
+    fill(loop)
+    loop.api = Host()
+    loop.cleanup()
+    assert loop.api.exited == []
+
+
+# Names
+
+
+def test_every_name_of_the_spec_is_there(loop: ModuleType):
+    functions = """load_config main init_new_run should_auto_resume verify_resume_terminals save_state load_state cleanup
+        response_path_for ensure_response_dir clear_stale_response response_file_instruction wait_for_response_file
+        send_and_wait is_review_approved extract_review_notes extract_test_evidence condense_analyst_for_programmer
+        condense_programmer_for_tester explore_block_for build_analyst_prompt build_analyst_review_prompt
+        build_programmer_prompt build_programmer_review_prompt build_tester_prompt handle_tester_fail
+        detect_active_change post_openspec_archive post_git_commit run_post_processing notify log ApiClient"""
+    assert [name for name in functions.split() if not callable(getattr(loop, name))] == []
+    attributes = """api AGENT_CONFIG RESPONSE_DIR RESPONSE_FILES EXPLORE_SUMMARY SCENARIO_TEST PHASE_ANALYST
+        PHASE_PROGRAMMER PHASE_TESTER PHASE_DONE session_name terminal_ids current_round current_phase final_status
+        feedback analyst_feedback programmer_feedback programmer_context_for_retry outputs API PROVIDER WD PROMPT
+        PROMPT_FILE MAX_ROUNDS POLL_SECONDS MAX_REVIEW_CYCLES PROJECT_TEST_CMD RESUME STATE_FILE NTFY_TOPIC"""
+    for name in attributes.split():
+        before = getattr(loop, name)
+        setattr(loop, name, "assigned")
+        assert getattr(loop, name) == "assigned"
+        setattr(loop, name, before)
