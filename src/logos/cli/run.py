@@ -99,8 +99,7 @@ def _looks_like_json(path: Path) -> bool:
 
 def settle(config: Path | None, flags: list[str], prompt: str, text: str) -> Settings:
     """The settings of this run, with the prompt a person gave on the command line in them."""
-    from logos.runtime.opening import given_prompt
-    from logos.runtime.prompt import TEMPLATE, prompt_from_words
+    from logos.runtime.prompt import prompt_from_words
     from logos.runtime.settings import load_settings
 
     if prompt and text:
@@ -113,9 +112,19 @@ def settle(config: Path | None, flags: list[str], prompt: str, text: str) -> Set
         settings = load_settings(config, os.environ, [*flags, "prompt_file=", f"prompt={read_stdin()}"])
     elif prompt:
         settings = load_settings(config, os.environ, [*flags, f"prompt_file={prompt}"])
-    if settings.resume is not True and (given_prompt(settings) or "").strip() == TEMPLATE.strip():
-        raise PromptError(f"{settings.prompt_file or 'the prompt'} is still the template: write in it what is to be done")
+    if settings.resume is not True:
+        refuse_template(settings)
     return settings
+
+
+def refuse_template(settings: Settings) -> None:
+    """The prompt that `logos init` writes says nothing yet; agents would work on it for hours."""
+    from logos.runtime.opening import given_prompt
+    from logos.runtime.prompt import TEMPLATE
+
+    if (given_prompt(settings) or "").strip() == TEMPLATE.strip():
+        what = settings.prompt_file or "the prompt"
+        raise PromptError(f"{what} is still the template of `logos init`: write in it what is to be done")
 
 
 def read_stdin() -> str:

@@ -8,26 +8,30 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
+
+import httpx
 
 from logos.adapters.cao import PROVIDERS, ApiClient, check_provider
 from logos.adapters.files import set_aside
 from logos.adapters.handoff import Doorbell, ResponseFiles
 from logos.adapters.lock import DriverLock
+from logos.adapters.scripted import ScriptedHost, Script
 from logos.adapters.sqlite import SqliteLog
-from logos.errors import ConfigError, LogError
+from logos.cli.place import DATABASE, LOCK, default_config
+from logos.errors import ConfigError, HostError, HostUnreachable, LogError
 from logos.flows.cycle import CycleState
 from logos.ports import AgentHost
 from logos.runtime.journal import Watcher
 from logos.runtime.opening import Opening, Way, choose_opening, given_prompt
 from logos.runtime.prompt import split_prompt
 from logos.runtime.run import Ended, Outside, run_cycle
-from logos.runtime.settings import Settings
+from logos.runtime.settings import Settings, load_settings
 
 Tell = Callable[[str], None]
 MakeHost = Callable[[Settings, Tell], AgentHost]
 
-DATABASE = "logos.db"
-LOCK = "driver.lock"
+TOKEN = "CAO_AUTH_LOCAL_TOKEN"
 
 
 def say(text: str) -> None:
@@ -43,9 +47,49 @@ def cao_host(settings: Settings, tell: Tell) -> AgentHost:
         settings.api,
         str(settings.work_dir),
         patience=settings.handoff.response_timeout,
-        token=os.environ.get("CAO_AUTH_LOCAL_TOKEN", ""),
+        token=os.environ.get(TOKEN, ""),
         tell=tell,
     )
+
+
+def scripted_host(script: Script) -> MakeHost:
+    """Agents that follow a script instead of a model."""
+
+    def make(settings: Settings, tell: Tell) -> AgentHost:  # noqa: ARG001
+        return ScriptedHost(settings.telos_dir / "scripted", script, settings.response_dir, settings.work_dir)
+
+    return make
+
+
+def server_client(api: str, patience: float = 5.0) -> ApiClient:
+    """A client for a question or two: `api`, or what the environment and ./logos.json say."""
+    settings = load_settings(default_config(), os.environ, [f"api={api}"] if api else [])
+    return ApiClient(settings.api, patience=patience, token=os.environ.get(TOKEN, ""))
+
+
+def replace_profile(host: ApiClient, name: str, content: str) -> None:
+    """Overwrite a profile in the server's store."""
+    token = os.environ.get(TOKEN, "")
+    headers = {"Authorization": f"Bearer {token}"} if token else None
+    url = f"{host.base_url}/agents/profiles/{quote(name, safe='')}"
+    try:
+        answer = httpx.put(url, json={"content": content}, headers=headers, timeout=30, trust_env=False)
+    except httpx.HTTPError as error:
+        raise HostUnreachable(f"the CAO server at {host.base_url} is away ({error})") from error
+    if answer.is_error:
+        raise HostError(f"the CAO server answers {answer.status_code} for profile {name}: {answer.text[:200]}")
+
+
+def known_providers(settings: Settings) -> set[str]:
+    """What the server accepts; where it cannot be asked, our own list."""
+    host = ApiClient(settings.api, patience=0, token=os.environ.get(TOKEN, ""))
+    try:
+        host.preflight((), patience=0)
+        return set(host.providers())
+    except HostError:
+        return set(PROVIDERS)
+    finally:
+        host.close()
 
 
 @contextmanager
@@ -68,21 +112,33 @@ def open_log(telos: Path, tell: Tell = say) -> Generator[SqliteLog]:
         log.close()
 
 
-def check_input(settings: Settings) -> None:
-    """Everything that can be wrong without asking anybody: before a lock, a log or a terminal exists."""
+def check_place(settings: Settings) -> None:
     if not settings.work_dir.is_dir():
         raise ConfigError(f"wd = {str(settings.work_dir)!r}: there is no such directory")
+
+
+def check_input(settings: Settings) -> None:
+    """Everything that can be wrong without asking anybody: before a lock, a log or a terminal exists."""
+    check_place(settings)
     given = given_prompt(settings)
     if given is not None:
         split_prompt(given)
 
 
 def check_host(host: AgentHost, opening: Opening, tell: Tell) -> None:
-    if isinstance(host, ApiClient):
-        # A resumed run has its terminals; whether they answer is asked of each of them.
-        agents = opening.plan.agents if opening.way is Way.FRESH else ()
-        for doubt in host.preflight(agents):
-            tell(f"warning: {doubt}")
+    if not isinstance(host, ApiClient):
+        return
+    # A resumed run has its terminals; whether they answer is asked of each of them.
+    agents = opening.plan.agents if opening.way is Way.FRESH else ()
+    try:
+        doubts = host.preflight(agents)
+    except HostUnreachable:
+        # The server may know more providers than we do; without one, our list is what there is.
+        for agent in agents:
+            check_provider(agent.name, agent.provider, set(PROVIDERS))
+        raise
+    for doubt in doubts:
+        tell(f"warning: {doubt}")
 
 
 def run_here(
@@ -95,11 +151,6 @@ def run_here(
 ) -> Ended:
     """One run in this work dir: checked, locked, opened, driven."""
     check_input(settings)
-    if make_host is cao_host:
-        for role, own in settings.agent_config().items():
-            # The server may know more than we do; without one, our list is what there is.
-            if own["provider"] not in PROVIDERS:
-                check_provider(role, own["provider"], set(PROVIDERS))
     with DriverLock(settings.telos_dir / LOCK), open_log(settings.telos_dir, tell) as log:
         opening = choose_opening(settings, log, tell, stamp(), strict_prompt=strict_prompt)
         host = make_host(settings, tell)

@@ -1,0 +1,464 @@
+"""Whole runs of the cycle, as a person meets them: verdicts, rounds, where it starts, how it is resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from logos import testing
+from logos.domain.events import Noted, Recorded, RunResumed, TurnAnswered
+from logos.domain.ledger import Ledger
+from logos.domain.turns import Outcome
+from logos.errors import Busy, Interrupted, PromptError, RunPaused, StateError, UsageError
+from logos.flows.cycle import CycleState
+from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, ScriptedAgents
+from tests.acceptance.conftest import PROMPT, Shop
+
+ROOT = Path(__file__).parents[2]
+ONE_CYCLE = {"MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
+NO_UPSTREAM = "There is no upstream output: this run started at the"
+
+
+class StopAfter:
+    """A watcher that ends the driver at an event, as Ctrl-C would."""
+
+    def __init__(self, kind: str, count: int = 1) -> None:
+        self.kind, self.left = kind, count
+
+    def __call__(self, record: Recorded, state: CycleState, ledger: Ledger) -> None:
+        del state, ledger
+        self.left -= record.event.kind == self.kind
+        if self.left == 0:
+            self.left = -1
+            raise Interrupted(signal.SIGINT)
+
+
+# Verdicts
+
+
+@pytest.mark.scenario("CYC-17")
+@pytest.mark.scenario("RTY-02")
+def test_a_pass_ends_the_run_with_code_0(shop: Shop):
+    ended = shop.run()
+    assert (ended.outcome, ended.exit_code) == (Outcome.PASSED, 0)
+    assert shop.state["final_status"] == "PASS"
+    assert shop.state["programmer_context_for_retry"] == ""
+
+
+@pytest.mark.scenario("CYC-18")
+def test_a_fail_starts_the_next_round_at_the_programmer_with_the_evidence(shop: Shop):
+    agents = shop.hire(tester=[FAIL, PASS])
+    seen: list[CycleState] = []
+    ended = shop.run(watchers=[lambda _record, state, _ledger: seen.append(state)], **ONE_CYCLE)
+
+    assert ended.exit_code == 0
+    after_fail = next(state for state in seen if state.round == 2)
+    assert after_fail.phase == "programmer"
+    assert dict(after_fail.outputs) == {
+        "analyst": GOOD_ANALYSIS,
+        "analyst_review": APPROVED,
+        "programmer": "",
+        "programmer_review": "",
+        "tester": "",
+    }
+    assert "expected 2, observed 3" in after_fail.feedback
+    assert "Test failure feedback:\nRESULT: FAIL" in agents.prompts("programmer")[1]
+    assert [turn for turn in shop.asked() if turn.startswith("r2.")] == [
+        "r2.programmer.c1",
+        "r2.peer_programmer.c1",
+        "r2.tester.c1",
+    ]
+
+
+@pytest.mark.scenario("CYC-19")
+def test_no_pass_in_any_round_ends_with_code_1(shop: Shop):
+    shop.hire(tester=[FAIL])
+    ended = shop.run(MAX_ROUNDS="3", **ONE_CYCLE)
+    assert (ended.outcome, ended.exit_code, ended.reason) == (Outcome.FAILED, 1, "no PASS in 3 rounds")
+    assert shop.state["final_status"] == "FAIL"
+    assert shop.state["current_round"] == 3
+
+
+def test_reviews_go_on_until_the_limit_and_then_the_objections_are_handed_on(shop: Shop):
+    agents = shop.hire(analyst_review=[REVISE], programmer_review=[REVISE])
+    assert shop.run().exit_code == 0
+    assert len(agents.prompts("analyst")) == 3
+    objection = "the design does not say what happens with an empty name"
+    assert objection in agents.prompts("analyst")[1]
+    assert objection in agents.prompts("programmer")[0].split("Unresolved objections")[1]
+    assert objection in agents.prompts("tester")[0]
+
+
+def test_reviews_that_never_approve_block_when_told_to(shop: Shop):
+    shop.hire(analyst_review=[REVISE])
+    ended = shop.run(ON_REVIEW_EXHAUSTED="block")
+    assert (ended.outcome, ended.exit_code) == (Outcome.BLOCKED, 3)
+    assert "peer_analyst" in ended.reason
+    assert shop.state["final_status"] == "BLOCKED"
+
+
+# Lying agents
+
+
+@pytest.mark.parametrize(
+    ("said", "asked_again"),
+    [
+        pytest.param("RESULT: PASS\nRESULT: FAIL\n", False, id="both verdicts"),
+        pytest.param("RESULT: FAIL\nlater: \nRESULT: PASS or RESULT: FAIL\n", False, id="fail and the format line"),
+        pytest.param("RESULT: PASS|FAIL\n", True, id="the format line echoed"),
+        pytest.param("RESULT: PASS or RESULT: FAIL\nEVIDENCE:\nnone", True, id="the long format line echoed"),
+        pytest.param("Everything works, I would say PASS.", True, id="no verdict"),
+        pytest.param("> RESULT: PASS\n", True, id="somebody else's verdict"),
+    ],
+)
+def test_a_tester_that_gives_no_clean_pass_ends_in_fail(shop: Shop, said: str, asked_again: bool):
+    agents = shop.hire(tester=[said])
+    ended = shop.run(MAX_ROUNDS="1", **ONE_CYCLE)
+    assert ended.outcome is Outcome.FAILED
+    assert len(agents.prompts("tester")) == (2 if asked_again else 1)
+
+
+def test_a_tester_asked_again_may_still_give_a_verdict(shop: Shop):
+    agents = shop.hire(tester=["It is fine.", PASS])
+    assert shop.run(**ONE_CYCLE).outcome is Outcome.PASSED
+    assert "no clear verdict" in agents.prompts("tester")[1]
+
+
+def test_an_approval_without_evidence_is_not_one(shop: Shop):
+    agents = shop.hire(analyst_review=["REVIEW_RESULT: APPROVED\nREVIEW_NOTES:\n- fine\n"])
+    shop.run()
+    assert len(agents.prompts("analyst")) == 3
+
+
+class Liar(ScriptedAgents):
+    """Writes something that is no response first, and the response only when reminded."""
+
+    first = ""
+
+    def send_input(self, terminal_id: str, message: str) -> None:
+        if "test_result.md" in message and "not complete until" not in message:
+            self.sent.append((terminal_id, message))
+            (self.folder / "test_result.md").write_text(self.first)
+            return
+        super().send_input(terminal_id, message)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param("[LOGOS: replace this line with your complete final response]\n", id="the placeholder"),
+        pytest.param("", id="an empty file"),
+        pytest.param(" \n\n", id="blank lines"),
+    ],
+)
+def test_a_file_without_a_response_is_not_taken(shop: Shop, first: str):
+    liar = Liar(shop.wd / ".tmp" / "agent-responses", testing.script())
+    liar.first = first
+    assert shop.run(liar, START_AGENT="tester").outcome is Outcome.PASSED
+    answers = [event.text for event in shop.events() if isinstance(event, TurnAnswered)]
+    assert answers == [PASS]
+    assert any(isinstance(event, Noted) and event.topic == "reminded" for event in shop.events())
+
+
+class Mute(ScriptedAgents):
+    """Never writes a response file."""
+
+    def send_input(self, terminal_id: str, message: str) -> None:
+        self.sent.append((terminal_id, message))
+
+
+def test_a_stale_pass_from_another_run_is_never_taken(shop: Shop):
+    responses = shop.wd / ".tmp" / "agent-responses"
+    responses.mkdir(parents=True)
+    (responses / "test_result.md").write_text(PASS)
+    with pytest.raises(RunPaused, match="tester"):
+        shop.run(Mute(responses, testing.script()), START_AGENT="tester")
+    assert shop.state["final_status"] == "RUNNING"
+
+
+def test_a_pass_that_the_test_command_does_not_confirm_is_a_fail(shop: Shop):
+    agents = shop.hire(tester=[PASS])
+    ended = shop.run(VERIFY_PASS="1", PROJECT_TEST_CMD="echo 3 of 4 tests broken; exit 7", MAX_ROUNDS="2", **ONE_CYCLE)
+    assert ended.outcome is Outcome.FAILED
+    repair = agents.prompts("programmer")[1]
+    assert "exited 7" in repair
+    assert "3 of 4 tests broken" in repair
+
+
+def test_a_pass_that_the_test_command_confirms_is_a_pass(shop: Shop):
+    ended = shop.run(VERIFY_PASS="1", PROJECT_TEST_CMD="test -d .telos", **ONE_CYCLE)
+    assert ended.outcome is Outcome.PASSED
+    assert "`test -d .telos` exited 0" in ended.reason
+
+
+# Where a run starts
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        pytest.param("analyst", "r1.analyst.c1"),
+        pytest.param("peer_analyst", "r1.peer_analyst.c1"),
+        pytest.param("programmer", "r1.programmer.c1"),
+        pytest.param("peer_programmer", "r1.peer_programmer.c1"),
+        pytest.param("tester", "r1.tester.c1"),
+    ],
+)
+@pytest.mark.scenario("PRD-10")
+@pytest.mark.scenario("PRD-11")
+@pytest.mark.scenario("PRD-12")
+@pytest.mark.scenario("PRD-13")
+def test_a_fresh_run_starts_at_the_chosen_role(shop: Shop, start: str, first: str):
+    assert shop.run(START_AGENT=start).outcome is Outcome.PASSED
+    assert shop.asked()[0] == first
+
+
+@pytest.mark.parametrize(
+    ("start", "answer"), [("peer_analyst", "analyst_review"), ("peer_programmer", "programmer_review")]
+)
+@pytest.mark.scenario("PRD-14")
+@pytest.mark.scenario("PRD-15")
+def test_a_reviewer_that_starts_is_told_that_there_is_nothing_upstream(shop: Shop, start: str, answer: str):
+    shop.run(START_AGENT=start)
+    assert f"{NO_UPSTREAM} {start.replace('_', ' ')}" in shop.agents.prompts(answer)[0]
+    author = start.removeprefix("peer_")
+    # What was never written cannot be approved: its author is asked next.
+    assert shop.asked()[:2] == [f"r1.{start}.c1", f"r1.{author}.c2"]
+
+
+# Resuming
+
+
+def interrupt(shop: Shop, kind: str = "turn_sent", count: int = 1, **environment: str) -> None:
+    with pytest.raises(Interrupted):
+        shop.run(watchers=[StopAfter(kind, count)], **environment)
+
+
+@pytest.mark.scenario("CYC-25")
+def test_a_running_state_is_resumed_by_itself(shop: Shop):
+    interrupt(shop, "turn_answered", 3)
+    assert shop.state["final_status"] == "RUNNING"
+    assert shop.run(prompt="").outcome is Outcome.PASSED
+    assert len(shop.records()) == 1
+    assert sum(isinstance(event, RunResumed) for event in shop.events()) == 1
+    assert any("going on with unfinished run" in line for line in shop.told)
+    assert len(set(shop.asked())) == len(shop.asked())
+
+
+@pytest.mark.parametrize("status", ["PASS", "FAIL"])
+@pytest.mark.scenario("CYC-26")
+@pytest.mark.scenario("CYC-27")
+def test_a_finished_state_is_not_resumed(shop: Shop, status: str):
+    shop.hire(tester=[PASS if status == "PASS" else FAIL])
+    shop.run(MAX_ROUNDS="1", **ONE_CYCLE)
+    assert shop.state["final_status"] == status
+    shop.hire()
+    shop.run(**ONE_CYCLE)
+    assert len(shop.records()) == 2
+    assert shop.asked(1)[0] == "r1.analyst.c1"
+
+
+@pytest.mark.scenario("CYC-28")
+def test_without_a_state_file_a_new_run_starts(shop: Shop):
+    interrupt(shop)
+    shop.state_path.unlink()
+    assert shop.run().outcome is Outcome.PASSED
+    assert len(shop.records()) == 2
+
+
+@pytest.mark.scenario("CYC-20")
+def test_a_resumed_programmer_phase_without_analysis_falls_back_to_the_analyst(shop: Shop):
+    interrupt(shop)
+    shop.edit_state({"current_phase": "programmer"})
+    assert shop.run().outcome is Outcome.PASSED
+    assert shop.asked()[0] == "r1.analyst.c1"
+
+
+def test_a_resumed_tester_phase_without_a_program_falls_back_to_the_programmer(shop: Shop):
+    interrupt(shop)
+    outputs = {"analyst": GOOD_ANALYSIS, "analyst_review": APPROVED}
+    shop.edit_state({"current_phase": "tester", "outputs": outputs})
+    assert shop.run().outcome is Outcome.PASSED
+    assert shop.asked()[0] == "r1.programmer.c1"
+
+
+@pytest.mark.scenario("PRD-22")
+def test_a_resume_goes_on_where_the_state_says_whatever_the_start_agent(shop: Shop):
+    interrupt(shop)
+    outputs = {"analyst": GOOD_ANALYSIS, "programmer": GOOD_PROGRAM}
+    shop.edit_state({"current_phase": "tester", "current_round": 2, "outputs": outputs})
+    assert shop.run(RESUME="1", START_AGENT="analyst").outcome is Outcome.PASSED
+    assert shop.asked() == ["r2.tester.c1"]
+
+
+def test_an_edited_state_file_is_believed_and_a_new_log_begins(shop: Shop):
+    interrupt(shop, "turn_answered", 2)
+    shop.edit_state({"current_phase": "analyst", "outputs": {"analyst": "my own analysis"}}, mark=True)
+    assert shop.run(prompt="").outcome is Outcome.PASSED
+    assert len(shop.records()) == 2
+    assert any("edited" in line for line in shop.told)
+    # An author whose work is there and unreviewed is not asked again.
+    assert shop.asked()[0] == "r1.peer_analyst.c1"
+
+
+def test_a_state_file_of_an_older_tool_starts_a_run(shop: Shop):
+    interrupt(shop)
+    ids = {role: terminal["id"] for role, terminal in shop.state["terminals"].items()}
+    shop.edit_state({"terminals": ids, "current_phase": "analyst"})
+    assert shop.run(prompt="").outcome is Outcome.PASSED
+
+
+def test_resume_0_starts_anew_beside_an_unfinished_run(shop: Shop):
+    interrupt(shop)
+    assert shop.run(RESUME="0").outcome is Outcome.PASSED
+    assert len(shop.records()) == 2
+
+
+def test_resume_1_without_a_state_file_finds_the_run_in_the_log(shop: Shop):
+    interrupt(shop)
+    shop.state_path.unlink()
+    assert shop.run(RESUME="1", prompt="").outcome is Outcome.PASSED
+    assert len(shop.records()) == 1
+
+
+def test_resume_1_with_nothing_to_resume_says_so(shop: Shop):
+    with pytest.raises(StateError, match="no unfinished run"):
+        shop.run(RESUME="1")
+
+
+def test_another_prompt_than_the_unfinished_runs_stops_and_names_the_flags(shop: Shop):
+    interrupt(shop)
+    other = PROMPT.replace("greeting", "farewell")
+    with pytest.raises(UsageError, match=r"--resume.*--fresh"):
+        shop.run(prompt=other)
+    assert shop.run(prompt=other, strict_prompt=False).outcome is Outcome.PASSED
+    assert any("differs" in line for line in shop.told)
+    assert "A greeting is missing." in shop.agents.prompts("analyst")[0]
+
+
+def test_a_resumed_run_may_be_given_more_rounds(shop: Shop):
+    shop.hire(tester=[FAIL, FAIL, PASS])
+    interrupt(shop, "turn_sent", 6, MAX_ROUNDS="2", **ONE_CYCLE)
+    assert shop.run(MAX_ROUNDS="5", **ONE_CYCLE).outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize("damage", ['{"version": 1, "current_ro', "", "[1, 2]", "\x00\x00"])
+def test_a_damaged_state_file_is_kept_and_the_log_restores_the_run(shop: Shop, damage: str):
+    interrupt(shop, "turn_answered", 3)
+    shop.state_path.write_text(damage)
+    assert shop.run().outcome is Outcome.PASSED
+    assert len(shop.records()) == 1
+    (kept,) = shop.state_path.parent.glob("*.damaged-*")
+    assert kept.read_text() == damage
+    assert any(kept.name in line for line in shop.told)
+
+
+def test_a_damaged_state_file_without_a_log_stops_and_is_kept(shop: Shop):
+    shop.state_path.parent.mkdir()
+    shop.state_path.write_text("{")
+    with pytest.raises(StateError, match=r"--fresh"):
+        shop.run()
+    (kept,) = shop.state_path.parent.glob("*.damaged-*")
+    assert kept.read_text() == "{"
+
+
+def test_an_unreadable_tail_of_the_log_is_kept_and_the_run_goes_on_before_it(shop: Shop):
+    import sqlite3
+
+    interrupt(shop, "turn_answered", 3)
+    last = len(shop.events())
+    db = sqlite3.connect(shop.wd / ".telos" / "logos.db")
+    with db:
+        db.execute('UPDATE events SET body = \'{"kind": "turn_ans\' WHERE seq = ?', (last,))
+    db.close()
+    assert shop.run().outcome is Outcome.PASSED
+    assert list((shop.wd / ".telos").glob("logos.db.damaged-*"))
+    assert any("cannot be read" in line for line in shop.told)
+
+
+def test_a_log_that_is_no_database_any_more_is_kept_and_the_state_file_is_believed(shop: Shop):
+    interrupt(shop, "turn_answered", 3)
+    (shop.wd / ".telos" / "logos.db").write_bytes(b"this is not a database, " * 100)
+    for leftover in (shop.wd / ".telos").glob("logos.db-*"):
+        leftover.unlink()
+    assert shop.run().outcome is Outcome.PASSED
+    assert list((shop.wd / ".telos").glob("logos.db.damaged-*"))
+
+
+def test_a_second_driver_is_refused_and_told_who_is_first(shop: Shop):
+    errors: list[Exception] = []
+
+    def intrude(record: Recorded, state: CycleState, ledger: Ledger) -> None:
+        del state, ledger
+        if record.seq == 8:
+            with pytest.raises(Busy) as busy:
+                shop.run(shop.agents)
+            errors.append(busy.value)
+
+    assert shop.run(watchers=[intrude]).outcome is Outcome.PASSED
+    assert f"pid {os.getpid()}" in str(errors[0])
+    assert len(shop.records()) == 1
+
+
+# Ends
+
+
+def test_cleanup_ends_the_terminals_and_a_resume_says_that_they_are_gone(shop: Shop):
+    agents = shop.hire()
+    interrupt(shop, CLEANUP_ON_EXIT="1")
+    assert len(agents.exited) == 5
+    before = len(agents.sent)
+    with pytest.raises(StateError, match=r"terminals.*closed"):
+        shop.run()
+    assert len(agents.sent) == before
+
+
+def test_nothing_is_ended_without_cleanup(shop: Shop):
+    shop.run()
+    assert shop.agents.exited == []
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.scenario("CYC-21")
+def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: int, code: int):
+    script = {role: [{"say": "x", "delay": 60}] for role in ("analyst", "peer_analyst")}
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    env = {"PATH": os.environ["PATH"], "WD": str(tmp_path), "PROMPT": PROMPT, "SCRIPT": str(tmp_path / "script.json")}
+    driver = subprocess.Popen([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, stderr=subprocess.PIPE)
+    shop = Shop(tmp_path)
+    deadline = time.monotonic() + 30
+    while (
+        not (tmp_path / ".telos" / "logos.db").exists()
+        or not shop.records()
+        or "turn_sent" not in [e.kind for e in shop.events()]
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    driver.send_signal(signum)
+    assert driver.wait(30) == code
+    driver.stderr.close()
+    assert shop.state["final_status"] == "RUNNING"
+    assert shop.state["logos"]["seq"] == len(shop.events())
+    for pid_file in (tmp_path / ".telos" / "scripted").glob("*/pid-*"):
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+
+
+def test_no_prompt_and_nothing_to_resume_is_an_error_before_anything_exists(shop: Shop):
+    with pytest.raises(PromptError, match="no prompt"):
+        shop.run(prompt="")
+    assert shop.agents.profiles == {}
+
+
+@pytest.mark.parametrize("missing", ["*** SCENARIO TEST ***", "*** ORIGINAL EXPLORE SUMMARY ***"])
+def test_a_prompt_without_one_of_its_parts_is_an_error_before_anything_exists(shop: Shop, missing: str):
+    with pytest.raises(PromptError) as error:
+        shop.run(prompt=PROMPT.replace(missing, "---"))
+    assert missing in str(error.value)
+    assert not (shop.wd / ".telos").exists()
