@@ -38,17 +38,17 @@ def logos(
         typer.echo(context.get_help())
 
 
-for name, command, epilog in (
-    ("run", run.run, run.EXAMPLES),
-    ("status", status.status, status.EXAMPLES),
-    ("log", log.log, log.EXAMPLES),
-    ("show", show_turn.show, show_turn.EXAMPLES),
-    ("runs", runs.runs, runs.EXAMPLES),
-    ("init", init.init, init.EXAMPLES),
-    ("validate", validate.validate, validate.EXAMPLES),
-    ("doctor", doctor.doctor, doctor.EXAMPLES),
-    ("demo", demo.demo, demo.EXAMPLES),
-    ("schema", schema.schema, schema.EXAMPLES),
+for name, command, epilog, short in (
+    ("run", run.run, run.EXAMPLES, "Run the cycle, or go on with the unfinished run."),
+    ("status", status.status, status.EXAMPLES, "Where the newest run stands, and what to do next."),
+    ("log", log.log, log.EXAMPLES, "The events of a run; --follow for what comes."),
+    ("show", show_turn.show, show_turn.EXAMPLES, "A prompt and its response, whole."),
+    ("runs", runs.runs, runs.EXAMPLES, "Every run of this work dir."),
+    ("init", init.init, init.EXAMPLES, "Write logos.json and prompt.md to start from."),
+    ("validate", validate.validate, validate.EXAMPLES, "Check a configuration before a run."),
+    ("doctor", doctor.doctor, doctor.EXAMPLES, "Is everything here that a run needs?"),
+    ("demo", demo.demo, demo.EXAMPLES, "A whole run in seconds, no keys, no server."),
+    ("schema", schema.schema, schema.EXAMPLES, "What a configuration may contain."),
 ):
-    app.command(name, epilog=epilog)(command)
-app.add_typer(profiles.app, name="profiles")
+    app.command(name, epilog=epilog, short_help=short)(command)
+app.add_typer(profiles.app, name="profiles", short_help="The agents' profiles, and putting them on a CAO server.")

@@ -22,7 +22,9 @@ NO_NPM_TEST = "no test specified"
 
 
 def init(
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there; the old file is kept as .bak.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite what is there; the old file is kept as .bak.")
+    ] = False,
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> int:
@@ -117,7 +119,11 @@ def _npm_test(place: Path) -> bool:
 def _pytest(place: Path) -> bool:
     configured = _has("pytest.ini", "conftest.py", "tests/conftest.py")(place) or any(
         _says(name, pattern)(place)
-        for name, pattern in (("pyproject.toml", r"\bpytest\b"), ("setup.cfg", r"^\[tool:pytest\]"), ("tox.ini", "pytest"))
+        for name, pattern in (
+            ("pyproject.toml", r"\bpytest\b"),
+            ("setup.cfg", r"^\[tool:pytest\]"),
+            ("tox.ini", "pytest"),
+        )
     )
     return configured or any("import pytest" in _read(path) for path in _python_tests(place))
 

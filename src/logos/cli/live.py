@@ -13,7 +13,7 @@ from logos.cli import show
 from logos.cli.narrator import Line, Narrator, Tone, duration, number, tone_of
 from logos.cli.redact import one_line
 from logos.cli.story import Told, tell_turns
-from logos.domain.events import Noted, Recorded, RunResumed, RunStarted, TerminalOpened, Topic, TurnSent
+from logos.domain.events import Noted, Recorded, RunResumed, RunStarted, TerminalClosed, TerminalOpened, Topic, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.roles import STAGES, Role
 from logos.domain.turns import RunId
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 LAST_EVENTS = 8
+_UNREMARKABLE = (TurnSent, TerminalOpened, TerminalClosed)
 _ORDER = [role for stage in STAGES for role in (stage.author, stage.reviewer) if role is not None]
 
 
@@ -89,7 +90,7 @@ class LiveView:
         self.run, self._state, self._ledger = record.run, state, ledger
         self._records = (*self._records, record)
         self._turns = tuple(tell_turns(self._records))
-        if not isinstance(record.event, TurnSent | TerminalOpened):
+        if not isinstance(record.event, _UNREMARKABLE):
             self._lines = (*self._lines, line)[-LAST_EVENTS:]
         if line.tone is Tone.WARNING and isinstance(record.event, Noted):
             self._warnings = (*self._warnings, line)[-2:]
@@ -116,8 +117,6 @@ class LiveView:
     def _begin(self) -> None:
         from rich.live import Live
 
-        # The id stays in the scroll-back, whatever becomes of the frame.
-        show.put(self._console, f"run {self.run}", "bold")
         self._live = Live(
             console=self._console,
             get_renderable=self.frame,

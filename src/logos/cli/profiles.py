@@ -19,7 +19,8 @@ app = typer.Typer(
 )
 
 Api = Annotated[
-    str, typer.Option("--api", metavar="URL", help="The CAO server; default: API, `api` in ./logos.json, localhost:9889.")
+    str,
+    typer.Option("--api", metavar="URL", help="The CAO server; default: API, `api` in ./logos.json, localhost:9889."),
 ]
 
 
@@ -40,7 +41,11 @@ def list_profiles(api: Api = "", as_json: AsJson = False) -> int:
     finally:
         host.close()
     rows: list[dict[str, Any]] = [
-        {"name": name, "description": _about(profiles.text(name)), "installed": None if there is None else name in there}
+        {
+            "name": name,
+            "description": _about(profiles.text(name)),
+            "installed": None if there is None else name in there,
+        }
         for name in profiles.names()
     ]
     if as_json:

@@ -68,9 +68,7 @@ def run(
         flags += [] if resume is None else [f"resume={int(resume)}"]
         chosen = settle(config, flags, prompt, text)
         try:
-            ended = run_here(
-                chosen, strict_prompt=True, make_host=cao_host, watchers=[shown.watch], tell=shown.tell
-            )
+            ended = run_here(chosen, strict_prompt=True, make_host=cao_host, watchers=[shown.watch], tell=shown.tell)
         except LogosError as error:
             if shown.run is not None and not isinstance(error, UsageError):
                 again = command_again(config, settings or [], test)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,7 @@ STYLES: dict[Tone, str] = {
     Tone.WARNING: "yellow",
     Tone.ALARM: "bold reverse yellow",
 }
+_NUMBER = re.compile(r"-|[\d.,]+")
 MARKS = {"ok": Tone.GOOD, "warn": Tone.WARNING, "fail": Tone.BAD}
 
 
@@ -70,10 +72,19 @@ def date(at: float) -> str:
 
 
 def columns(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Aligned by spaces, so that it reads the same on a terminal and in a pipe."""
-    table = [[*headers], *([one_line(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(headers))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    """Aligned by spaces, numbers to the right, so that it reads the same on a terminal and in a pipe."""
+    body = [[one_line(cell) for cell in row] for row in rows]
+    lines = [[*headers], *body]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
+    right = [bool(body) and all(_NUMBER.fullmatch(line[column]) for line in body) for column in range(len(headers))]
+    sides = list(zip(widths, right, strict=True))
+    return [
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, (width, to_right) in zip(line, sides, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
 
 
 def put_table(

@@ -16,7 +16,7 @@ from logos.adapters.cao import PROVIDERS, ApiClient, check_provider
 from logos.adapters.files import set_aside
 from logos.adapters.handoff import Doorbell, ResponseFiles
 from logos.adapters.lock import DriverLock
-from logos.adapters.scripted import ScriptedHost, Script
+from logos.adapters.scripted import Script, ScriptedHost
 from logos.adapters.sqlite import SqliteLog
 from logos.cli.place import DATABASE, LOCK, default_config
 from logos.errors import ConfigError, HostError, HostUnreachable, LogError

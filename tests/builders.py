@@ -1,0 +1,117 @@
+"""Builders for tests: plans, events, and a run driven without threads, files or time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from logos.domain.events import CheckRan, Event, TurnAnswered, TurnAsked, TurnFailed, TurnSent
+from logos.domain.ledger import Ledger
+from logos.domain.plans import CyclePlan, ReviewRules
+from logos.domain.roles import Role
+from logos.domain.turns import Agent, AgentName, Check, Outcome, Trouble, Turn, TurnId
+from logos.flows import replay
+from logos.flows.cycle import Cycle, CycleState
+
+AGENTS = tuple(Agent(AgentName(role), "codex", f"{role}-profile") for role in Role)
+
+
+def a_plan(**changes: Any) -> CyclePlan:
+    plan = CyclePlan(
+        prompt="*** ORIGINAL EXPLORE SUMMARY ***\ngreet by name\n*** SCENARIO TEST ***\nrun it",
+        explore="greet by name",
+        scenario_test="run it",
+        wd="/repo",
+        response_dir="/repo/.tmp/agent-responses",
+        agents=AGENTS,
+    )
+    return replace(plan, **changes)
+
+
+def a_quick_plan(**changes: Any) -> CyclePlan:
+    """A plan in which the first approval counts, whatever its notes say."""
+    return a_plan(**{"review": ReviewRules(min_cycles_before_approval=1, require_evidence=False), **changes})
+
+
+Answer = Callable[[TurnId, str], str]
+RunCheck = Callable[[Check], int]
+
+
+def no_check(check: Check) -> int:
+    raise AssertionError(f"nobody asked for the check {check.id}")
+
+
+class Endless(AssertionError):
+    """A run that goes on past its bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """A run that was driven purely: every event of it, and the state after the last."""
+
+    events: tuple[Event, ...]
+    state: CycleState
+
+    @property
+    def asked(self) -> list[str]:
+        return [event.turn for event in self.events if isinstance(event, TurnAsked)]
+
+    @property
+    def answered(self) -> dict[str, str]:
+        return {event.turn: event.text for event in self.events if isinstance(event, TurnAnswered)}
+
+    @property
+    def checks(self) -> list[CheckRan]:
+        return [event for event in self.events if isinstance(event, CheckRan)]
+
+
+def drive_purely(
+    flow: Cycle,
+    answer: Answer,
+    check: RunCheck = no_check,
+    *,
+    before: Iterable[Event] = (),
+    at_most: int = 500,
+    until: Callable[[CycleState], bool] = lambda _state: False,
+) -> Driven:
+    """Take what is due and apply what becomes of it, from after `before` to the outcome.
+
+    `answer` gives an agent's text for (turn, answer name), `check` a command's exit code.
+    """
+    events = list(before)
+    state = replay(flow, events)
+    ledger = Ledger()
+    for event in events:
+        ledger = ledger.enter(event)
+
+    def happen(event: Event) -> None:
+        nonlocal state, ledger
+        events.append(event)
+        state, ledger = flow.apply(state, event), ledger.enter(event)
+
+    errands = 0
+    while state.outcome is None and not until(state):
+        (errand,) = flow.due(state)
+        errands += 1
+        if errands > at_most:
+            raise Endless(f"not done after {at_most} errands; now at {errand.id}")
+        match errand:
+            case Check():
+                happen(CheckRan(errand.id, errand.command, check(errand), "the output of the check"))
+            case Turn():
+                hand = ledger.in_hand.get(errand.id)
+                if hand is None:
+                    happen(TurnAsked(errand.id, errand.agent, f"prompt of {errand.id}"))
+                if hand is None or not hand.sent:
+                    happen(TurnSent(errand.id))
+                happen(TurnAnswered(errand.id, answer(errand.id, errand.answer)))
+    return Driven(tuple(events), state)
+
+
+def a_failure(turn: str, message: str = "its provider reports: API Error: 500") -> TurnFailed:
+    return TurnFailed(TurnId(turn), Trouble.PROVIDER, message)
+
+
+def passed(driven: Driven) -> bool:
+    return driven.state.outcome is Outcome.PASSED
