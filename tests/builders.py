@@ -6,13 +6,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hypothesis import settings
+
 from logos.domain.events import CheckRan, Event, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, ReviewRules
 from logos.domain.roles import Role
-from logos.domain.turns import Agent, AgentName, Check, Outcome, Trouble, Turn, TurnId
+from logos.domain.turns import Agent, AgentName, Check, Trouble, Turn, TurnId
 from logos.flows import replay
 from logos.flows.cycle import Cycle, CycleState
+
+
+def examples(count: int = 100) -> settings:
+    """How many examples Hypothesis tries; how long one takes is no matter of right or wrong."""
+    return settings(max_examples=count, deadline=None)
+
 
 AGENTS = tuple(Agent(AgentName(role), "codex", f"{role}-profile") for role in Role)
 
@@ -111,7 +119,3 @@ def drive_purely(
 
 def a_failure(turn: str, message: str = "its provider reports: API Error: 500") -> TurnFailed:
     return TurnFailed(TurnId(turn), Trouble.PROVIDER, message)
-
-
-def passed(driven: Driven) -> bool:
-    return driven.state.outcome is Outcome.PASSED

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from logos.domain.plans import CondenseRules
 from logos.flows import condense
+from tests.builders import examples
 
 RULES = CondenseRules()
 
@@ -166,11 +167,21 @@ def test_sections_are_found_in_whatever_order_and_decoration() -> None:
 
 @pytest.mark.parametrize(
     "after",
-    ["RESULT: PASS", "REVIEW_RESULT: APPROVED", "EVIDENCE:", "**RESULT:** PASS", "ANALYST_SUMMARY:", "- Known limitations: x"],
+    [
+        "RESULT: PASS",
+        "REVIEW_RESULT: APPROVED",
+        "EVIDENCE:",
+        "**RESULT:** PASS",
+        "ANALYST_SUMMARY:",
+        "- Known limitations: x",
+    ],
 )
 def test_a_section_ends_where_another_marker_begins(after: str) -> None:
     text = f"- Files changed: a.py\n- Behavior implemented: b\n{after}\nnot for the tester"
-    assert lines_of(condense.programmer_for_tester(text, RULES)) == ["- Files changed: a.py", "- Behavior implemented: b"]
+    assert lines_of(condense.programmer_for_tester(text, RULES)) == [
+        "- Files changed: a.py",
+        "- Behavior implemented: b",
+    ]
 
 
 def test_a_section_goes_on_over_blank_lines_and_nested_lists() -> None:
@@ -238,10 +249,13 @@ pieces = st.one_of(
     ),
     st.text(max_size=20),
 )
-texts = st.lists(pieces, max_size=12).flatmap(lambda parts: st.sampled_from(["\n", "\r\n"]).map(lambda n: n.join(parts)))
+texts = st.lists(pieces, max_size=12).flatmap(
+    lambda parts: st.sampled_from(["\n", "\r\n"]).map(lambda n: n.join(parts))
+)
 caps = st.integers(1, 8)
 
 
+@examples()
 @given(texts, caps)
 def test_condensed_text_keeps_to_its_cap_and_is_not_empty_unless_the_text_is(text: str, cap: int) -> None:
     rules = CondenseRules(max_feedback_lines=cap, max_cross_phase_lines=cap)
@@ -255,6 +269,7 @@ def test_condensed_text_keeps_to_its_cap_and_is_not_empty_unless_the_text_is(tex
         assert bool(condensed.strip()) == bool(text.strip())
 
 
+@examples()
 @given(texts, caps)
 def test_condensing_invents_no_line(text: str, cap: int) -> None:
     rules = CondenseRules(max_feedback_lines=cap, max_cross_phase_lines=cap)
@@ -263,6 +278,7 @@ def test_condensing_invents_no_line(text: str, cap: int) -> None:
         assert {line.strip() for line in lines_of(condensed)} <= there | {""}
 
 
+@examples()
 @given(st.text(max_size=200), st.integers(0, 10))
 def test_head_and_tail_keep_to_their_number_of_lines(text: str, count: int) -> None:
     every = lines_of(text.strip())

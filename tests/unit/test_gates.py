@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from logos.domain.plans import ReviewRules
 from logos.domain.roles import Phase
 from logos.flows.gates import Verdict, evidence_found, is_approved, read_result, says_approved
+from tests.builders import examples
 
 PASSES = {
     "alone": "RESULT: PASS",
@@ -272,17 +273,20 @@ fail_lines = st.builds(
 )
 
 
+@examples()
 @given(st.lists(lines, max_size=5), fail_lines, st.lists(lines, max_size=5), st.sampled_from(["\n", "\r\n"]))
 @example(["RESULT: PASS"], "RESULT: FAIL", ["RESULT: PASS or RESULT: FAIL"], "\n")
 def test_no_text_with_a_failing_verdict_line_passes(before: list[str], fail: str, after: list[str], end: str) -> None:
     assert read_result(end.join([*before, fail, *after])) is Verdict.FAIL
 
 
+@examples()
 @given(st.lists(lines, max_size=5), st.lists(lines, max_size=5))
 def test_no_text_with_a_line_that_revises_is_an_approval(before: list[str], after: list[str]) -> None:
     assert not says_approved("\n".join([*before, "REVIEW_RESULT: REVISE", *after]))
 
 
+@examples()
 @given(st.text())
 def test_a_text_without_the_marker_has_no_verdict(text: str) -> None:
     if "RESULT:" not in text:

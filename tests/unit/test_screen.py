@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logos.flows.screen import complaint, last_lines, plain, shows_shell
+from tests.builders import examples
 
 SHELLS = {
     "debian": "user@host:~/project$ ",
@@ -35,7 +36,7 @@ NOT_SHELLS = {
     "heavy angle": "❯ ",
     "light angle": "› ",
     "angle": "> ",
-    "angle with a hint": "❯ Try \"fix lint errors\"",
+    "angle with a hint": '❯ Try "fix lint errors"',
     "agent's box": "╭────╮\n│ >  │\n╰────╯",
     "hint below a box": "╰────╯\n  ? for shortcuts",
     "a shell further up": "user@host:~$ claude\nWelcome\n❯ ",
@@ -160,13 +161,19 @@ def test_escape_sequences_and_control_characters_go(text: str, expected: str) ->
     assert plain(text) == expected
 
 
-@given(st.text(st.characters(codec="utf-8", categories=["Cc", "L", "P"]) | st.sampled_from("\x1b[]0;m~\x07\\(B"), max_size=60))
+@examples()
+@given(
+    st.text(
+        st.characters(codec="utf-8", categories=["Cc", "L", "P"]) | st.sampled_from("\x1b[]0;m~\x07\\(B"), max_size=60
+    )
+)
 def test_no_control_character_survives(text: str) -> None:
     left = plain(text)
     assert not [sign for sign in left if sign not in "\n\t" and (sign < " " or "\x7f" <= sign <= "\x9f")]
     assert plain(left) == left
 
 
+@examples()
 @given(st.text())
 def test_any_screen_can_be_read(screen: str) -> None:
     assert isinstance(shows_shell(screen), bool)

@@ -104,8 +104,8 @@ class Doorbell:
                 stop_event=self._closed,
                 watch_filter=None,
                 recursive=False,
-                debounce=50,
-                step=5,
+                debounce=20,
+                step=1,
                 rust_timeout=500,
                 raise_interrupt=False,
             )

@@ -25,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LogosError as error:
         return _fail(_words(error), error.exit_code, given, getattr(error, "__notes__", []))
     except TyperException as error:
-        return _fail(f"{error.format_message()} (`logos --help` shows the commands)", 2, given)
+        place = getattr(getattr(error, "ctx", None), "command_path", "logos")
+        return _fail(f"{error.format_message().rstrip('.')} (see `{place} --help`)", 2, given)
     except KeyboardInterrupt:
         return _fail("stopped by SIGINT", 128 + signal.SIGINT, given)
     return done if isinstance(done, int) else 0

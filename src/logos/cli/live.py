@@ -136,77 +136,77 @@ class LiveView:
             return Text("starting")
         now = time.time()
         parts: list[RenderableType] = [self._where(state, now), _roles(state), self._numbers(now), Text()]
-        parts += [_event(line) for line in self._lines]
+        older = [line for line in self._warnings if line not in self._lines]
+        parts += [_event(line) for line in (*older, *self._lines)]
         if state.outcome is None:
             parts += [_alarm(told) for told in self._turns if told.waits]
         title = Text(f"logos · run {self.run}", "bold")
-        return Panel(Group(*parts), title=title, title_align="left", border_style=_border(state))
+        # Not the full width: the `^C` that a terminal echoes beside the frame must not break its last line.
+        width = max(self._console.width - 4, 20)
+        return Panel(Group(*parts), title=title, title_align="left", border_style=_border(state), width=width)
 
     def _where(self, state: CycleState, now: float) -> Text:
-        from rich.text import Text
+        return _short(*self._doing(state, now), (f" · round {state.round} of {state.plan.max_rounds}", ""))
 
-        text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(f"round {state.round} of {state.plan.max_rounds} · phase {state.phase} · ")
+    def _doing(self, state: CycleState, now: float) -> list[tuple[str, str]]:
+        """What goes on right now, the most telling word first: a narrow terminal cuts the end."""
         if state.outcome is not None:
-            return text.append(state.outcome.value, f"bold {show.STYLES[_ended(state)]}").append(
-                f": {one_line(state.reason)}"
-            )
+            return [(state.outcome.value, f"bold {show.STYLES[_ended(state)]}"), (f": {one_line(state.reason)}", "")]
         if state.stalled is not None:
-            return text.append(f"stopped: {one_line(state.stalled)}", "red")
+            return [(f"stopped: {one_line(state.stalled)}", "red")]
         if state.checking:
-            return text.append(f"Logos runs `{one_line(state.plan.test_command)}` itself", "bold")
+            return [(f"Logos runs `{one_line(state.plan.test_command)}` itself", "bold")]
         opened, wanted = len(self._ledger.terminals), len(state.plan.agents)
         if opened < wanted and not self._turns:
-            return text.append(f"opening terminals, {opened} of {wanted}", "bold")
-        text.append(f"{state.role.replace('_', ' ')}, cycle {state.cycle}", "bold")
+            return [(f"opening terminals, {opened} of {wanted}", "bold")]
         asked = next((told.asked for told in self._turns if told.turn == state.turn_id), None)
-        return text if asked is None else text.append(f", at it for {duration(now - asked)}")
+        since = "" if asked is None else f", at it for {duration(now - asked)}"
+        who = f"{state.role.replace('_', ' ')}, cycle {state.cycle}"
+        return [(who, "bold"), (f"{since} · phase {state.phase}", "")]
 
     def _numbers(self, now: float) -> Text:
-        from rich.text import Text
-
-        text = Text(no_wrap=True, overflow="ellipsis")
         until = self._records[-1].at if self._state is not None and self._state.outcome is not None else now
-        text.append(f"elapsed {duration(until - self._started)} · {number(self._ledger.characters)} characters sent")
+        parts = [(f"elapsed {duration(until - self._started)}", "")]
         judged = next((told for told in reversed(self._turns) if told.verdict), None)
         if judged is not None:
-            text.append(" · last verdict ").append(judged.verdict, show.STYLES[tone_of(judged.verdict)])
-            text.append(f" ({judged.turn})")
-        for warning in self._warnings:
-            if warning not in self._lines:
-                text.append(f"\n{one_line(warning.text)}", show.STYLES[warning.tone])
-        return text
+            verdict = (judged.verdict, show.STYLES[tone_of(judged.verdict)])
+            parts += [(" · last verdict ", ""), verdict, (f" ({judged.turn})", "")]
+        return _short(*parts, (f" · {number(self._ledger.characters)} characters sent", ""))
+
+
+def _short(*parts: tuple[str, str]) -> Text:
+    """Words with their styles on one line, cut where the terminal ends."""
+    from rich.text import Text
+
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for words, style in parts:
+        text.append(words, style)
+    return text
 
 
 def _roles(state: CycleState) -> Text:
     """The five roles in a row: done, at work, to come."""
-    from rich.text import Text
-
-    text = Text(no_wrap=True, overflow="ellipsis")
+    parts: list[tuple[str, str]] = []
     for place, role in enumerate(_ORDER):
-        text.append(" → " if place else "", "dim")
         done = state.outcome is not None or place < _ORDER.index(state.role) or state.checking
         mark, style = ("✓", "green") if done else ("○", "dim")
         if role is state.role and state.outcome is None and not state.checking:
             mark, style = "●", "bold cyan"
         if role is Role.TESTER and state.outcome is not None:
             mark, style = ("✓" if _ended(state) is Tone.GOOD else "✗"), show.STYLES[_ended(state)]
-        text.append(f"{mark} {role.replace('_', ' ')}", style)
-    return text
+        parts += [(" → " if place else "", "dim"), (f"{mark} {role.replace('_', ' ')}", style)]
+    return _short(*parts)
 
 
 def _event(line: Line) -> Text:
-    from rich.text import Text
-
-    text = Text(f"{show.clock(line.at)}  ", "dim", no_wrap=True, overflow="ellipsis")
-    return text.append(one_line(line.text), show.STYLES[line.tone])
+    return _short((f"{show.clock(line.at)}  ", "dim"), (one_line(line.text), show.STYLES[line.tone]))
 
 
 def _alarm(told: Told) -> RenderableType:
     from rich.panel import Panel
     from rich.text import Text
 
-    words = Text(one_line(told.waits), "bold")
+    words = Text(one_line(told.waits), "bold", no_wrap=False, overflow="fold")
     return Panel(words, title=Text(f"{told.turn} waits for you", "bold yellow"), border_style="bold yellow")
 
 

@@ -49,7 +49,7 @@ _TOPICS: dict[Topic, tuple[str, Tone]] = {
     Topic.REMINDED: ("", Tone.WARNING),
     Topic.PERMISSION_ASKED: ("PERMISSION NEEDED: ", Tone.ALARM),
     Topic.PERMISSION_GIVEN: ("permission given: ", Tone.WARNING),
-    Topic.INTERRUPTED: ("this driver stopped: ", Tone.WARNING),
+    Topic.INTERRUPTED: ("the driver left: ", Tone.WARNING),
     Topic.AFTERWARDS: ("afterwards: ", Tone.NORMAL),
 }
 
@@ -118,10 +118,10 @@ class Narrator:
 
     def _answered(self, event: TurnAnswered, at: float) -> tuple[str, Tone]:
         verdict = verdict_of(self._plan, event.turn, event.text)
+        said = f"{event.turn} answered{f' {verdict}' if verdict else ''}, {number(len(event.text))} characters"
         took = f" after {duration(at - self._asked[event.turn])}" if event.turn in self._asked else ""
-        where = " (read from its screen)" if event.source is Source.SCREEN else ""
-        said = f": {verdict}" if verdict else ""
-        return f"{event.turn} answered{took}, {number(len(event.text))} characters{where}{said}", tone_of(verdict)
+        where = ", read from its screen" if event.source is Source.SCREEN else ""
+        return said + took + where, tone_of(verdict)
 
 
 def _name(role: str) -> str:

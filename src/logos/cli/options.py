@@ -27,7 +27,7 @@ WorkDir = Annotated[
 ]
 OneRun = Annotated[
     str | None,
-    typer.Argument(metavar="[RUN]", help="A run id or its beginning; default: the newest.", autocompletion=_known_runs),
+    typer.Argument(metavar="RUN", help="A run id or its beginning; default: the newest.", autocompletion=_known_runs),
 ]
 ThisRun = Annotated[str, typer.Argument(metavar="RUN", help="A run id or its beginning.", autocompletion=_known_runs)]
 

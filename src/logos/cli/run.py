@@ -33,7 +33,7 @@ def run(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CONFIG] [TEXT]...",
+            metavar="CONFIG|TEXT",
             help="A JSON configuration (default: ./logos.json), then what is to be done, in plain words.",
         ),
     ] = None,

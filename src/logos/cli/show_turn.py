@@ -23,7 +23,7 @@ EXAMPLES = examples(
 def show(
     run: ThisRun,
     turn: Annotated[
-        str | None, typer.Argument(metavar="[TURN]", help="A turn id or its beginning; without: list the turns.")
+        str | None, typer.Argument(metavar="TURN", help="A turn id or its beginning; without: list the turns.")
     ] = None,
     wd: WorkDir = None,
     as_json: AsJson = False,

@@ -63,6 +63,8 @@ def next_command(standing: Standing) -> str:
     from logos.domain.turns import Outcome
 
     story, at = standing.story, wd_flag(standing.place)
+    if any(told.waits for told in standing.in_hand) and story.ledger.session:
+        return f"tmux attach -t {story.ledger.session}"
     if standing.driver is not None:
         return f"logos log --follow{at}"
     if story.state.outcome is None:

@@ -20,9 +20,9 @@ EXAMPLES = examples("logos validate logos.json", "logos validate team.json --jso
 
 
 def validate(
-    config: Annotated[
-        Path, typer.Argument(metavar="[CONFIG]", help="The configuration; default: ./logos.json.")
-    ] = Path(CONFIG),
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration; default: ./logos.json.")] = Path(
+        CONFIG
+    ),
     as_json: AsJson = False,
 ) -> int:
     """Check a configuration as `logos run` would use it, with the environment: settings, prompt, providers."""

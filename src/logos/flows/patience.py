@@ -13,6 +13,9 @@ UNKNOWN_GRACE_SECONDS = 5.0
 MAX_PERMISSIONS = 20
 # A shell seen once may be an agent's own subshell passing by.
 SHELL_LOOKS = 2
+SHELL_SECONDS = 2.0
+# How often a terminal that is still busy is looked at before its next prompt goes out.
+READY_POLL_SECONDS = 0.1
 # A provider's complaint left on the screen by an earlier turn must not end this one.
 COMPLAINT_GRACE_SECONDS = 5.0
 
@@ -213,8 +216,26 @@ def _pace(watch: Watch, glance: Glance, rules: Rules) -> float:
     pace = max(rules.poll_seconds, 0.02)
     if glance.file is not None:
         # The file is there, the end is near: look often, less so the longer it takes.
-        pace = min(max((glance.at - watch.file_at) / 10, 0.02), 0.5, pace)
+        pace = min(max((glance.at - watch.file_at) / 10, 0.004), 0.5, pace)
     return max(min(pace, watch.deadline - glance.at), 0.001)
+
+
+def may_send(watch: Watch, glance: Glance, rules: Rules) -> Decision:
+    """Whether a prompt may be typed now (Take): a busy agent would lose it, a dead agent's shell would run it."""
+    still = glance.at - watch.screen_at
+    if glance.status is Status.ERROR:
+        return GiveUp(Trouble.ERROR)
+    if glance.shell:
+        # An agent that is just starting shows its shell for a moment, too.
+        return GiveUp(Trouble.DIED) if still >= SHELL_SECONDS else Wait(READY_POLL_SECONDS)
+    if glance.at >= watch.deadline:
+        return GiveUp(Trouble.TIMEOUT)
+    if glance.status is Status.WAITING:
+        return _permission(watch, glance, rules)
+    # Some providers say `processing` for ever; a screen that stands still then decides.
+    if glance.status is Status.PROCESSING and still < rules.idle_grace:
+        return Wait(READY_POLL_SECONDS)
+    return Take()
 
 
 @dataclass(frozen=True, slots=True)

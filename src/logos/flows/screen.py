@@ -12,7 +12,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SHELL_PROMPT = re.compile(
     r"""^(?:\([\w.-]+\)\s*)?          # a virtual environment
         (?:
-            [\w.-]+@[\w.-]+[:\s].{0,200}[$\#%]   # user@host:dir$
+            [\w.-]+@[\w.-]+[:\s].{0,200}[$\#]    # user@host:dir$
+          | [\w.-]+@[\w.-]+\s\S{1,200}\s%         # user@host dir %
           | (?:ba|z|da|k)?sh(?:-[\d.]+)?[$\#%]   # bash-5.2$
           | \[[^\]]{1,200}\][$\#%]               # [user@host dir]$
           | [$\#]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateSyntaxError, UndefinedError, meta
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateSyntaxError, UndefinedError, meta
 
 from logos.domain.turns import Fact
 from logos.errors import ConfigError
@@ -20,18 +20,31 @@ _HERE = Path(__file__).parent
 _SUFFIX = ".md.j2"
 
 
+DOCUMENTS = ("analyst", "peer_analyst", "programmer", "peer_programmer", "tester", "reminder")
+
+
+def preload(overrides: Path | None = None) -> None:
+    """Compile every document: a faulty one is found before a run starts, and no turn waits for it."""
+    for document in DOCUMENTS:
+        _compiled(document, overrides)
+
+
 def render(document: str, facts: Mapping[str, Fact], overrides: Path | None = None) -> str:
     """The text of a document. Every fact it names must be given, also one that this text leaves out."""
-    environment = _environment(overrides)
+    template, named = _compiled(document, overrides)
     told = {**{name: _trimmed(fact) for name, fact in facts.items()}, "placeholder": PLACEHOLDER}
+    missing = named - told.keys()
+    if missing:
+        raise UndefinedError(f"{document}: no fact named {', '.join(sorted(missing))}")
+    return template.render(told).strip()
+
+
+def _compiled(document: str, overrides: Path | None) -> tuple[Template, frozenset[str]]:
+    environment = _environment(overrides)
     try:
-        missing = _named_in(environment, document + _SUFFIX) - told.keys()
-        if missing:
-            raise UndefinedError(f"{document}: no fact named {', '.join(sorted(missing))}")
-        template = environment.get_template(document + _SUFFIX)
+        return environment.get_template(document + _SUFFIX), _named_in(environment, document + _SUFFIX)
     except TemplateSyntaxError as error:
         raise ConfigError(f"{error.filename or error.name}, line {error.lineno}: {error.message}") from error
-    return template.render(told).strip()
 
 
 def response_instruction(path: str | Path, overrides: Path | None = None) -> str:
@@ -53,16 +66,15 @@ def _environment(overrides: Path | None) -> Environment:
     return environment
 
 
-def _named_in(environment: Environment, template: str) -> set[str]:
+@cache
+def _named_in(environment: Environment, template: str) -> frozenset[str]:
     """The facts that a template and the fragments it includes name, in whatever branch."""
     assert environment.loader is not None
     source, file, _ = environment.loader.get_source(environment, template)
     tree = environment.parse(source, template, file)
-    names = meta.find_undeclared_variables(tree) - environment.make_globals(None).keys()
-    for fragment in meta.find_referenced_templates(tree):
-        if fragment is not None:
-            names |= _named_in(environment, fragment)
-    return names
+    names = frozenset(meta.find_undeclared_variables(tree) - environment.make_globals(None).keys())
+    fragments = (fragment for fragment in meta.find_referenced_templates(tree) if fragment is not None)
+    return names.union(*(_named_in(environment, fragment) for fragment in fragments))
 
 
 def _trimmed(fact: Fact) -> Fact:

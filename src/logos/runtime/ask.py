@@ -8,21 +8,16 @@ from dataclasses import dataclass
 from logos.domain.events import Noted, Topic, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.domain.ledger import InHand, Ledger
 from logos.domain.turns import Fact, Status, Terminal, Trouble, Turn
-from logos.errors import DeliveryUnknown, HostError, InputRefused
-from logos.flows import screen as screens
+from logos.errors import DeliveryUnknown, InputRefused
 from logos.flows.patience import Rules, Watch, on_return
-from logos.ports import AgentHost, Bell, Responses, Screen
+from logos.ports import AgentHost, Bell, Responses
 from logos.runtime.drive import Desk
-from logos.runtime.vigil import Case, NoResponse, Vigil, status_of
+from logos.runtime.vigil import Case, NoResponse, Vigil
 
 Render = Callable[[str, Mapping[str, Fact]], str]
 
 # How often a turn from an earlier life is looked at before it is asked again.
 COME_BACK_POLL_SECONDS = 0.25
-# How long a shell must stand on the screen before its agent counts as dead: one that just starts shows it too.
-SHELL_SECONDS = 2.0
-# How often a terminal that is still busy is looked at before its next prompt goes out.
-READY_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,7 @@ class Asker:
         vigil = Vigil(self.host, self.responses, self.bell, self.rules, self.now, desk.check)
         try:
             if hand is None or not self._still_in_hand(hand, case, vigil, desk):
-                self._send(turn, hand, case, desk)
+                self._send(turn, hand, case, vigil, desk)
                 hand = None
             watch = Watch.begin(
                 self.now(), self.timeout, hand.reminders if hand else 0, hand.permissions if hand else 0
@@ -58,7 +53,11 @@ class Asker:
 
     def _still_in_hand(self, hand: InHand, case: Case, vigil: Vigil, desk: Desk) -> bool:
         """A turn asked in an earlier life: go on waiting for it, or must it be asked again?"""
-        first = latest = vigil.look(case)
+        try:
+            first = latest = vigil.look(case)
+        except NoResponse:
+            # What lies there can never be taken; asking again clears it away.
+            return False
         if hand.sent and not hand.failed and latest.status is Status.UNKNOWN:
             # The server was restarted too: only a reminder after a while can tell silence from work.
             return True
@@ -70,8 +69,8 @@ class Asker:
         desk.post(Noted(Topic.WARNING, f"back at {case.turn}: {verdict.why}; {what}", case.turn))
         return verdict.wait
 
-    def _send(self, turn: Turn, hand: InHand | None, case: Case, desk: Desk) -> None:
-        self._make_sure_it_listens(case, desk)
+    def _send(self, turn: Turn, hand: InHand | None, case: Case, vigil: Vigil, desk: Desk) -> None:
+        vigil.until_it_listens(case, Watch.begin(self.now(), self.timeout), desk.post)
         self.responses.ensure()
         self.responses.clear(turn.answer)
         prompt = hand.prompt if hand is not None else self.render(turn.document, turn.facts)
@@ -85,40 +84,6 @@ class Asker:
             # Asking twice would be worse than waiting: an idle agent without its file is reminded anyway.
             desk.post(Noted(Topic.WARNING, f"{turn.id}: {error}; going on as if it had arrived", turn.id))
         desk.post(TurnSent(turn.id))
-
-    def _make_sure_it_listens(self, case: Case, desk: Desk) -> None:
-        """A prompt typed into a busy agent is lost, one typed into a dead agent's shell is executed."""
-        since = moved = self.now()
-        screen: str | None = None
-        shown = False
-        while True:
-            status, before, screen = status_of(self.host, case.terminal), screen, self._screen_text(case)
-            moved = moved if screen == before else self.now()
-            still = self.now() - moved
-            shell = screen is not None and screens.shows_shell(screen)
-            busy = status in (Status.PROCESSING, Status.WAITING)
-            if status is Status.ERROR:
-                raise NoResponse(Trouble.ERROR)
-            if shell and still >= SHELL_SECONDS:
-                raise NoResponse(Trouble.DIED)
-            # Some providers say `processing` for ever; a screen that stands still then decides.
-            if not shell and (not busy or (status is Status.PROCESSING and still >= self.rules.idle_grace)):
-                return
-            if status is Status.WAITING and not shown:
-                shown = True
-                desk.post(Noted(Topic.PERMISSION_ASKED, f"terminal {case.terminal} waits for a person", case.turn))
-            if self.now() - since >= self.timeout:
-                raise NoResponse(Trouble.TIMEOUT)
-            self.bell.wait(self.bell.rings, READY_POLL_SECONDS)
-            desk.check()
-
-    def _screen_text(self, case: Case) -> str | None:
-        if not isinstance(self.host, Screen):
-            return None
-        try:
-            return self.host.get_screen(case.terminal)
-        except HostError:
-            return None
 
 
 _CAUSES: dict[Trouble, str] = {

@@ -17,7 +17,7 @@ from logos.errors import Interrupted, LogosError, RunPaused, StateError
 from logos.flows.cycle import Cycle, CycleState
 from logos.flows.patience import Rules
 from logos.ports import AgentHost, Bell, Log, Responses
-from logos.prompts import render
+from logos.prompts import preload, render
 from logos.runtime.afterwards import comment_for, post_process
 from logos.runtime.ask import Asker
 from logos.runtime.checks import run_check
@@ -98,6 +98,7 @@ class CycleRun:
             journal, first = Journal(self._outside.log, new_run_id(), Cycle(plan)), RunStarted(plan)
         self.journal = journal
         self._outside.responses.ensure()
+        preload()
         for watcher in self._watchers:
             journal.watch(watcher)
         journal.record(first)

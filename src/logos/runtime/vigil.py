@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from logos.domain.events import Event, Noted, Source, Topic
 from logos.domain.turns import Status, TerminalId, Trouble, TurnId
-from logos.errors import HostError
+from logos.errors import DeliveryUnknown, HostError
 from logos.flows import screen as screens
 from logos.flows.patience import (
+    Decision,
     FallBack,
     GivePermission,
     GiveUp,
@@ -22,6 +24,7 @@ from logos.flows.patience import (
     Wait,
     Watch,
     decide,
+    may_send,
     permitted,
     remember,
     reminded,
@@ -95,21 +98,42 @@ class Vigil:
                     return Found(self._responses.read(case.answer), Source.FILE)
                 case FallBack():
                     return self._fall_back(case)
-                case GiveUp(trouble, detail):
-                    raise NoResponse(trouble, detail)
-                case Remind():
-                    self._remind(case, tell)
-                    watch = reminded(watch, self._now())
-                case ShowPermission():
-                    tell(Noted(Topic.PERMISSION_ASKED, self._question(case), case.turn))
-                    watch = shown(watch)
-                case GivePermission():
-                    tell(Noted(Topic.PERMISSION_GIVEN, self._question(case), case.turn))
-                    self._say_yes(case)
-                    watch = permitted(watch, self._now())
-                case Wait(seconds):
-                    self._bell.wait(heard, seconds)
-                    self._check()
+                case decision:
+                    watch = self._act(decision, case, watch, heard, tell)
+
+    def until_it_listens(self, case: Case, watch: Watch, tell: Tell) -> None:
+        """Return when a prompt may be typed."""
+        while True:
+            heard = self._bell.rings
+            glance = self._see(case, status_of(self._host, case.terminal), None)
+            watch = remember(watch, glance)
+            match may_send(watch, glance, self._rules):
+                case Take():
+                    return
+                case decision:
+                    watch = self._act(decision, case, watch, heard, tell)
+
+    def _act(self, decision: Decision, case: Case, watch: Watch, heard: int, tell: Tell) -> Watch:
+        """Do what was decided short of an end; returns the watch after it."""
+        match decision:
+            case GiveUp(trouble, detail):
+                raise NoResponse(trouble, detail)
+            case Remind():
+                self._remind(case, tell)
+                return reminded(watch, self._now())
+            case ShowPermission():
+                tell(Noted(Topic.PERMISSION_ASKED, self._question(case), case.turn))
+                return shown(watch)
+            case GivePermission():
+                tell(Noted(Topic.PERMISSION_GIVEN, self._question(case), case.turn))
+                self._say_yes(case)
+                return permitted(watch, self._now())
+            case Wait(seconds):
+                self._bell.wait(heard, seconds)
+                self._check()
+                return watch
+            case Take() | FallBack():
+                return watch
 
     def look(self, case: Case, watch: Watch | None = None) -> Glance:
         """One glance; the screen is only fetched where it can matter, or when there is no watch yet."""
@@ -117,20 +141,16 @@ class Vigil:
         peek = self._responses.peek(case.answer)
         if peek.problem is not None:
             raise NoResponse(Trouble.UNFIT, peek.problem)
-        glance = Glance(self._now(), status, peek.fingerprint)
         if watch is not None and not wants_screen(status, peek.fingerprint):
-            return glance
-        shown_text = self._look_at_screen(case.terminal)
-        if shown_text is None:
-            return glance
-        return Glance(
-            self._now(),
-            status,
-            peek.fingerprint,
-            hashlib.sha256(shown_text.encode("utf-8", "replace")).hexdigest(),
-            screens.complaint(shown_text),
-            screens.shows_shell(shown_text),
-        )
+            return Glance(self._now(), status, peek.fingerprint)
+        return self._see(case, status, peek.fingerprint)
+
+    def _see(self, case: Case, status: Status, file: str | None) -> Glance:
+        text = self._look_at_screen(case.terminal)
+        if text is None:
+            return Glance(self._now(), status, file)
+        fingerprint = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+        return Glance(self._now(), status, file, fingerprint, screens.complaint(text), screens.shows_shell(text))
 
     def _look_at_screen(self, terminal: TerminalId) -> str | None:
         if self._screen is None:
@@ -148,9 +168,12 @@ class Vigil:
 
     def _remind(self, case: Case, tell: Tell) -> None:
         tell(Noted(Topic.REMINDED, f"idle without {case.answer}: reminded of the response file", case.turn))
-        self._host.send_input(case.terminal, case.reminder)
+        # Whether it arrived or not, the next grace period tells.
+        with suppress(DeliveryUnknown):
+            self._host.send_input(case.terminal, case.reminder)
 
     def _question(self, case: Case) -> str:
+        """What the agent asks a person, as far as its screen tells."""
         text = self._look_at_screen(case.terminal)
         lines = screens.last_lines(text, 6) if text else []
         return f"terminal {case.terminal} waits for a person: " + (" ⏎ ".join(lines) or "no text on its screen")

@@ -93,6 +93,9 @@ class FakeCao:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # One packet per answer: two would wait for each other on the way.
+            wbufsize = 65_536
+            disable_nagle_algorithm = True
 
             def _serve(self) -> None:
                 parts = urlsplit(self.path)

@@ -1,0 +1,198 @@
+"""What Logos costs, measured: `make bench`. Every number stands beside a floor or a target from the same run."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+
+from logos.adapters.sqlite import SqliteLog
+from logos.cli.wiring import run_here
+from logos.domain.events import RunStarted, TurnAnswered, TurnAsked, TurnSent
+from logos.domain.turns import RunId, Turn
+from logos.flows.cycle import Cycle
+from logos.prompts import render
+from logos.runtime.journal import Journal
+from logos.runtime.opening import choose_opening, make_plan
+from logos.runtime.settings import Settings, load_settings
+from logos.testing import FAIL, PASS, script
+from logos.testing.cao_server import FakeCao
+
+PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"
+
+
+def row(what: str, value: str, beside: str) -> None:
+    print(f"{what:<58} {value:>22}   {beside}", flush=True)
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"
+
+
+def settings_for(wd: Path, api: str, **environment: str) -> Settings:
+    return load_settings(None, {"WD": str(wd), "API": api, "PROMPT": PROMPT, **environment})
+
+
+def run(cao: FakeCao, wd: Path, **environment: str) -> None:
+    ended = run_here(settings_for(wd, cao.url, **environment), strict_prompt=False, tell=lambda _text: None)
+    assert ended.exit_code == 0, ended
+
+
+def in_a_workshop(**server: object) -> tuple[tempfile.TemporaryDirectory[str], Path, FakeCao]:
+    folder = tempfile.TemporaryDirectory(prefix="logos-bench-")
+    wd = Path(folder.name)
+    said = script(tester=server.pop("tester", [PASS]))  # type: ignore[arg-type]
+    return folder, wd, FakeCao(wd / ".tmp" / "agent-responses", said, **server)  # type: ignore[arg-type]
+
+
+def handoffs() -> None:
+    """From "file there and terminal idle" to "next prompt posted", over whole runs with 0.3 s agents."""
+    gaps: list[float] = []
+    for _ in range(3):
+        folder, wd, cao = in_a_workshop(turn_seconds=0.3, tester=[FAIL, PASS])
+        with folder, cao:
+            run(cao, wd)
+        gaps += [taken - ready for ready, taken in zip(cao.ready, cao.taken[1:], strict=False)]
+    floor = handoff_floor()
+    row("handoff, p50", milliseconds(statistics.median(gaps)), f"floor {milliseconds(floor)}, n={len(gaps)}")
+    row("handoff, p95", milliseconds(percentile(gaps, 0.95)), "target ≤ 50 ms")
+
+
+def handoff_floor() -> float:
+    """What no driver can avoid: see the status, make two events durable, post the prompt."""
+    folder, wd, cao = in_a_workshop()
+    with folder, cao:
+        log = SqliteLog(wd / ".telos" / "logos.db")
+        client = httpx.Client(base_url=cao.url)
+        terminal = client.post("/sessions", params={"agent_profile": "tester"}).json()["id"]
+        samples: list[float] = []
+        for number in range(30):
+            began = time.monotonic()
+            client.get(f"/terminals/{terminal}")
+            log.append(RunId("floor"), TurnAsked(f"t{number}", "tester", PROMPT), after=2 * number)  # type: ignore[arg-type]
+            log.append(RunId("floor"), TurnSent(f"t{number}"), after=2 * number + 1)  # type: ignore[arg-type]
+            client.post(f"/terminals/{terminal}/input", params={"message": PROMPT})
+            samples.append(time.monotonic() - began)
+        log.close()
+        client.close()
+    return statistics.median(samples)
+
+
+def setting_up() -> None:
+    folder, wd, cao = in_a_workshop(create_seconds=1.0)
+    with folder, cao:
+        began = time.monotonic()
+        run(cao, wd, START_AGENT="tester")
+        seconds = cao.taken[0] - began
+    row("set-up of five terminals that take 1 s each", f"{seconds:.2f} s", "one after another 5 s, target ≤ 2.5 s")
+
+
+def traffic() -> None:
+    for name, tester in (("PASS", [PASS]), ("FAIL, PASS", [FAIL, PASS])):
+        folder, wd, cao = in_a_workshop(turn_seconds=2.0, tester=tester)
+        with folder, cao:
+            run(cao, wd)
+        turns = len(cao.taken)
+        characters = sum(len(query.get("message", "")) for _, _, query in cao.requests)
+        row(
+            f"HTTP requests of a {name} run ({turns} turns of 2 s)",
+            str(len(cao.requests)),
+            f"{len(cao.requests) / turns:.1f} per turn",
+        )
+        row(f"prompt characters of a {name} run", str(characters), f"{characters / turns:.0f} per turn")
+
+
+def memory() -> None:
+    """The peak of a driver in a process of its own, beside an interpreter that does nothing."""
+    probe = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    folder, wd, cao = in_a_workshop(turn_seconds=0.1, tester=[FAIL, PASS])
+    with folder, cao:
+        env = {**os.environ, "WD": str(wd), "API": cao.url, "PROMPT": PROMPT}
+        driver = f"import sys\nfrom logos.cycle import main\nmain([])\n{probe}"
+        used = int(subprocess.check_output([sys.executable, "-c", driver], env=env, stderr=subprocess.DEVNULL))
+    bare = int(subprocess.check_output([sys.executable, "-c", probe]))
+    row("RSS of a driver, peak", f"{used / 1024:.0f} MB", f"bare interpreter {bare / 1024:.0f} MB")
+
+
+def long_log(wd: Path, events: int) -> Settings:
+    """A run of `events` events: one FAIL after the other."""
+    settings = settings_for(wd, "http://127.0.0.1:9", MAX_ROUNDS="1000000", MIN_REVIEW_CYCLES_BEFORE_APPROVAL="1")
+    log = SqliteLog(settings.telos_dir / "logos.db")
+    log._db.execute("PRAGMA synchronous = OFF")  # pyright: ignore[reportPrivateUsage]
+    said = {answer: texts[0] for answer, texts in script(tester=[FAIL]).items()}
+    plan = make_plan(settings, PROMPT)
+    journal = Journal(log, RunId("long"), Cycle(plan))
+    journal.record(RunStarted(plan))
+    while journal.seq < events:
+        (turn,) = journal.due()
+        assert isinstance(turn, Turn)
+        prompt = render(turn.document, turn.facts)
+        for event in (
+            TurnAsked(turn.id, turn.agent, prompt),
+            TurnSent(turn.id),
+            TurnAnswered(turn.id, str(said[turn.answer])),
+        ):
+            journal.record(event)
+    write_state(journal, settings)
+    log.close()
+    return settings
+
+
+def write_state(journal: Journal, settings: Settings) -> None:
+    from logos.adapters import statefile
+
+    shown = statefile.project(journal.state, journal.ledger, journal.run, journal.seq, settings.api, settings.provider)
+    statefile.write(settings.state_path, shown, time.time())
+
+
+def resuming() -> None:
+    with tempfile.TemporaryDirectory(prefix="logos-bench-") as folder:
+        settings = long_log(Path(folder), 10_000)
+        began = time.monotonic()
+        log = SqliteLog(settings.telos_dir / "logos.db")
+        opening = choose_opening(settings, log, lambda _text: None, "now", strict_prompt=False)
+        seconds = time.monotonic() - began
+        assert opening.journal is not None
+        began = time.monotonic()
+        read = sum(1 for _ in log._db.execute("SELECT body FROM events"))  # pyright: ignore[reportPrivateUsage]
+        floor = time.monotonic() - began
+        log.close()
+        row(f"resume of a log of {read} events", f"{seconds:.2f} s", f"reading its rows {floor:.2f} s, target < 1 s")
+
+
+def help_screen() -> None:
+    def timed(command: list[str]) -> float:
+        samples: list[float] = []
+        for _ in range(9):
+            began = time.monotonic()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            samples.append(time.monotonic() - began)
+        return statistics.median(samples)
+
+    logos = str(Path(sys.executable).parent / "logos")
+    bare = timed([sys.executable, "-c", "pass"])
+    row(
+        "logos --help",
+        milliseconds(timed([logos, "--help"])),
+        f"bare interpreter {milliseconds(bare)}, target < 200 ms",
+    )
+
+
+BENCHES: tuple[Callable[[], None], ...] = (handoffs, setting_up, traffic, memory, resuming, help_screen)
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:]
+    for bench in BENCHES:
+        if not wanted or bench.__name__ in wanted:
+            bench()

@@ -1,0 +1,271 @@
+"""Looking at runs: status, runs, log and show."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from logos.adapters.lock import DriverLock
+from logos.adapters.sqlite import SqliteLog
+from logos.domain.events import Noted, RunStarted, Topic, TurnAsked, TurnSent
+from logos.domain.plans import CyclePlan
+from logos.domain.turns import AgentName, RunId, TurnId
+from logos.testing import APPROVED, FAIL, PASS, REVISE
+from tests.unit.test_cli import LOGOS, Cli, clean_env
+
+TURNS_OF_A_GOOD_RUN = [
+    "r1.analyst.c1",
+    "r1.peer_analyst.c1",
+    "r1.analyst.c2",
+    "r1.peer_analyst.c2",
+    "r1.programmer.c1",
+    "r1.peer_programmer.c1",
+    "r1.programmer.c2",
+    "r1.peer_programmer.c2",
+    "r1.tester.c1",
+]
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(tmp_path, monkeypatch, capsys)
+
+
+def begin(wd: Path, *runs: str) -> None:
+    """Runs that were started and came no further than their first turn."""
+    log = SqliteLog(wd / ".telos" / "logos.db")
+    for run in map(RunId, runs):
+        plan = CyclePlan("p", "add a greeting", "run it", str(wd), str(wd / ".tmp"))
+        log.append(run, RunStarted(plan), 0)
+        log.append(run, TurnAsked(TurnId("r1.analyst.c1"), AgentName("analyst"), "do it"), 1)
+        log.append(run, TurnSent(TurnId("r1.analyst.c1")), 2)
+    log.close()
+
+
+def test_status_without_a_run_says_how_to_start_one(cli: Cli) -> None:
+    assert "logos run" in cli("status").out
+    assert cli("status", "--json").json["run"] is None
+
+
+def test_status_of_a_passed_run(cli: Cli) -> None:
+    run = cli.run().run
+    done = cli("status")
+    assert done.code == 0
+    assert f"run {run}: PASSED, the tester reported PASS" in done.out
+    assert cli("status", "--json").json == cli("status", "--json").json | {
+        "run": run,
+        "status": "PASSED",
+        "outcome": "PASSED",
+        "turns": 9,
+        "driver_pid": None,
+        "in_hand": [],
+        "next": f"logos log {run}",
+    }
+
+
+def test_status_of_a_failed_run_leads_to_the_testers_words(cli: Cli) -> None:
+    run = cli.run(tester=[FAIL], env={"MAX_ROUNDS": "1"}).run
+    assert cli("status", "--json").json["next"] == f"logos show {run} r1.tester.c1"
+
+
+def test_status_of_an_abandoned_run_says_who_holds_what_and_how_to_go_on(cli: Cli) -> None:
+    begin(cli.wd, "abcd1234")
+    done = cli("status")
+    assert "STOPPED" in done.out
+    assert "r1.analyst.c1 is with the analyst since" in done.out
+    assert "no driver is at work on it" in done.out
+    assert "next: logos run --resume" in done.out
+    held = cli("status", "--json").json["in_hand"]
+    assert [(turn["turn"], turn["agent"]) for turn in held] == [("r1.analyst.c1", "analyst")]
+
+
+def test_status_names_the_live_driver(cli: Cli) -> None:
+    import os
+
+    begin(cli.wd, "abcd1234")
+    with DriverLock(cli.wd / ".telos" / "driver.lock"):
+        assert f"driver: pid {os.getpid()}" in cli("status").out
+        document = cli("status", "--json").json
+    assert (document["status"], document["driver_pid"]) == ("RUNNING", os.getpid())
+    assert document["next"] == "logos log --follow"
+
+
+def test_status_shows_an_agent_that_waits_for_a_person(cli: Cli) -> None:
+    begin(cli.wd, "abcd1234")
+    log = SqliteLog(cli.wd / ".telos" / "logos.db")
+    log.append(RunId("abcd1234"), Noted(Topic.PERMISSION_ASKED, "may I?", TurnId("r1.analyst.c1")), 3)
+    log.close()
+    with DriverLock(cli.wd / ".telos" / "driver.lock"):
+        done = cli("status")
+    assert "WAITING FOR YOU" in done.out
+    assert "it waits for you: may I?" in done.out
+
+
+def test_another_work_dir_is_looked_at_with_wd_and_suggested_again(cli: Cli, tmp_path: Path) -> None:
+    run = cli.run().run
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    cli.monkeypatch.chdir(elsewhere)
+    assert cli("status").out.startswith("no run was started")
+    assert f"next: logos log {run} --wd {tmp_path}" in cli("status", "--wd", str(tmp_path)).out
+
+
+def test_the_work_dir_of_the_configuration_is_looked_at(cli: Cli, tmp_path: Path) -> None:
+    run = cli.run().run
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "logos.json").write_text(json.dumps({"wd": str(tmp_path)}))
+    cli.monkeypatch.chdir(elsewhere)
+    assert cli("status", "--json").json["run"] == run
+
+
+def test_runs_lists_every_run_with_its_outcome(cli: Cli) -> None:
+    first, second = cli.run().run, cli.run(tester=[FAIL], env={"MAX_ROUNDS": "1"}).run
+    assert [(row["run"], row["status"], row["turns"]) for row in cli("runs", "--json").json] == [
+        (first, "PASSED", 9),
+        (second, "FAILED", 9),
+    ]
+    lines = cli("runs").out.splitlines()
+    assert lines[0].split() == ["run", "started", "status", "rounds", "turns", "asked", "for"]
+    assert "A greeting is missing." in lines[1]
+
+
+def test_runs_of_an_empty_work_dir(cli: Cli) -> None:
+    assert "no runs in" in cli("runs").out
+    assert cli("runs", "--json").json == []
+
+
+def test_a_damaged_run_does_not_hide_the_others(cli: Cli) -> None:
+    damaged, good = cli.run().run, cli.run().run
+    with sqlite3.connect(cli.wd / ".telos" / "logos.db") as db:
+        db.execute("UPDATE events SET body = 'garbage' WHERE run = ? AND seq = 5", (damaged,))
+    db.close()
+    assert [(row["run"], row["status"]) for row in cli("runs", "--json").json] == [(damaged, "DAMAGED"), (good, "PASSED")]
+
+
+def test_a_log_that_is_no_database_is_one_clear_line(cli: Cli) -> None:
+    (cli.wd / ".telos").mkdir()
+    (cli.wd / ".telos" / "logos.db").write_text("this is no database, it is a poem about one\n" * 100)
+    done = cli("status")
+    assert done.code == 1
+    assert done.err.startswith("logos: the run log")
+    assert done.err.count("\n") == 1
+    assert (cli.wd / ".telos" / "logos.db").read_text().startswith("this is no database")
+
+
+def test_log_tells_the_newest_run_in_words(cli: Cli) -> None:
+    cli.run()
+    run = cli.run(analyst_review=[REVISE, APPROVED]).run
+    text = cli("log").out
+    assert f"run {run} started in {cli.wd}, at the analyst" in text
+    assert "r1.peer_analyst.c1 answered REVISE, " in text
+    assert "r1.peer_analyst.c2 answered APPROVED, " in text
+    assert "r1.tester.c1 answered PASS, " in text
+    assert f"run {run} ended: PASSED" in text
+
+
+def test_an_approval_that_does_not_count_says_why(cli: Cli) -> None:
+    cli.run(analyst_review=[APPROVED, "REVIEW_RESULT: APPROVED\nREVIEW_NOTES:\n- fine\n", APPROVED])
+    text = cli("log").out
+    assert "r1.peer_analyst.c1 answered APPROVED, but cycle 1 is too early to count" in text
+    assert "r1.peer_analyst.c2 answered APPROVED, but with too little evidence to count (0 of 3)" in text
+
+
+def test_log_as_json_is_one_list_of_all_events(cli: Cli) -> None:
+    run = cli.run().run
+    events = cli("log", "--json").json
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert {event["run"] for event in events} == {run}
+    assert (events[0]["kind"], events[-1]["kind"]) == ("run_started", "run_ended")
+    assert [event["turn"] for event in events if event["kind"] == "turn_answered"] == TURNS_OF_A_GOOD_RUN
+
+
+def test_following_a_run_that_has_ended_ends_too(cli: Cli) -> None:
+    cli.run()
+    assert cli("log", "--follow").out == cli("log").out
+
+
+def test_following_as_json_gives_one_line_per_event(cli: Cli) -> None:
+    cli.run()
+    lines = cli("log", "--follow", "--json").out.splitlines()
+    assert [json.loads(line) for line in lines] == cli("log", "--json").json
+
+
+def test_following_shows_events_as_they_come_and_says_that_nobody_drives(cli: Cli) -> None:
+    begin(cli.wd, "abcd1234")
+    with subprocess.Popen(
+        [LOGOS, "log", "--follow"], cwd=cli.wd, env=clean_env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as follower:
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        assert "no driver is at work on run abcd1234" in follower.stderr.readline()
+        for _ in range(3):
+            follower.stdout.readline()
+        log = SqliteLog(cli.wd / ".telos" / "logos.db")
+        log.append(RunId("abcd1234"), Noted(Topic.WARNING, "it is late"), 3)
+        log.close()
+        assert "warning: it is late" in follower.stdout.readline()
+        follower.send_signal(2)
+        assert follower.wait(20) == 130
+        assert "Traceback" not in follower.stderr.read()
+
+
+def test_the_beginning_of_a_run_id_is_enough(cli: Cli) -> None:
+    begin(cli.wd, "abcd1234", "abef5678", "xyzw9999")
+    assert "run xyzw9999 started" in cli("log", "x").out
+    assert "run abcd1234 started" in cli("log", "abc").out
+
+
+def test_an_ambiguous_or_unknown_beginning_is_one_clear_line(cli: Cli) -> None:
+    begin(cli.wd, "abcd1234", "abef5678")
+    ambiguous, unknown = cli("log", "ab"), cli("show", "zz", "r1")
+    assert (ambiguous.code, unknown.code) == (2, 2)
+    assert ambiguous.err == "logos: 'ab' is the beginning of 2 runs: abcd1234, abef5678\n"
+    assert unknown.err == "logos: there is no run 'zz' here; `logos runs` lists them\n"
+
+
+def test_show_gives_prompt_and_response_whole(cli: Cli) -> None:
+    long = "ANALYST_SUMMARY:\n" + "".join(f"- line {number}\twith a tab\n" for number in range(500))
+    run = cli.run(analyst=[long]).run
+    text = cli("show", run[:4], "r1.analyst.c1").out
+    assert "A greeting is missing." in text
+    assert long in text
+    document = cli("show", run, "r1.analyst.c1", "--json").json
+    assert document["response"] == long
+    assert document["prompt"].startswith("Turn: r1.analyst.c1")
+
+
+def test_show_accepts_the_beginning_of_a_turn(cli: Cli) -> None:
+    run = cli.run().run
+    assert cli("show", run, "r1.t", "--json").json["turn"] == "r1.tester.c1"
+
+
+def test_show_names_the_turns_when_the_beginning_does_not_decide(cli: Cli) -> None:
+    run = cli.run().run
+    ambiguous, unknown = cli("show", run, "r1.analyst"), cli("show", run, "r9")
+    assert (ambiguous.code, unknown.code) == (2, 2)
+    assert "'r1.analyst' is the beginning of 2 turns: r1.analyst.c1, r1.analyst.c2" in ambiguous.err
+    assert f"run {run} has no turn 'r9'; it has {', '.join(TURNS_OF_A_GOOD_RUN)}" in unknown.err
+
+
+def test_show_without_a_turn_lists_them(cli: Cli) -> None:
+    run = cli.run().run
+    assert [row["turn"] for row in cli("show", run, "--json").json] == TURNS_OF_A_GOOD_RUN
+    assert "r1.tester.c1           tester" in cli("show", run).out
+
+
+def test_show_tells_what_logos_checked_itself(cli: Cli) -> None:
+    run = cli.run(tester=[PASS], env={"VERIFY_PASS": "1", "PROJECT_TEST_CMD": "echo checked; exit 3", "MAX_ROUNDS": "1"}).run
+    document = cli("show", run, "r1.verify", "--json").json
+    assert (document["agent"], document["verdict"]) == ("logos", "exit 3")
+    assert document["response"] == "checked\n"
+
+
+def test_piped_output_has_no_colours(cli: Cli) -> None:
+    cli.run()
+    for command in ("status", "log", "runs", "doctor"):
+        assert "\x1b" not in cli(command).out

@@ -1,0 +1,76 @@
+"""What is shown to a person: no secrets, no control sequences, no markup that does something."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logos.cli.redact import HIDDEN, clean, one_line, redact, redacted
+from tests.unit.test_cli import Cli
+
+SECRETS = (
+    "sk-abcdefghijklmnopqrstuvwx",
+    "sk-proj-abc_DEF-1234567890abcdef",
+    "ghp_" + "a1B2" * 9,
+    "github_pat_" + "a1B2" * 9,
+    "AKIAIOSFODNN7EXAMPLE",
+    "glpat-abcdefgh12345678",
+    "xoxb-1234567890-abcdef",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghij",
+)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_well_known_keys_are_hidden(secret: str) -> None:
+    assert redact(f"the key is {secret}, keep it", {}) == f"the key is {HIDDEN}, keep it"
+
+
+def test_what_surrounds_a_secret_stays() -> None:
+    assert redact("Authorization: Bearer abc.def-123456", {}) == f"Authorization: Bearer {HIDDEN}"
+    assert redact("https://me:hunter22@example.org/x", {}) == f"https://me:{HIDDEN}@example.org/x"
+
+
+def test_a_private_key_is_hidden_whole() -> None:
+    key = "-----BEGIN RSA PRIVATE KEY-----\nabc\ndef\n-----END RSA PRIVATE KEY-----"
+    assert redact(f"before\n{key}\nafter", {}) == f"before\n{HIDDEN}\nafter"
+
+
+def test_secrets_of_the_environment_are_hidden_by_value() -> None:
+    env = {"MY_API_KEY": "correct horse", "CI_TOKEN": "battery staple", "APP_SECRET": "short", "HOME": "/home/someone"}
+    text = redact("correct horse battery staple short /home/someone", env)
+    assert text == f"{HIDDEN} {HIDDEN} short /home/someone"
+
+
+@pytest.mark.parametrize("text", ["task-force ask-me", "a skeleton", "Bearer of news", "AKIA", "http://host:8080/x", "P1-P4"])
+def test_ordinary_text_is_left_alone(text: str) -> None:
+    assert redact(text, {}) == text
+
+
+def test_control_sequences_are_taken_out() -> None:
+    assert clean("a\x1b[2Jb\x1b]0;title\x07c\x00d") == "abcd"
+    assert one_line("a\n  b\tc") == "a b c"
+
+
+def test_json_is_redacted_at_every_depth() -> None:
+    secret = SECRETS[0]
+    assert redacted({"a": [secret, {"b": (secret, 1, None)}]}) == {"a": [HIDDEN, {"b": [HIDDEN, 1, None]}]}
+
+
+def test_agents_texts_are_shown_without_secrets_escapes_and_markup(cli: Cli) -> None:
+    secret = SECRETS[0]
+    cli.env(SHOP_API_KEY="opensesame-42")
+    said = f"ANALYST_SUMMARY:\n- Scope: {secret} opensesame-42 \x1b[31mred\x1b[0m [bold]loud[/bold] :smile: [/]\n"
+    run = cli.run(analyst=[said]).run
+    for arguments in (("show", run, "r1.analyst.c1"), ("log", run, "--json"), ("show", run, "r1.analyst.c1", "--json")):
+        done = cli(*arguments)
+        assert done.code == 0
+        assert secret not in done.out
+        assert "opensesame-42" not in done.out
+        assert "\x1b" not in done.out
+        assert "[bold]loud[/bold] :smile: [/]" in done.out
