@@ -446,8 +446,8 @@ def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: i
     driver.stderr.close()
     assert shop.state["final_status"] == "RUNNING"
     assert shop.state["logos"]["seq"] == len(shop.events())
-    for pid_file in (tmp_path / ".telos" / "scripted").glob("*/pid-*"):
-        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+    for pid_file in (tmp_path / ".telos" / "scripted").glob("*/turn-*/pid"):
+        os.killpg(int(pid_file.read_text()), signal.SIGKILL)
 
 
 def test_no_prompt_and_nothing_to_resume_is_an_error_before_anything_exists(shop: Shop):

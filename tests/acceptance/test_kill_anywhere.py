@@ -73,7 +73,7 @@ class Workshop:
         return {key: value for key, value in state.items() if key not in ("updated_at", "logos", "wd")}
 
     def turns_run_by_agents(self) -> int:
-        return sum(1 for _ in (self.wd / ".telos" / "scripted").glob("*/pid-*"))
+        return sum(1 for _ in (self.wd / ".telos" / "scripted").glob("*/turn-*/pid"))
 
 
 def check_nothing_was_lost_or_repeated(shop: Workshop) -> None:

@@ -60,7 +60,9 @@ class Cli:
         for name, value in variables.items():
             self.monkeypatch.setenv(name, value)
 
-    def run(self, *, watchers: Sequence[Any] = (), prompt: str = PROMPT, env: dict[str, str] | None = None, **said: Any) -> Ended:
+    def run(
+        self, *, watchers: Sequence[Any] = (), prompt: str = PROMPT, env: dict[str, str] | None = None, **said: Any
+    ) -> Ended:
         """A whole run in the work dir, by agents that answer at once."""
         given = {"PROMPT": prompt, "POLL_SECONDS": "0.02", "IDLE_GRACE_SECONDS": "0.2", **(env or {})}
         settings = load_settings(None, {"WD": str(self.wd), **given})
@@ -78,7 +80,9 @@ def clean_env(**more: str) -> dict[str, str]:
     return {**{name: value for name, value in os.environ.items() if name not in OURS}, **more}
 
 
-def logos(*arguments: str, cwd: Path, stdin: str = "", timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
+def logos(
+    *arguments: str, cwd: Path, stdin: str = "", timeout: float = 60, **env: str
+) -> subprocess.CompletedProcess[str]:
     """`logos` as a process of its own."""
     return subprocess.run(
         [LOGOS, *arguments],
@@ -156,7 +160,12 @@ def test_a_usage_error_names_the_help_of_its_command(cli: Cli) -> None:
 
 
 def test_errors_are_json_too_when_json_is_asked_for(cli: Cli) -> None:
-    for arguments in (("bogus", "--json"), ("log", "--json"), ("run", "--json"), ("validate", "x.json", "--bad", "--json")):
+    for arguments in (
+        ("bogus", "--json"),
+        ("log", "--json"),
+        ("run", "--json"),
+        ("validate", "x.json", "--bad", "--json"),
+    ):
         done = cli(*arguments)
         assert done.code != 0
         assert done.json["exit_code"] == done.code
@@ -190,14 +199,23 @@ def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
 
 def test_a_reader_that_leaves_early_is_no_error(cli: Cli) -> None:
     cli.run()
-    done = subprocess.run(f"{LOGOS} log --json | head -1", shell=True, cwd=cli.wd, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        f"{LOGOS} log --json | head -1", shell=True, cwd=cli.wd, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[\n"
     assert "Traceback" not in done.stderr
 
 
 def test_a_terminal_without_unicode_shows_question_marks(cli: Cli) -> None:
     cli.run(analyst=["ANALYST_SUMMARY: grün → 木\n"])
-    done = logos("show", cli("runs", "--json").json[0]["run"], "r1.analyst.c1", cwd=cli.wd, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    done = logos(
+        "show",
+        cli("runs", "--json").json[0]["run"],
+        "r1.analyst.c1",
+        cwd=cli.wd,
+        PYTHONIOENCODING="ascii",
+        PYTHONUTF8="0",
+    )
     assert done.returncode == 0
     assert "gr?n" in done.stdout
 

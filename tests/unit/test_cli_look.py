@@ -144,7 +144,10 @@ def test_a_damaged_run_does_not_hide_the_others(cli: Cli) -> None:
     with sqlite3.connect(cli.wd / ".telos" / "logos.db") as db:
         db.execute("UPDATE events SET body = 'garbage' WHERE run = ? AND seq = 5", (damaged,))
     db.close()
-    assert [(row["run"], row["status"]) for row in cli("runs", "--json").json] == [(damaged, "DAMAGED"), (good, "PASSED")]
+    assert [(row["run"], row["status"]) for row in cli("runs", "--json").json] == [
+        (damaged, "DAMAGED"),
+        (good, "PASSED"),
+    ]
 
 
 def test_a_log_that_is_no_database_is_one_clear_line(cli: Cli) -> None:
@@ -198,7 +201,12 @@ def test_following_as_json_gives_one_line_per_event(cli: Cli) -> None:
 def test_following_shows_events_as_they_come_and_says_that_nobody_drives(cli: Cli) -> None:
     begin(cli.wd, "abcd1234")
     with subprocess.Popen(
-        [LOGOS, "log", "--follow"], cwd=cli.wd, env=clean_env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [LOGOS, "log", "--follow"],
+        cwd=cli.wd,
+        env=clean_env(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as follower:
         assert follower.stdout is not None
         assert follower.stderr is not None
@@ -259,7 +267,9 @@ def test_show_without_a_turn_lists_them(cli: Cli) -> None:
 
 
 def test_show_tells_what_logos_checked_itself(cli: Cli) -> None:
-    run = cli.run(tester=[PASS], env={"VERIFY_PASS": "1", "PROJECT_TEST_CMD": "echo checked; exit 3", "MAX_ROUNDS": "1"}).run
+    run = cli.run(
+        tester=[PASS], env={"VERIFY_PASS": "1", "PROJECT_TEST_CMD": "echo checked; exit 3", "MAX_ROUNDS": "1"}
+    ).run
     document = cli("show", run, "r1.verify", "--json").json
     assert (document["agent"], document["verdict"]) == ("logos", "exit 3")
     assert document["response"] == "checked\n"

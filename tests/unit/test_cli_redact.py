@@ -47,7 +47,9 @@ def test_secrets_of_the_environment_are_hidden_by_value() -> None:
     assert text == f"{HIDDEN} {HIDDEN} short /home/someone"
 
 
-@pytest.mark.parametrize("text", ["task-force ask-me", "a skeleton", "Bearer of news", "AKIA", "http://host:8080/x", "P1-P4"])
+@pytest.mark.parametrize(
+    "text", ["task-force ask-me", "a skeleton", "Bearer of news", "AKIA", "http://host:8080/x", "P1-P4"]
+)
 def test_ordinary_text_is_left_alone(text: str) -> None:
     assert redact(text, {}) == text
 

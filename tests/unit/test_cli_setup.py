@@ -152,7 +152,9 @@ def test_the_test_command_is_found_by_its_signs(tmp_path: Path, name: str, text:
 
 
 def test_a_good_configuration_is_valid(cli: Cli) -> None:
-    config = write(cli.wd / "c.json", {"prompt": PROMPT, "project_test_cmd": "true", "verify_pass": True, "api": NOWHERE})
+    config = write(
+        cli.wd / "c.json", {"prompt": PROMPT, "project_test_cmd": "true", "verify_pass": True, "api": NOWHERE}
+    )
     done = cli("validate", config)
     assert (done.code, done.out) == (0, f"{config} is valid\n")
     assert cli("validate", config, "--json").json == {"config": config, "ok": True, "problems": [], "warnings": []}
@@ -281,14 +283,16 @@ def levels(done_json: Any) -> dict[str, str]:
 
 
 def test_the_doctor_finds_everything_where_everything_is(cli: Cli, store: Store) -> None:
-    store.profiles = {name: "x" for name in profiles.names()}
+    store.profiles = dict.fromkeys(profiles.names(), "x")
     store.providers = [{"name": "codex", "binary": "codex", "installed": True}]
     cli.env(API=store.url)
     cli("init")
     done = cli("doctor", "--json")
     assert done.code == 0
     found = levels(done.json)
-    assert {found[name] for name in ("python", "git", "work dir", "config", "CAO server", "profiles", "log", "lock")} == {"ok"}
+    assert {
+        found[name] for name in ("python", "git", "work dir", "config", "CAO server", "profiles", "log", "lock")
+    } == {"ok"}
 
 
 def test_the_doctor_fails_without_a_server_and_says_what_to_do(cli: Cli) -> None:

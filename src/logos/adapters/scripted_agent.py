@@ -8,7 +8,6 @@ A step of a script: `say` (the response; `{verdict}` and `{output}` stand for wh
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -19,14 +18,8 @@ from logos.domain.roles import SEATS
 
 
 def main(arguments: list[str]) -> int:
-    folder, turn, answer, script, response = Path(arguments[0]), arguments[1], *arguments[2:5]
-    (folder / f"pid-{turn}").write_text(str(os.getpid()))
-    try:
-        act(_step(Path(script), answer, int(turn)), folder / f"said-{turn}.md", Path(response))
-    except BaseException:
-        (folder / f"exit-{turn}").write_text("1")
-        raise
-    (folder / f"exit-{turn}").write_text("0")
+    script, answer, turn, response, said = arguments
+    act(_step(Path(script), answer, int(turn)), Path(said), Path(response))
     return 0
 
 

@@ -1,0 +1,171 @@
+"""`logos demo` as a newcomer runs it: a process of its own, no key, no server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from logos import demo
+from logos.domain.roles import Phase
+from logos.flows.gates import evidence_found, says_approved
+
+# One worker for all: several tests look at the same run.
+pytestmark = pytest.mark.xdist_group("demo")
+
+LOGOS = Path(sys.executable).with_name("logos")
+# Nothing of the person's environment may have a say: these would break any real run.
+HOSTILE = {
+    "API": "http://127.0.0.1:9",
+    "START_AGENT": "nobody",
+    "MAX_ROUNDS": "many",
+    "PROMPT_FILE": "/nowhere",
+    "WD": "/nowhere",
+}
+# Slack for a loaded machine; alone it takes a fourth of this.
+SECONDS = 30
+
+
+def run_demo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [LOGOS, "demo", *arguments],
+        cwd=cwd,
+        env={**os.environ, **HOSTILE, "TMPDIR": str(cwd)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+def left_behind(place: Path) -> list[str]:
+    """Processes that still have to do with this folder."""
+    found: list[str] = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        words = " ".join(process.info["cmdline"] or [])
+        if process.pid != os.getpid() and (str(place) in words or str(place) in (process.info["cwd"] or "")):
+            found.append(words)
+    return found
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    place = tmp_path_factory.mktemp("demo")
+    return place, run_demo("--json", cwd=place)
+
+
+@pytest.fixture(scope="module")
+def told(shown: tuple[Path, subprocess.CompletedProcess[str]]) -> dict[str, Any]:
+    assert shown[1].returncode == 0, shown[1].stderr
+    return json.loads(shown[1].stdout)
+
+
+def verdicts(told: dict[str, Any]) -> dict[str, str]:
+    return {turn["turn"]: turn["verdict"] for turn in told["timeline"] if turn["verdict"]}
+
+
+def test_the_demo_passes_in_two_rounds(told: dict[str, Any]) -> None:
+    assert (told["outcome"], told["exit_code"], told["rounds"], told["turns"]) == ("PASSED", 0, 2, 10)
+    assert told["reason"].startswith("the tester reported PASS and `")
+    assert told["seconds"] < SECONDS
+
+
+def test_the_first_review_objects_the_tests_catch_the_first_attempt_and_logos_checks_the_second(
+    told: dict[str, Any],
+) -> None:
+    assert verdicts(told) == {
+        "r1.peer_analyst.c1": "REVISE",
+        "r1.peer_analyst.c2": "APPROVED",
+        "r1.peer_programmer.c1": "APPROVED",
+        "r1.tester.c1": "FAIL",
+        "r2.peer_programmer.c1": "APPROVED",
+        "r2.tester.c1": "PASS",
+        "r2.verify": "exit 0",
+    }
+
+
+def test_the_failure_is_the_tests_own_and_reaches_the_programmer(told: dict[str, Any]) -> None:
+    def show(turn: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [LOGOS, "show", told["run"][:4], turn, "--wd", told["folder"], "--json"], capture_output=True, check=True
+        )
+        return json.loads(done.stdout)
+
+    assert "AssertionError: 1500 != 1350" in show("r1.tester")["response"]
+    assert "AssertionError: 1500 != 1350" in show("r2.programmer")["prompt"]
+
+
+def test_the_repository_has_the_feature_and_its_tests_pass(told: dict[str, Any]) -> None:
+    place = Path(told["folder"])
+    subprocess.run([sys.executable, "-m", "unittest"], cwd=place, capture_output=True, check=True)
+    assert "+        if sum(item.pieces for item in items) >= BULK_PIECES:" in told["diff"]
+    assert (place / "openspec" / "changes" / "bulk-discount" / "proposal.md").is_file()
+    commits = subprocess.run(["git", "log", "--format=%s"], cwd=place, capture_output=True, text=True, check=True)
+    assert commits.stdout == "a small shop\n"
+
+
+def test_with_json_everything_else_is_on_stderr(shown: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    done = shown[1]
+    json.loads(done.stdout)
+    assert "Where to look next:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_process_is_left_behind(told: dict[str, Any]) -> None:
+    assert left_behind(Path(told["folder"])) == []
+
+
+def test_the_demo_ends_with_diff_timeline_and_where_to_look(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    done = run_demo("--keep", str(folder), cwd=tmp_path)
+    assert done.returncode == 0
+    text = done.stdout
+    order = ["What the agents changed:", "+BULK_PIECES = 10", "turn by turn:", "r1.tester.c1", "PASSED: ", "look next:"]
+    assert sorted(order, key=text.index) == order
+    assert f"--wd {folder}" in text
+    assert (folder / "orders.py").is_file()
+    again = run_demo("--keep", str(folder), cwd=tmp_path)
+    assert again.returncode == 2
+    assert again.stderr == f"logos: --keep {folder}: the folder is not empty\n"
+
+
+def test_stopping_the_demo_leaves_nothing_running(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    with subprocess.Popen(
+        [LOGOS, "demo", "--keep", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        while "r1.programmer.c1 prompt delivered" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, out) == (130, "")
+    assert "logos: stopped by SIGINT" in err
+    until = time.monotonic() + 5
+    while left_behind(folder) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left_behind(folder) == []
+
+
+def test_the_demos_tests_fail_before_anybody_works_on_it(tmp_path: Path) -> None:
+    demo.copy_repository(tmp_path)
+    done = subprocess.run([sys.executable, "-m", "unittest"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "FAILED (failures=4)" in done.stderr
+
+
+def test_the_demos_reviews_would_count_in_a_real_run() -> None:
+    said = demo.script("python3")
+    for role, phase in (("peer_analyst", Phase.ANALYST), ("peer_programmer", Phase.PROGRAMMER)):
+        for step in said[role]:
+            assert not says_approved(step["say"]) or evidence_found(step["say"], phase) == 4
+    assert [says_approved(step["say"]) for step in said["peer_analyst"]] == [False, True]
