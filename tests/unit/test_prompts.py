@@ -365,7 +365,7 @@ def test_in_round_1_the_programmer_gets_the_condensed_handoff() -> None:
 @pytest.mark.scenario("CYC-13")
 @pytest.mark.scenario("PRD-25")
 def test_a_programmer_asked_again_in_round_1_is_referred_back_to_the_handoff() -> None:
-    prompt = prompt_of(a_state(Role.PROGRAMMER, cycle=2))
+    prompt = prompt_of(a_state(Role.PROGRAMMER, cycle=2, briefed=frozenset({Role.PROGRAMMER})))
     assert f"System analyst handoff:\n{UPSTREAM_BACK_REFERENCE}\n" in prompt
     assert "change read_rows in parser.py" not in prompt
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from logos.domain.events import Event
 
@@ -16,7 +18,12 @@ class Undecodable(ValueError):
 
 
 def encode(event: Event) -> str:
-    return _ADAPTER.dump_json(event).decode("utf-8")
+    try:
+        return _ADAPTER.dump_json(event).decode("utf-8")
+    except PydanticSerializationError:
+        # A lone surrogate has no UTF-8 form; the rest of what was said must not be lost with it.
+        text = json.dumps(_ADAPTER.dump_python(event), ensure_ascii=False)
+        return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def decode(body: str | bytes) -> Event:

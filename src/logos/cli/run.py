@@ -56,23 +56,29 @@ def run(
     A flag wins over the environment, that over the configuration file, that over the defaults.
     Exit codes: 0 PASS, 1 FAIL or error, 2 usage, 3 blocked, 4 limit reached, 130 and 143 stopped by a signal.
     """
+    flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
+    flags += [] if resume is None else [f"resume={int(resume)}"]
+    again = [*(("--test", test) if test else ()), *(part for own in settings or () for part in ("--set", own))]
+    return start(words or [], prompt, flags, again, as_json=as_json)
+
+
+def start(words: list[str], prompt: str, flags: list[str], again: list[str], *, as_json: bool) -> int:
+    """`flags` are settings, `again` the options that a resume must repeat."""
     from logos.cli.live import view
-    from logos.cli.wiring import cao_host, run_here
+    from logos.cli.wiring import run_here
     from logos.runtime.signals import interruptible
 
     with interruptible(), view() as shown:
-        config, text = split_words(words or [])
+        config, text = split_words(words)
         if config is None and (config := default_config()) is not None:
             shown.tell(f"using ./{config}")
-        flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
-        flags += [] if resume is None else [f"resume={int(resume)}"]
         chosen = settle(config, flags, prompt, text)
         try:
-            ended = run_here(chosen, strict_prompt=True, make_host=cao_host, watchers=[shown.watch], tell=shown.tell)
+            ended = run_here(chosen, strict_prompt=True, watchers=[shown.watch], tell=shown.tell)
         except LogosError as error:
             if shown.run is not None and not isinstance(error, UsageError):
-                again = command_again(config, settings or [], test)
-                error.add_note(how_to_go_on(shown.run, again, cleaned=chosen.cleanup_on_exit))
+                command = command_again(config, again)
+                error.add_note(how_to_go_on(shown.run, command, cleaned=chosen.cleanup_on_exit))
             raise
     report(chosen, ended, as_json=as_json)
     return ended.exit_code
@@ -135,17 +141,16 @@ def read_stdin() -> str:
     return text
 
 
-def command_again(config: Path | None, settings: list[str], test: str) -> str:
+def command_again(config: Path | None, options: list[str]) -> str:
     """The same settings again; the prompt is the run's own."""
     given = [] if config is None or config == default_config() else [str(config)]
-    sets = [part for setting in settings for part in ("--set", setting)]
-    return shlex.join(["logos", "run", *given, *(["--test", test] if test else []), *sets])
+    return shlex.join(["logos", "run", *given, *options])
 
 
-def how_to_go_on(run: str, again: str, *, cleaned: bool) -> str:
+def how_to_go_on(run: str, command: str, *, cleaned: bool) -> str:
     if cleaned:
-        return f"run {run} ended its terminals (cleanup_on_exit), so it is started anew: {again} --fresh"
-    return f"run {run} can be resumed: {again} --resume"
+        return f"run {run} ended its terminals (cleanup_on_exit), so it is started anew: {command} --fresh"
+    return f"run {run} can be resumed: {command} --resume"
 
 
 def report(settings: Settings, ended: Ended, *, as_json: bool) -> None:

@@ -137,7 +137,8 @@ class DefaultRun:
             analyst_feedback=self.analyst_feedback,
             programmer_feedback=self.programmer_feedback,
             retry_context=self.programmer_context_for_retry,
-            briefed=frozenset(r for r in Role if self.terminal_ids.get(r) in self.briefed),
+            # Who is asked in a later cycle has been asked before.
+            briefed=frozenset({role} if role and cycle > 1 else ()),
             outcome=OUTCOMES.get(self.final_status),
         )
 

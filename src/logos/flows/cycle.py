@@ -101,7 +101,8 @@ class Cycle:
             case RunResumed(plan):
                 return replace(state, plan=plan, stalled=None)
             case CheckRan(turn, command, exit_code, output):
-                return _checked(state, command, exit_code, output) if turn == state.check_id else state
+                awaited = state.checking and turn == state.check_id
+                return _checked(state, command, exit_code, output) if awaited else state
             case TerminalOpened(agent):
                 # A new conversation has not seen the explore summary.
                 return replace(state, briefed=state.briefed - {Role(agent)})
@@ -155,7 +156,8 @@ def _reviewed(state: CycleState, text: str) -> CycleState:
     if not nothing_reviewed and is_approved(text, state.cycle, state.phase, rules):
         return _enter(_object(state, ""), phase_after(state.phase))
     state = _object(state, condense.review_notes(text, state.plan.condense))
-    if nothing_reviewed or state.cycle < rules.max_cycles:
+    # A run that starts at a reviewer has nothing to review yet: its author gets a turn, whatever the limit.
+    if state.cycle < rules.max_cycles or (nothing_reviewed and state.cycle == 1):
         return replace(state, role=stage.author, cycle=state.cycle + 1)
     if rules.on_exhausted is OnExhausted.BLOCK:
         reason = f"the {stage.reviewer} did not approve in {state.cycle} review cycles"
@@ -254,7 +256,7 @@ def _peer_analyst_facts(state: CycleState) -> dict[str, Fact]:
 def _programmer_facts(state: CycleState) -> dict[str, Fact]:
     plan = state.plan
     handoff = _or_note(state, condense.analyst_for_programmer(state.said(Role.ANALYST), plan.condense))
-    if state.cycle > 1 and plan.condense.upstream_on_repeat:
+    if state.cycle > 1 and state.role in state.briefed and plan.condense.upstream_on_repeat:
         handoff = UPSTREAM_BACK_REFERENCE
     first = state.round == 1 and state.cycle == 1
     return {

@@ -9,10 +9,10 @@ from logos.domain.plans import ReviewRules
 from logos.domain.roles import Phase
 
 # Markdown emphasis before a marker is tolerated; a quote sign is not, since a quoted verdict is someone else's.
-_LEAD = r"^[ \t]*(?:[#*_`]+[ \t]*)*"
-_RESULT = re.compile(_LEAD + r"RESULT:[*_` \t]*(?P<rest>\S.*)$", re.MULTILINE)
-_REVIEW = re.compile(_LEAD + r"REVIEW_RESULT:[*_` \t]*(?P<rest>\S.*)$", re.MULTILINE)
-_NOTES = re.compile(_LEAD + r"REVIEW_NOTES:", re.MULTILINE)
+_LEAD = r"^(?:[#*_`]+\s*)*"
+_RESULT = re.compile(_LEAD + r"RESULT:[*_`\s]*(?P<rest>.*)$")
+_REVIEW = re.compile(_LEAD + r"REVIEW_RESULT:[*_`\s]*(?P<rest>.*)$")
+_NOTES = re.compile(_LEAD + r"REVIEW_NOTES:")
 
 
 class Verdict(StrEnum):
@@ -21,13 +21,24 @@ class Verdict(StrEnum):
     UNCLEAR = "UNCLEAR"
 
 
+def _lines(text: str) -> list[str]:
+    """Its lines, whatever ends them, without white space of any kind around them."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
 def _said(pattern: re.Pattern[str], text: str, good: str, bad: str) -> set[str]:
-    """Which of the two words the marker lines say. A line that says both is the format line, echoed."""
-    said: set[str] = set()
-    for line in pattern.finditer(text):
-        words = {word for word in (good, bad) if re.search(rf"\b{word}\b", line["rest"])}
-        said.add("both" if len(words) == 2 else next(iter(words), "neither"))
-    return said
+    """What the marker lines say: one of the two words, both (the format line, echoed) or neither."""
+    return {_word(found["rest"], good, bad) for line in _lines(text) if (found := pattern.match(line))}
+
+
+def _word(rest: str, good: str, bad: str) -> str:
+    says_good, says_bad = (re.search(rf"\b{word}\b", rest) is not None for word in (good, bad))
+    if says_good and says_bad:
+        return "both"
+    if says_bad:
+        return bad
+    # "NOT PASS" says the word and means the opposite.
+    return good if re.match(rf"{good}\b", rest) else "neither"
 
 
 def read_result(text: str) -> Verdict:
@@ -58,15 +69,22 @@ EVIDENCE: dict[Phase, tuple[re.Pattern[str], ...]] = {
 }
 
 
+def review_notes(text: str) -> str | None:
+    """What stands under `REVIEW_NOTES:`, or None when nothing does."""
+    lines = _lines(text)
+    first = next((number for number, line in enumerate(lines) if _NOTES.match(line)), None)
+    return None if first is None else "\n".join([_NOTES.sub("", lines[first]), *lines[first + 1 :]])
+
+
 def evidence_found(text: str, phase: Phase) -> int:
-    """How many evidence families the review notes touch; a family counts once, no notes count nothing."""
-    notes = _NOTES.search(text)
-    if notes is None:
-        return 0
-    return sum(1 for family in EVIDENCE[phase] if family.search(text, notes.end()))
+    """How many evidence families the review notes touch; a family counts once."""
+    notes = review_notes(text) or ""
+    return sum(1 for family in EVIDENCE[phase] if family.search(notes))
 
 
 def is_approved(text: str, cycle: int, phase: Phase, rules: ReviewRules) -> bool:
     if not says_approved(text) or cycle < rules.min_cycles_before_approval:
         return False
-    return not rules.require_evidence or evidence_found(text, phase) >= rules.evidence_min_match
+    if not rules.require_evidence:
+        return True
+    return review_notes(text) is not None and evidence_found(text, phase) >= rules.evidence_min_match

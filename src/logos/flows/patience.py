@@ -177,11 +177,13 @@ def _finished(watch: Watch, glance: Glance, rules: Rules) -> bool:
         return True
     match glance.status:
         case Status.IDLE | Status.COMPLETED:
-            return watch.worked or glance.at - watch.file_at >= SETTLE_SECONDS
+            settled = watch.worked or glance.at - watch.file_at >= SETTLE_SECONDS
+            return settled or glance.at >= watch.deadline
         case Status.PROCESSING | Status.UNKNOWN:
             # Some providers never report the end of a turn: a file and a still screen must be able to.
             unknown = glance.status is Status.UNKNOWN
             grace = min(rules.idle_grace, UNKNOWN_GRACE_SECONDS) if unknown else rules.idle_grace
+            grace = max(grace, SETTLE_SECONDS)
             still = glance.at - max(watch.file_at, watch.screen_at)
             return glance.screen is not None and still >= grace
         case Status.WAITING | Status.ERROR:
@@ -205,7 +207,7 @@ def _permission(watch: Watch, glance: Glance, rules: Rules) -> Decision:
     if not rules.auto_accept:
         return Wait(_pace(watch, glance, rules)) if watch.waiting else ShowPermission()
     if watch.waiting and glance.at - watch.answered_at < rules.poll_seconds:
-        return Wait(rules.poll_seconds)
+        return Wait(_pace(watch, glance, rules))
     if watch.permissions >= MAX_PERMISSIONS:
         return GiveUp(Trouble.PERMISSION, f"{MAX_PERMISSIONS} permission prompts in one turn")
     return GivePermission()

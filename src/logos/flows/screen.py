@@ -27,6 +27,7 @@ _COMPLAINTS = tuple(
     for pattern in (
         r"API ?Error(?:\s*\([^)]{1,80}\))?\s*:?\s*[45]\d\d\b.*",
         r"(?:stream error\s*:\s*)?unexpected status\s+[45]\d\d\b.*",
+        r"exceeded retry limit, last status: [45]\d\d\b.*",
         r"(?:error:\s*)?(?:\d{3}\s*[:\s]\s*)?(?:internal server error|overloaded_error|too many requests)\b.*",
         r"(?:you(?:'|’)ve|you have)\s+(?:hit|reached|exceeded)\s+your\s+(?:\w+\s+){0,3}limit\b.*",
         r"(?:claude\s+)?(?:ai\s+)?usage limit (?:reached|exceeded)\b.*",
@@ -35,7 +36,8 @@ _COMPLAINTS = tuple(
         r"(?:error:\s*)?(?:invalid api key|authentication failed|not logged in|please run /login)\b.*",
     )
 )
-_BULLETS = re.compile(r"^[\s■⚠️●⏺•✗×!│└─>-]+")
+# Signs the programs put before what they say themselves; a dash begins an agent's list.
+_BULLETS = re.compile(r"^[\s■⚠\ufe0f●⏺•✗×│└⎿]+")
 
 LOOK_BACK = 15
 
@@ -59,6 +61,7 @@ def complaint(screen: str) -> str | None:
     """The newest provider error near the end of the screen, as the provider words it."""
     for line in reversed(last_lines(screen)):
         text = _BULLETS.sub("", line)
-        if any(pattern.fullmatch(text) for pattern in _COMPLAINTS):
+        # A program that tries again has not given up.
+        if not re.search(r"\bretrying\b", text, re.IGNORECASE) and any(p.fullmatch(text) for p in _COMPLAINTS):
             return text[:300]
     return None

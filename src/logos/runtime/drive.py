@@ -56,7 +56,7 @@ def drive(journal: Journal[Any], perform: Perform, stop: threading.Event) -> Out
     inbox: SimpleQueue[_Mail] = SimpleQueue()
     busy: set[TurnId] = set()
     try:
-        while journal.outcome is None:
+        while journal.outcome is None and not stop.is_set():
             for errand in journal.due():
                 if errand.id not in busy:
                     busy.add(errand.id)
@@ -64,7 +64,8 @@ def drive(journal: Journal[Any], perform: Perform, stop: threading.Event) -> Out
             if not busy:
                 return None
             _receive(inbox.get(), journal, busy)
-        journal.record(RunEnded(journal.outcome))
+        if journal.outcome is not None:
+            journal.record(RunEnded(journal.outcome))
         return journal.outcome
     finally:
         stop.set()
@@ -76,7 +77,7 @@ def _start(errand: Errand, perform: Perform, desk: Desk, inbox: SimpleQueue[_Mai
         try:
             perform(errand, desk)
         except Stopped:
-            return
+            pass
         except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             broke = error
         inbox.put(_Mail(errand.id, broke=broke))

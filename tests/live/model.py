@@ -1,0 +1,490 @@
+"""A scripted model behind the three APIs that agent CLIs speak, on loopback and without a key.
+
+`FakeModel` asks a `reply` function what to do with each conversation. The default, `Script`, does what a
+well-behaved agent does with our prompts: it has the CLI's shell tool write the response file, then says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+ROLES = {
+    "analyst_summary.md": "analyst",
+    "analyst_review.md": "peer_analyst",
+    "programmer_summary.md": "programmer",
+    "programmer_review.md": "peer_programmer",
+    "test_result.md": "tester",
+}
+RESPONSE_PATH = re.compile(rf"^/.*/({'|'.join(map(re.escape, ROLES))})$", re.MULTILINE)
+INSTRUCTION = "RESPONSE FILE INSTRUCTION"
+SHELL_TOOLS = ("exec_command", "shell_command", "shell", "local_shell", "Bash", "bash", "run_shell_command", "Shell")
+FINISHED = "The response file is written."
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Have the CLI run this command in its own shell tool."""
+
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An HTTP error; `error` is laid over the API's usual error object for that status."""
+
+    status: int
+    error: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Reply = Say | Run | Fault
+
+
+def usage_limit(resets_at: int) -> Fault:
+    """What a subscription that is used up answers; each vendor names the time in its own way."""
+    left = str(max(0, resets_at - int(time.time())))
+    return Fault(
+        429,
+        {"resets_at": resets_at, "resets_in_seconds": int(left), "plan_type": "plus"},
+        {
+            "retry-after": left,
+            "anthropic-ratelimit-unified-status": "rejected",
+            "anthropic-ratelimit-unified-reset": str(resets_at),
+            "anthropic-ratelimit-unified-representative-claim": "five_hour",
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: str  # system, user, assistant or tool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    name: str
+    schema: Mapping[str, Any]
+
+    def arguments(self, command: str) -> Json:
+        """Arguments that satisfy the tool's own schema and run the command."""
+        values: Json = {}
+        required = self.schema.get("required", ())
+        for name, rule in self.schema.get("properties", {}).items():
+            if name in ("command", "cmd"):
+                values[name] = ["bash", "-c", command] if rule.get("type") == "array" else command
+            elif name in required:
+                values[name] = {"string": "write the response", "boolean": False}.get(rule.get("type"), 60_000)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One request of a client: everything the model gets to see."""
+
+    path: str
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    time: float = field(default_factory=time.time)
+
+    @property
+    def shell(self) -> Tool | None:
+        offered = {tool.name: tool for tool in self.tools}
+        return next((offered[name] for name in SHELL_TOOLS if name in offered), None)
+
+    @property
+    def prompts(self) -> tuple[Message, ...]:
+        """The user's messages that name a response file; clients add user messages of their own."""
+        return tuple(m for m in self.messages if m.role == "user" and RESPONSE_PATH.search(m.text))
+
+    @property
+    def earlier(self) -> str:
+        """Everything said before the latest prompt: not empty when the conversation was continued."""
+        if not (prompts := self.prompts):
+            return ""
+        before = self.messages[: _last_index(self.messages, prompts[-1])]
+        return "\n".join(m.text for m in before if m in prompts or m.role in ("assistant", "tool"))
+
+    @property
+    def tool_answered(self) -> bool:
+        """Whether a tool has run since the latest prompt."""
+        start = _last_index(self.messages, self.prompts[-1]) if self.prompts else 0
+        return any(m.role == "tool" for m in self.messages[start:])
+
+    @property
+    def usage(self) -> Usage:
+        """Four characters are a token; all but the last message is cached once the model has spoken."""
+        sizes = [len(m.text) // 4 + 1 for m in self.messages]
+        spoken = any(m.role == "assistant" for m in self.messages)
+        return Usage(input=sum(sizes), cached=sum(sizes[:-1]) if spoken else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    input: int  # cached ones included
+    cached: int
+    output: int = 0
+
+
+class Script:
+    """Role → what it writes at its 1st, 2nd … turn; the last one repeats.
+
+    `delay` passes before the file is written, `linger` between the file and the final message. `faults` are
+    answered first, one request each.
+    """
+
+    def __init__(
+        self,
+        roles: Mapping[str, Sequence[str]] | None = None,
+        *,
+        delay: float = 0,
+        linger: float = 0,
+        faults: Iterable[Fault] = (),
+    ) -> None:
+        self.roles = roles or {}
+        self.delay = delay
+        self.linger = linger
+        self.faults = iter(faults)
+        self.closing = threading.Event()
+        self._turns: dict[str, list[tuple[int, str]]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, conversation: Conversation) -> Reply:
+        if conversation.shell is None:
+            return Say("A title")  # clients ask for one in a request without tools
+        with self._lock:
+            if fault := next(self.faults, None):
+                return fault
+        if not conversation.prompts:
+            return Say("There is nothing to do.")
+        if conversation.tool_answered:
+            self.closing.wait(self.linger)
+            return Say(FINISHED)
+        self.closing.wait(self.delay)
+        return Run(self._write_response(conversation.prompts))
+
+    def _write_response(self, prompts: tuple[Message, ...]) -> str:
+        text = prompts[-1].text
+        path = RESPONSE_PATH.search(text, max(0, text.rfind(INSTRUCTION)))
+        assert path is not None
+        role = ROLES[path[1]]
+        response = self._response(role, (len(prompts), text))
+        return f"cat >{shlex.quote(path[0])} <<'MODEL_END'\n{response.rstrip()}\nMODEL_END"
+
+    def _response(self, role: str, prompt: tuple[int, str]) -> str:
+        with self._lock:
+            # A client that retries sends the same prompt again: that is no new turn.
+            turns = self._turns.setdefault(role, [])
+            if prompt not in turns:
+                turns.append(prompt)
+            texts = self.roles.get(role) or [f"{role} is done"]
+            return texts[min(turns.index(prompt), len(texts) - 1)]
+
+
+class FakeModel:
+    """Use as a context manager. `requests` holds what clients sent, `outside` hosts they tried to reach."""
+
+    def __init__(self, reply: Callable[[Conversation], Reply] | None = None) -> None:
+        self.reply = reply or Script()
+        self.requests: list[Conversation] = []
+        self.outside: list[str] = []
+        self._changed = threading.Condition()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(self.reply, Script):
+            self.reply.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def work(self) -> list[Conversation]:
+        """The requests that carry a prompt of ours."""
+        return [request for request in self.requests if request.prompts and request.shell]
+
+    def answer(self, conversation: Conversation) -> Reply:
+        with self._changed:
+            self.requests.append(conversation)
+            self._changed.notify_all()
+        return self.reply(conversation)
+
+    def wait_for_work(self, requests: int = 1, within: float = 30) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.work) >= requests, within), "the client sent nothing"
+
+
+def _handler(fake: FakeModel) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:  # noqa: N802
+            """A client with this server as its proxy wants to leave the machine."""
+            fake.outside.append(self.path)
+            self.send_error(403)
+
+        def do_HEAD(self) -> None:  # noqa: N802
+            self._send(200, b"")
+
+        def do_GET(self) -> None:  # noqa: N802
+            self._send_json(404, {"error": {"message": "no such page"}})
+
+        def do_POST(self) -> None:  # noqa: N802
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            path = urlsplit(self.path).path
+            if path.endswith("/count_tokens"):
+                self._send_json(200, {"input_tokens": len(json.dumps(body)) // 4})
+                return
+            api = APIS.get(path.removeprefix("/v1"))
+            if api is None:
+                self._send_json(404, {"error": {"message": f"no such page: {path}"}})
+                return
+            conversation = Conversation(path, body["model"], tuple(api.messages(body)), tuple(api.tools(body)))
+            reply = fake.answer(conversation)
+            if isinstance(reply, Fault):
+                self._send_json(reply.status, api.error(reply), reply.headers)
+            else:
+                events = "".join(f"{line}\n\n" for line in api.stream(conversation, reply))
+                self._send(200, events.encode(), {"content-type": "text/event-stream"})
+
+        def _send_json(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> None:
+            self._send(status, json.dumps(body).encode(), {"content-type": "application/json", **(headers or {})})
+
+        def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+            try:
+                self.send_response(status)
+                for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+            except OSError:
+                pass  # the client was killed
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002, ARG002
+            pass
+
+    return Handler
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """How one vendor spells a conversation, an answer and an error."""
+
+    messages: Callable[[Json], Iterator[Message]]
+    tools: Callable[[Json], Iterator[Tool]]
+    stream: Callable[[Conversation, Say | Run], Iterator[str]]
+    error: Callable[[Fault], Json]
+
+
+_ids = count(1)
+
+
+def _last_index(messages: tuple[Message, ...], message: Message) -> int:
+    return len(messages) - 1 - messages[::-1].index(message)
+
+
+def _text(content: object) -> str:
+    """The text in a content field: a string, or blocks that may hold blocks."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        return _text(content.get("text") or content.get("content") or "")
+    return "\n".join(map(_text, content)) if isinstance(content, Sequence) else ""
+
+
+def _output(reply: Say | Run) -> int:
+    return len(reply.text if isinstance(reply, Say) else reply.command) // 4 + 1
+
+
+def _call(conversation: Conversation, reply: Run) -> tuple[str, str, Json]:
+    tool = conversation.shell
+    assert tool is not None, "the client offers no shell tool"
+    return f"call_{next(_ids)}", tool.name, tool.arguments(reply.command)
+
+
+def _event(data: Json) -> str:
+    return f"event: {data['type']}\ndata: {json.dumps(data)}"
+
+
+# Anthropic Messages
+
+
+def _anthropic_messages(body: Json) -> Iterator[Message]:
+    yield Message("system", _text(body.get("system", "")))
+    for entry in body["messages"]:
+        content = entry["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for block in blocks:
+            match block["type"]:
+                case "text":
+                    yield Message(entry["role"], block["text"])
+                case "tool_use":
+                    yield Message("assistant", json.dumps(block["input"]))
+                case "tool_result":
+                    yield Message("tool", _text(block.get("content", "")))
+
+
+def _anthropic_tools(body: Json) -> Iterator[Tool]:
+    for tool in body.get("tools", ()):
+        yield Tool(tool["name"], tool.get("input_schema", {}))
+
+
+def _anthropic_stream(conversation: Conversation, reply: Say | Run) -> Iterator[str]:
+    usage = conversation.usage
+    counted = {
+        "input_tokens": usage.input - usage.cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": usage.cached,
+        "output_tokens": 1,
+    }
+    if isinstance(reply, Say):
+        block: Json = {"type": "text", "text": ""}
+        delta: Json = {"type": "text_delta", "text": reply.text}
+    else:
+        call, name, arguments = _call(conversation, reply)
+        block = {"type": "tool_use", "id": call, "name": name, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
+    message: Json = {"id": f"msg_{next(_ids)}", "type": "message", "role": "assistant", "model": conversation.model}
+    message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": counted}
+    stop = {"stop_reason": "end_turn" if isinstance(reply, Say) else "tool_use", "stop_sequence": None}
+    yield _event({"type": "message_start", "message": message})
+    yield _event({"type": "content_block_start", "index": 0, "content_block": block})
+    yield _event({"type": "content_block_delta", "index": 0, "delta": delta})
+    yield _event({"type": "content_block_stop", "index": 0})
+    yield _event({"type": "message_delta", "delta": stop, "usage": {**counted, "output_tokens": _output(reply)}})
+    yield _event({"type": "message_stop"})
+
+
+def _anthropic_error(fault: Fault) -> Json:
+    kinds = {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
+    messages = {
+        401: "invalid x-api-key",
+        429: "This request would exceed your account's rate limit. Please try again later.",
+        529: "Overloaded",
+    }
+    error = {
+        "type": kinds.get(fault.status, "api_error"),
+        "message": messages.get(fault.status, "Internal server error"),
+    }
+    return {"type": "error", "error": {**error, **fault.error}}
+
+
+# OpenAI Responses
+
+
+def _responses_messages(body: Json) -> Iterator[Message]:
+    yield Message("system", body.get("instructions") or "")
+    for item in body["input"]:
+        match item["type"]:
+            case "message":
+                role = "system" if item["role"] == "developer" else item["role"]
+                yield Message(role, _text(item["content"]))
+            case "function_call":
+                yield Message("assistant", item["arguments"])
+            case "function_call_output":
+                yield Message("tool", _text(item["output"]))
+
+
+def _responses_tools(body: Json) -> Iterator[Tool]:
+    for tool in body.get("tools", ()):
+        if tool["type"] == "function":
+            yield Tool(tool["name"], tool["parameters"])
+
+
+def _responses_stream(conversation: Conversation, reply: Say | Run) -> Iterator[str]:
+    usage, output, answer = conversation.usage, _output(reply), {"id": f"resp_{next(_ids)}"}
+    if isinstance(reply, Say):
+        item: Json = {"type": "message", "id": f"msg_{next(_ids)}", "role": "assistant"}
+        item["content"] = [{"type": "output_text", "text": reply.text}]
+    else:
+        call, name, arguments = _call(conversation, reply)
+        item = {"type": "function_call", "call_id": call, "name": name, "arguments": json.dumps(arguments)}
+    counted = {
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached},
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.input + output,
+    }
+    yield _event({"type": "response.created", "response": answer})
+    yield _event({"type": "response.output_item.done", "output_index": 0, "item": item})
+    yield _event({"type": "response.completed", "response": {**answer, "usage": counted}})
+
+
+# OpenAI Chat Completions
+
+
+def _chat_messages(body: Json) -> Iterator[Message]:
+    for entry in body["messages"]:
+        calls = "\n".join(call["function"]["arguments"] for call in entry.get("tool_calls") or ())
+        yield Message(entry["role"], "\n".join(filter(None, (_text(entry.get("content") or ""), calls))))
+
+
+def _chat_tools(body: Json) -> Iterator[Tool]:
+    for tool in body.get("tools", ()):
+        yield Tool(tool["function"]["name"], tool["function"].get("parameters", {}))
+
+
+def _chat_stream(conversation: Conversation, reply: Say | Run) -> Iterator[str]:
+    usage, output = conversation.usage, _output(reply)
+    if isinstance(reply, Say):
+        delta: Json = {"role": "assistant", "content": reply.text}
+    else:
+        call, name, arguments = _call(conversation, reply)
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        delta = {"role": "assistant", "tool_calls": [{"index": 0, "id": call, "type": "function", "function": function}]}
+    chunk: Json = {"id": f"chat_{next(_ids)}", "object": "chat.completion.chunk", "model": conversation.model}
+    counted = {
+        "prompt_tokens": usage.input,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "completion_tokens": output,
+        "total_tokens": usage.input + output,
+    }
+    stop = "stop" if isinstance(reply, Say) else "tool_calls"
+    yield f"data: {json.dumps({**chunk, 'choices': [{'index': 0, 'delta': delta, 'finish_reason': None}]})}"
+    yield f"data: {json.dumps({**chunk, 'choices': [{'index': 0, 'delta': {}, 'finish_reason': stop}]})}"
+    yield f"data: {json.dumps({**chunk, 'choices': [], 'usage': counted})}"
+    yield "data: [DONE]"
+
+
+def _openai_error(fault: Fault) -> Json:
+    kinds = {401: "invalid_request_error", 429: "usage_limit_reached"}
+    messages = {401: "Incorrect API key provided.", 429: "The usage limit has been reached"}
+    error = {
+        "type": kinds.get(fault.status, "server_error"),
+        "message": messages.get(fault.status, "The server had an error while processing your request."),
+    }
+    return {"error": {**error, **fault.error}}
+
+
+APIS = {
+    "/messages": Api(_anthropic_messages, _anthropic_tools, _anthropic_stream, _anthropic_error),
+    "/responses": Api(_responses_messages, _responses_tools, _responses_stream, _openai_error),
+    "/chat/completions": Api(_chat_messages, _chat_tools, _chat_stream, _openai_error),
+}
