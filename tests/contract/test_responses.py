@@ -304,13 +304,18 @@ def change_until_it_rings(bell: Doorbell, change: Callable[[int], object]) -> No
 
 
 def test_the_doorbell_rings_when_a_file_is_written(tmp_path: Path) -> None:
-    bell = Doorbell(tmp_path)
+    folder = tmp_path / "responses"
+    folder.mkdir()
+
+    def move_in(n: int) -> None:
+        (tmp_path / "elsewhere").write_text(f"moved {n}")
+        os.replace(tmp_path / "elsewhere", folder / "moved.md")
+
+    bell = Doorbell(folder)
     try:
-        change_until_it_rings(bell, lambda n: (tmp_path / f"{n}.md").write_text("here"))
-        change_until_it_rings(bell, lambda n: (tmp_path / "same.md").write_text(f"again {n}"))
-        change_until_it_rings(
-            bell, lambda n: os.replace(tmp_path / f"{n}.md", tmp_path / "renamed.md") if n == 0 else None
-        )
+        change_until_it_rings(bell, lambda n: (folder / f"{n}.md").write_text("here"))
+        change_until_it_rings(bell, lambda n: (folder / "same.md").write_text(f"again {n}"))
+        change_until_it_rings(bell, move_in)
     finally:
         bell.close()
 
