@@ -386,6 +386,24 @@ def test_a_prompt_just_short_enough_goes_as_it_is(server: FakeCao, client: ApiCl
         assert server.requests[-1][2]["message"] == message
 
 
+def test_half_a_character_from_the_server_is_replaced_before_it_gets_any_further() -> None:
+    body = b'{"output": "before \\ud800 after", "status": "idle"}'
+    transport = httpx.MockTransport(lambda _request: httpx.Response(200, content=body))
+    with closing(ApiClient("http://cao", transport=transport)) as client:
+        for text in (client.get_last_output("a1"), client.get_screen("a1")):
+            assert text.encode("utf-8").startswith(b"before ")
+            assert text.endswith(" after")
+
+
+@pytest.mark.parametrize("length", [1, 100_000])
+def test_half_a_character_in_a_prompt_does_not_keep_it_from_being_sent(
+    server: FakeCao, client: ApiClient, length: int
+) -> None:
+    terminal = client.create_session("system_analyst", provider="codex")["id"]
+    client.send_input(terminal, "before \ud800 after" * length)
+    assert server.requests[-1][:2] == ("POST", f"/terminals/{terminal}/input")
+
+
 # --- a CAO server: away, slow, broken
 
 

@@ -237,6 +237,17 @@ def test_nothing_condenses_to_nothing(condensed) -> None:
     assert condensed("", RULES) == condensed(" \n\t\n", RULES) == ""
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("sign", ["-", "*", "_", "#", "`", "=", "* ", "-*_`# ", "- "])
+@pytest.mark.parametrize("end", ["", ".", " x", "|"])
+def test_a_long_rule_across_the_page_costs_no_time(sign: str, end: str) -> None:
+    rule = sign * 100 + end
+    assert condense.review_notes(f"{rule}\nREVIEW_NOTES:\n- a", RULES) == "REVIEW_NOTES:\n- a"
+    assert condense.test_evidence(f"{rule}\nRESULT: FAIL\nEVIDENCE:\n- b", RULES) == "RESULT: FAIL\nEVIDENCE:\n- b"
+    assert condense.programmer_for_tester(f"{rule}\n- Files changed: c", RULES) == "- Files changed: c"
+    assert condense.analyst_for_programmer(f"{rule}\nhello", RULES).endswith("hello")
+
+
 # --- whatever the text
 
 pieces = st.one_of(

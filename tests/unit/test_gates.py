@@ -125,6 +125,16 @@ def test_a_pass_beside_a_fail_in_odd_white_space_is_no_pass(text: str) -> None:
     assert read_result(text) is not Verdict.PASS
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("sign", ["-", "*", "_", "#", "`", "=", "* ", "*_`# ", "- "])
+def test_a_long_rule_across_the_page_costs_no_time(sign: str) -> None:
+    rule = sign * 100
+    for text in (f"{rule}\nRESULT: PASS\n{rule}\n", f"RESULT: PASS\n{rule} x\n", f"RESULT: PASS\n  {rule}|\n"):
+        assert read_result(text) is Verdict.PASS
+    assert says_approved(f"{rule}\nREVIEW_RESULT: APPROVED\n{rule}.")
+    assert evidence_found(f"{rule}.\nREVIEW_NOTES:\n{rule}.\n- P1", Phase.ANALYST) == 1
+
+
 # --- reviews
 
 APPROVALS = {

@@ -140,6 +140,16 @@ def test_a_very_long_complaint_is_cut() -> None:
     assert len(found) <= 300
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "sign", ["─", "-", "a ", "a@", "(a) ", "\x1b[", "\x1b]", "you've hit your limi ", "error: ", "$ #"]
+)
+def test_a_long_line_costs_no_time(sign: str) -> None:
+    screen = sign * 20_000 + "\n" + sign * 20_000
+    assert complaint(screen) is None
+    assert not shows_shell(screen)
+
+
 # --- plain text
 
 

@@ -120,7 +120,7 @@ def load_or_complain(config: Path | None, env: dict[str, str], given_overrides: 
     except ConfigError as error:
         message = str(error)
         assert message
-        assert "\n" not in message.strip("\n")
+        assert "\n" not in message
         return None
     assert isinstance(settings, Settings)
     return settings
@@ -131,6 +131,7 @@ def load_or_complain(config: Path | None, env: dict[str, str], given_overrides: 
 @example({"limits": {"max_rounds": 10**400}}, {}, [])
 @example({"agents": {"analyst": {"provider": "\ud800"}}}, {}, [])
 @example({"wd": "~nobody-of-that-name"}, {}, [])
+@example({}, {}, ["a\nb"])
 def test_any_json_environment_and_flags_are_settings_or_a_config_error(
     document: Any, env: dict[str, str], given_overrides: list[str]
 ) -> None:

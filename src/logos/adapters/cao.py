@@ -23,7 +23,7 @@ from logos.errors import (
     TerminalGone,
     TerminalNotCreated,
 )
-from logos.flows.screen import plain
+from logos.flows.screen import plain, whole
 
 # What CAO servers are known to accept, for when the server cannot be asked.
 PROVIDERS = (
@@ -92,12 +92,7 @@ class ApiClient:
         message = plain(message)
         if len(quote(message, safe="")) > MAX_MESSAGE_BYTES:
             message = self._by_reference(message)
-        try:
-            answer = self._request("POST", f"{_terminal(terminal_id)}/input", {"message": message}, again=_NOT_TAKEN)
-        except httpx.TransportError as error:
-            raise DeliveryUnknown(
-                f"the connection broke while a prompt was sent to {terminal_id} ({_name(error)})"
-            ) from error
+        answer = self._post(f"{_terminal(terminal_id)}/input", {"message": message}, f"a prompt for {terminal_id}")
         if answer.status_code == _CONFLICT:
             raise InputRefused(f"terminal {terminal_id} takes no input: {_detail(answer)}")
         self._expect(answer, terminal_id)
@@ -114,13 +109,16 @@ class ApiClient:
         return self._output(terminal_id, "full")
 
     def press_key(self, terminal_id: str, key: str) -> None:
-        answer = self._request("POST", f"{_terminal(terminal_id)}/key", {"key": key}, again=_NOT_TAKEN)
+        answer = self._post(f"{_terminal(terminal_id)}/key", {"key": key}, f"a key for {terminal_id}")
         self._expect(answer, terminal_id)
 
     def exit_terminal(self, terminal_id: str) -> None:
         """End the agent, then remove its window: `exit` alone leaves a shell behind."""
         for method, path in (("POST", f"{_terminal(terminal_id)}/exit"), ("DELETE", _terminal(terminal_id))):
-            answer = self._request(method, path, again=_ON_THE_WAY, patience=5.0)
+            try:
+                answer = self._request(method, path, again=_ON_THE_WAY, patience=min(self.patience, 5.0))
+            except httpx.TransportError as error:
+                raise self._away(error) from error
             # Not found, or its removal already under way: either way it is gone.
             if answer.status_code not in (_NOT_FOUND, _CONFLICT):
                 self._expect(answer, terminal_id)
@@ -166,7 +164,10 @@ class ApiClient:
 
     def install_profile(self, name: str, content: str) -> bool:
         """Put a profile into the server's store; False when one of that name is there already."""
-        answer = self._client.post("/agents/profiles", json={"name": name, "content": content})
+        try:
+            answer = self._client.post("/agents/profiles", json={"name": name, "content": content})
+        except httpx.TransportError as error:
+            raise self._away(error) from error
         if answer.status_code == _CONFLICT:
             return False
         self._expect(answer, name)
@@ -188,6 +189,8 @@ class ApiClient:
                 f"{profile} ({provider}) did not start: {_detail(answer)}{self._hint(profile, provider)}"
             )
         made = _body(answer)
+        if not made.get("id") or not made.get("session_name"):
+            raise TerminalNotCreated(f"{profile} ({provider}): {self.base_url} answers, but not as a CAO server does")
         return {"id": str(made["id"]), "session_name": str(made["session_name"])}
 
     def _hint(self, profile: str, provider: str) -> str:
@@ -209,20 +212,36 @@ class ApiClient:
     def _output(self, terminal_id: str, mode: str) -> str:
         answer = self._get(f"{_terminal(terminal_id)}/output", {"mode": mode})
         self._expect(answer, terminal_id)
-        return str(_body(answer).get("output") or "")
+        return whole(str(_body(answer).get("output") or ""))
 
     def _list(self, path: str) -> list[dict[str, Any]] | None:
+        """The rows of a listing; None where the server has no such thing."""
         answer = self._get(path)
-        if answer.is_error:
+        try:
+            rows: object = answer.json() if answer.is_success else None
+        except ValueError:
             return None
-        rows: object = answer.json()
-        return cast("list[dict[str, Any]]", rows) if isinstance(rows, list) else None
+        if not isinstance(rows, list):
+            return None
+        return [cast("dict[str, Any]", row) for row in cast("list[object]", rows) if isinstance(row, dict)]
 
     def _get(self, path: str, params: dict[str, str] | None = None) -> httpx.Response:
         try:
             return self._request("GET", path, params, again=_ON_THE_WAY)
         except httpx.TransportError as error:
-            raise HostUnreachable(f"the CAO server at {self.base_url} is away ({_name(error)})") from error
+            raise self._away(error) from error
+
+    def _post(self, path: str, params: dict[str, str], what: str) -> httpx.Response:
+        """Send what must not be sent twice: again only while nobody took it."""
+        try:
+            return self._request("POST", path, params, again=_NOT_TAKEN)
+        except _NOT_TAKEN as error:
+            raise self._away(error) from error
+        except httpx.TransportError as error:
+            raise DeliveryUnknown(f"the connection broke while sending {what} ({_name(error)})") from error
+
+    def _away(self, error: Exception) -> HostUnreachable:
+        return HostUnreachable(f"the CAO server at {self.base_url} is away ({_name(error)})")
 
     def _request(
         self,
@@ -256,6 +275,8 @@ class ApiClient:
             self._tell(f"the CAO server at {self.base_url} does not answer; trying again")
 
     def _expect(self, answer: httpx.Response, what: str) -> None:
+        if answer.is_redirect:
+            raise HostError(f"{self.base_url} answers, but not as a CAO server does ({answer.status_code})")
         if answer.status_code in (_NOT_FOUND, _MALFORMED):
             raise TerminalGone(f"the CAO server does not know {what}: {_detail(answer)}")
         if answer.is_error:

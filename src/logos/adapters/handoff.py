@@ -56,9 +56,13 @@ class ResponseFiles:
         """The text; a link that took the file's place since the last look is not followed."""
         path = self.path(answer)
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            # Without waiting: opening a pipe would block until somebody writes to it.
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise HostError(f"cannot read {path}: {error.strerror}") from error
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise HostError(f"cannot read {path}: it is not a regular file")
         with os.fdopen(handle, "rb") as source:
             return source.read(MAX_BYTES).decode("utf-8", "replace")
 

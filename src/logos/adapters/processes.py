@@ -123,8 +123,7 @@ class TurnProcesses:
 
     def end(self, terminal: str) -> None:
         """End whatever runs in a terminal, with all its children: politely, then not."""
-        turns = self.turns(terminal)
-        group = _pid(turns[-1]) if turns and not (turns[-1] / "exit").exists() else None
+        group = self._group(terminal)
         for signum, patience in ((signal.SIGTERM, END_SECONDS), (signal.SIGKILL, END_SECONDS)):
             if group is None or not _alive(group):
                 break
@@ -134,6 +133,14 @@ class TurnProcesses:
         child = self._children.pop(terminal, None)
         if child is not None:
             child.poll()
+
+    def _group(self, terminal: str) -> int | None:
+        """The process group of what runs in a terminal now."""
+        child = self._children.get(terminal)
+        if child is not None and child.poll() is None:
+            return child.pid
+        turns = self.turns(terminal)
+        return _pid(turns[-1]) if turns and not (turns[-1] / "exit").exists() else None
 
     def remove(self, terminal: str) -> None:
         """End a terminal for good; what was said in it is kept under another name."""

@@ -16,6 +16,12 @@ from logos.errors import LogConflict, LogDamaged, LogError
 
 WATCH_SECONDS = 0.1
 
+_APPEND = """
+INSERT INTO events SELECT ?, ?, ?, ?
+WHERE (SELECT coalesce(max(seq), 0) FROM events WHERE run = ?) = ?
+"""
+_READ = "SELECT seq, at, CAST(body AS BLOB) FROM events WHERE run = ? AND seq >= ? ORDER BY seq"
+
 
 class SqliteLog:
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
@@ -31,19 +37,20 @@ class SqliteLog:
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
         record = Recorded(run, after + 1, self._clock(), event)
         try:
+            # One statement: whether this driver is next is asked and answered under the same lock.
             with self._db:
-                last = self._db.execute("SELECT max(seq) FROM events WHERE run = ?", (run,)).fetchone()[0] or 0
-                if last != after:
-                    raise LogConflict(f"run {run} is at event {last}, not {after}: another driver is at work on it")
-                self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (run, record.seq, record.at, encode(event)))
+                added = self._db.execute(_APPEND, (run, record.seq, record.at, encode(event), run, after)).rowcount
         except sqlite3.IntegrityError as error:
             raise LogConflict(f"event {record.seq} of run {run} was written by another driver") from error
         except sqlite3.Error as error:
             raise LogError(f"the run log {self._path} cannot be written: {error}") from error
+        if added != 1:
+            raise LogConflict(f"run {run} is not at event {after} any more: another driver is at work on it")
         return record
 
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
-        rows = self._rows("SELECT seq, at, body FROM events WHERE run = ? AND seq >= ? ORDER BY seq", run, from_seq)
+        from_seq = max(from_seq, 1)
+        rows = self._rows(_READ, run, from_seq)
         for expected, (seq, at, body) in enumerate(rows, from_seq):
             if seq != expected:
                 raise LogDamaged(run, expected, "it is missing")
@@ -76,7 +83,7 @@ class SqliteLog:
     def close(self) -> None:
         self._db.close()
 
-    def _rows(self, query: str, *values: object) -> list[tuple[int, float, str]]:
+    def _rows(self, query: str, *values: object) -> list[tuple[int, float, bytes]]:
         try:
             return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:

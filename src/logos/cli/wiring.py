@@ -113,8 +113,13 @@ def open_log(telos: Path, tell: Tell = say) -> Generator[SqliteLog]:
 
 
 def check_place(settings: Settings) -> None:
-    if not settings.work_dir.is_dir():
-        raise ConfigError(f"wd = {str(settings.work_dir)!r}: there is no such directory")
+    try:
+        there = settings.work_dir.is_dir()
+    except OSError:
+        # Too long to be a path at all.
+        there = False
+    if not there:
+        raise ConfigError(f"wd = {str(settings.work_dir)[:200]!r}: there is no such directory")
 
 
 def check_input(settings: Settings) -> None:

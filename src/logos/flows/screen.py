@@ -7,6 +7,8 @@ import re
 # CSI and OSC sequences, then any control character but newline and tab.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Half a character: it has no place in UTF-8 and would stop whatever writes it.
+_HALVES = re.compile(r"[\ud800-\udfff]")
 
 # An agent's own prompt is `❯`, `›` or `>`; a line that ends in `$` or `#` and nothing else is a shell waiting.
 _SHELL_PROMPT = re.compile(
@@ -44,7 +46,12 @@ LOOK_BACK = 15
 
 def plain(text: str) -> str:
     """The text without escape sequences and control characters."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    return _CONTROLS.sub("", _ESCAPES.sub("", whole(text).replace("\r\n", "\n").replace("\r", "\n")))
+
+
+def whole(text: str) -> str:
+    """The text with half characters replaced."""
+    return _HALVES.sub("\ufffd", text)
 
 
 def last_lines(screen: str, count: int = LOOK_BACK) -> list[str]:

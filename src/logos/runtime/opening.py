@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 from logos.adapters import statefile
 from logos.adapters.files import set_aside
@@ -17,7 +16,7 @@ from logos.errors import LogDamaged, PromptError, StateError, UsageError
 from logos.flows.cycle import CycleState
 from logos.runtime.journal import Journal, open_cycle
 from logos.runtime.prompt import Prompt, read_prompt_file, split_prompt
-from logos.runtime.settings import Settings
+from logos.runtime.settings import Settings, home_of
 
 Tell = Callable[[str], None]
 
@@ -39,7 +38,7 @@ class Opening:
 def given_prompt(settings: Settings) -> str | None:
     """The prompt a person gave now, if any; the file wins."""
     if settings.prompt_file:
-        return read_prompt_file(Path(settings.prompt_file).expanduser())
+        return read_prompt_file(home_of("prompt_file", settings.prompt_file))
     return settings.prompt or None
 
 

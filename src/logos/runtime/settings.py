@@ -128,12 +128,12 @@ class Settings(Section):
 
     @property
     def work_dir(self) -> Path:
-        return Path(self.wd).expanduser().absolute() if self.wd else Path.cwd()
+        return home_of("wd", self.wd).absolute() if self.wd else Path.cwd()
 
     @property
     def state_path(self) -> Path:
         if self.state_file:
-            return self.work_dir / Path(self.state_file).expanduser()
+            return self.work_dir / home_of("state_file", self.state_file)
         return self.work_dir / ".tmp" / "agnostic-3agents-loop-state.json"
 
     @property
@@ -154,6 +154,14 @@ class Settings(Section):
             }
             for role, own in chosen.items()
         }
+
+
+def home_of(key: str, path: str) -> Path:
+    """A path in which `~` may stand for somebody's home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{key} = {path!r}: {str(error).lower()}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +229,7 @@ def load_settings(
         leaf = _BY_NAME.get(name.strip())
         if not equals or leaf is None:
             near = f"unknown key {name.strip()!r}" if equals else "write it as key=value"
-            raise ConfigError(f"--set {override}: {near}; `logos schema --keys` lists the keys")
+            raise ConfigError(f"--set {override!r}: {near}; `logos schema --keys` lists the keys")
         _put(merged, leaf, text, f"--set {leaf.key}", origin)
     try:
         return Settings.model_validate(merged)

@@ -19,15 +19,17 @@ class MemoryLog:
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._runs: dict[RunId, list[Recorded]] = {}
         self._ticks = 0
+        self._lock = threading.Lock()
         self._clock = clock or self._tick
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
-        records = self._runs.get(run, [])
-        if len(records) != after:
-            raise LogConflict(f"run {run} is at event {len(records)}, not {after}: another driver is at work on it")
-        record = Recorded(run, after + 1, self._clock(), event)
-        self._runs.setdefault(run, []).append(record)
-        return record
+        with self._lock:
+            records = self._runs.get(run, [])
+            if len(records) != after:
+                raise LogConflict(f"run {run} is at event {len(records)}, not {after}: another driver is at work on it")
+            record = Recorded(run, after + 1, self._clock(), event)
+            self._runs.setdefault(run, []).append(record)
+            return record
 
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
         return iter(self._runs.get(run, [])[max(from_seq, 1) - 1 :])

@@ -98,6 +98,10 @@ class FakeCao:
             disable_nagle_algorithm = True
 
             def _serve(self) -> None:
+                if cao._server is not self.server:
+                    # A stopped server answers nobody, not even on a connection it had.
+                    self.close_connection = True
+                    return
                 parts = urlsplit(self.path)
                 query = {key: values[0] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
                 length = int(self.headers.get("Content-Length") or 0)
