@@ -27,11 +27,15 @@ class Shop:
 
     wd: Path
     told: list[str] = field(default_factory=list)
-    agents: ScriptedAgents | None = None
+    _agents: ScriptedAgents | None = None
+
+    @property
+    def agents(self) -> ScriptedAgents:
+        return self._agents or self.hire()
 
     def hire(self, **said: Sequence[Any]) -> ScriptedAgents:
-        self.agents = ScriptedAgents(self.wd / ".tmp" / "agent-responses", script(**said))
-        return self.agents
+        self._agents = ScriptedAgents(self.wd / ".tmp" / "agent-responses", script(**said))
+        return self._agents
 
     def run(
         self,
@@ -40,9 +44,9 @@ class Shop:
         strict_prompt: bool = True,
         watchers: Sequence[Any] = (),
         prompt: str = PROMPT,
-        **environment: str,
+        **environment: Any,
     ) -> Ended:
-        host = host or self.agents or self.hire()
+        host = host or self.agents
         env = {"WD": str(self.wd), "PROMPT": prompt, "POLL_SECONDS": "0.02", "IDLE_GRACE_SECONDS": "0.2", **environment}
         settings = load_settings(None, env)
         return run_here(

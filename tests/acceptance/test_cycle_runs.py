@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REV
 from tests.acceptance.conftest import PROMPT, Shop
 
 ROOT = Path(__file__).parents[2]
-ONE_CYCLE = {"MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
+ONE_CYCLE: dict[str, Any] = {"MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
 NO_UPSTREAM = "There is no upstream output: this run started at the"
 
 
@@ -236,7 +237,7 @@ def test_a_reviewer_that_starts_is_told_that_there_is_nothing_upstream(shop: Sho
 # Resuming
 
 
-def interrupt(shop: Shop, kind: str = "turn_sent", count: int = 1, **environment: str) -> None:
+def interrupt(shop: Shop, kind: str = "turn_sent", count: int = 1, **environment: Any) -> None:
     with pytest.raises(Interrupted):
         shop.run(watchers=[StopAfter(kind, count)], **environment)
 
@@ -431,7 +432,7 @@ def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: i
     script = {role: [{"say": "x", "delay": 60}] for role in ("analyst", "peer_analyst")}
     (tmp_path / "script.json").write_text(json.dumps(script))
     env = {"PATH": os.environ["PATH"], "WD": str(tmp_path), "PROMPT": PROMPT, "SCRIPT": str(tmp_path / "script.json")}
-    driver = subprocess.Popen([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, stderr=subprocess.PIPE)
+    driver = subprocess.Popen([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, stderr=subprocess.DEVNULL)
     shop = Shop(tmp_path)
     deadline = time.monotonic() + 30
     while (
@@ -443,7 +444,6 @@ def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: i
         time.sleep(0.05)
     driver.send_signal(signum)
     assert driver.wait(30) == code
-    driver.stderr.close()
     assert shop.state["final_status"] == "RUNNING"
     assert shop.state["logos"]["seq"] == len(shop.events())
     for pid_file in (tmp_path / ".telos" / "scripted").glob("*/turn-*/pid"):

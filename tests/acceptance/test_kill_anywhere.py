@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"
 KILLED = -signal.SIGKILL
 
-SCRIPT = {
+SCRIPT: dict[str, list[dict[str, Any]]] = {
     "analyst": [{"say": testing.GOOD_ANALYSIS}],
     "peer_analyst": [{"say": testing.REVISE}, {"say": testing.APPROVED}],
     "programmer": [{"say": testing.GOOD_PROGRAM}],
@@ -37,7 +38,7 @@ TURNS = 14
 class Workshop:
     """A work dir with scripted agents, and drivers that may be told when to die."""
 
-    def __init__(self, wd: Path, script: dict[str, list[dict[str, object]]] = SCRIPT) -> None:
+    def __init__(self, wd: Path, script: dict[str, list[dict[str, Any]]] = SCRIPT) -> None:
         self.wd = wd
         self.script = wd / "script.json"
         self.script.write_text(json.dumps(script))

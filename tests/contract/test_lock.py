@@ -142,15 +142,17 @@ def test_looking_who_drives_never_keeps_a_driver_out(path: Path) -> None:
         while not stop.is_set():
             driver_of(path)
 
-    watcher = threading.Thread(target=look, daemon=True)
-    watcher.start()
+    watchers = [threading.Thread(target=look, daemon=True) for _ in range(3)]
+    for watcher in watchers:
+        watcher.start()
     try:
-        for _ in range(300):
+        for _ in range(500):
             with DriverLock(path):
                 pass
     finally:
         stop.set()
-        watcher.join(PATIENCE)
+        for watcher in watchers:
+            watcher.join(PATIENCE)
 
 
 def test_busy_says_it_in_one_line(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -12,11 +12,11 @@ from logos.runtime.settings import LEAVES
 
 
 @pytest.fixture
-def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for leaf in LEAVES:
         monkeypatch.delenv(leaf.env, raising=False)
     monkeypatch.chdir(tmp_path)
-    module = importlib.reload(importlib.import_module("logos.compat.run_orchestrator_loop"))
+    module: Any = importlib.reload(importlib.import_module("logos.compat.run_orchestrator_loop"))
     module.EXPLORE_SUMMARY = "The login page forgets the user."
     module.SCENARIO_TEST = "Log in, close the browser, come back."
     module.POLL_SECONDS = 0.01

@@ -288,7 +288,6 @@ def test_a_signal_stops_a_run_that_can_be_resumed(cli: Cli, cao: FakeCao, signum
         assert process.stderr is not None
         while "r1.analyst.c1 prompt delivered" not in process.stderr.readline():
             pass
-        time.sleep(0.3)  # let it settle into waiting
         process.send_signal(signum)
         out, err = process.communicate(timeout=30)
     assert process.returncode == code

@@ -293,7 +293,7 @@ def test_objections_reach_the_author_in_the_next_cycle() -> None:
 @pytest.mark.parametrize("answer", ["analyst_review", "programmer_review"])
 def test_reviews_that_never_approve_block_where_that_is_wanted(answer: str) -> None:
     plan = a_plan(review=ReviewRules(require_evidence=False, on_exhausted=OnExhausted.BLOCK))
-    done = run(plan, **{answer: REVISE})
+    done = drive_purely(Cycle(plan), says(**{answer: REVISE}))
     assert done.state.outcome is Outcome.BLOCKED
     assert done.asked[-1].endswith("c3")
     assert "peer" in done.state.reason
@@ -645,7 +645,7 @@ def test_only_a_clean_pass_passes(plan: CyclePlan, seed: CycleSeed | None, data:
             assert done.checks[-1].turn == last.split(".")[0] + ".verify"
 
 
-@examples(25)
+@examples(15)
 @given(plans, seeds, st.data())
 def test_a_run_stopped_anywhere_and_resumed_ends_as_if_never_stopped(
     plan: CyclePlan, seed: CycleSeed | None, data: st.DataObject

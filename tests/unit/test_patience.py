@@ -424,8 +424,8 @@ LATER = UNKNOWN_GRACE_SECONDS
     ],
 )
 def test_a_turn_in_hand_is_waited_for_while_there_is_a_sign_of_it(first: Look, latest: Look, wait: bool | None) -> None:
-    seen = [Glance(look.after, look.status, look.file, look.screen) for look in (first, latest)]
-    verdict = on_return(*seen, Rules())
+    before, now = (Glance(look.after, look.status, look.file, look.screen) for look in (first, latest))
+    verdict = on_return(before, now, Rules())
     assert (verdict.wait if verdict is not None else None) is wait
 
 

@@ -126,12 +126,13 @@ def load_or_complain(config: Path | None, env: dict[str, str], given_overrides: 
     return settings
 
 
-@examples(150)
+@examples(80)
 @given(leaf_tables | values, environments, overrides)
 @example({"limits": {"max_rounds": 10**400}}, {}, [])
 @example({"agents": {"analyst": {"provider": "\ud800"}}}, {}, [])
 @example({"wd": "~nobody-of-that-name"}, {}, [])
 @example({}, {}, ["a\nb"])
+@example({"\n": None}, {}, [])
 def test_any_json_environment_and_flags_are_settings_or_a_config_error(
     document: Any, env: dict[str, str], given_overrides: list[str]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from types import ModuleType
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,7 +19,7 @@ BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
 class Host:
     """The seven methods and nothing else; what is called is kept."""
 
-    def __init__(self, status: str = "idle", broken: int | None = None) -> None:
+    def __init__(self, status: str = "idle", broken: str | None = None) -> None:
         self.status = status
         self.broken = broken
         self.created: list[tuple[str, str]] = []
@@ -34,7 +34,7 @@ class Host:
         return self.create_terminal("cao-1", agent_profile, provider)
 
     def create_terminal(self, session_name: str, agent_profile: str, provider: str) -> dict[str, str]:
-        if len(self.created) + 1 == self.broken or agent_profile == self.broken:
+        if agent_profile == self.broken:
             raise HostError("the agent did not start")
         self.created.append((agent_profile, provider))
         return {"id": f"id-{agent_profile}", "session_name": session_name}
@@ -51,6 +51,7 @@ class Host:
         return self.status
 
     def get_last_output(self, terminal_id: str) -> str:
+        del terminal_id
         return self.output
 
     def exit_terminal(self, terminal_id: str) -> None:
@@ -71,7 +72,7 @@ def config(tmp_path: Path, **content: object) -> list[str]:
 
 @pytest.mark.scenario("CYC-01")
 @pytest.mark.scenario("PRD-01")
-def test_the_defaults_are_those_of_the_shell_script(loop: ModuleType):
+def test_the_defaults_are_those_of_the_shell_script(loop: Any):
     values = loop.load_config(["prog"])
     assert {name: values[name] for name in ("MAX_ROUNDS", "MAX_REVIEW_CYCLES", "POLL_SECONDS")} == {
         "MAX_ROUNDS": 8,
@@ -87,29 +88,27 @@ def test_the_defaults_are_those_of_the_shell_script(loop: ModuleType):
 
 
 @pytest.mark.scenario("PRD-02")
-def test_the_config_file_applies_where_the_environment_is_silent(loop: ModuleType, tmp_path: Path):
+def test_the_config_file_applies_where_the_environment_is_silent(loop: Any, tmp_path: Path):
     assert loop.load_config(config(tmp_path, limits={"max_rounds": 3}))["MAX_ROUNDS"] == 3
 
 
-def test_the_environment_wins_over_the_config_file(loop: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_environment_wins_over_the_config_file(loop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MAX_ROUNDS", "5")
     assert loop.load_config(config(tmp_path, limits={"max_rounds": 3}))["MAX_ROUNDS"] == 5
 
 
-def test_an_empty_environment_variable_counts_as_unset(
-    loop: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_empty_environment_variable_counts_as_unset(loop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MAX_ROUNDS", "")
     assert loop.load_config(config(tmp_path, limits={"max_rounds": 3}))["MAX_ROUNDS"] == 3
 
 
 @pytest.mark.scenario("PRD-03")
-def test_a_run_starts_at_the_analyst_by_default(loop: ModuleType):
+def test_a_run_starts_at_the_analyst_by_default(loop: Any):
     assert loop.load_config(["prog"])["START_AGENT"] == "analyst"
 
 
 @pytest.mark.scenario("PRD-04")
-def test_post_processing_is_off_by_default(loop: ModuleType):
+def test_post_processing_is_off_by_default(loop: Any):
     values = loop.load_config(["prog"])
     assert values["POST_OPENSPEC_ARCHIVE"] is False
     assert values["POST_GIT_COMMIT"] is False
@@ -117,23 +116,21 @@ def test_post_processing_is_off_by_default(loop: ModuleType):
 
 @pytest.mark.scenario("PRD-05")
 def test_post_processing_is_switched_on_by_the_environment_whatever_the_file_says(
-    loop: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    loop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("POST_OPENSPEC_ARCHIVE", "1")
     values = loop.load_config(config(tmp_path, post_processing={"openspec_archive": False}))
     assert values["POST_OPENSPEC_ARCHIVE"] is True
 
 
-def test_agents_are_configured_per_role_in_the_file(loop: ModuleType, tmp_path: Path):
+def test_agents_are_configured_per_role_in_the_file(loop: Any, tmp_path: Path):
     agents = {"tester": {"provider": "claude_code", "profile": "strict_tester"}}
     values = loop.load_config(config(tmp_path, provider="kimi_cli", agents=agents))
     assert values["_agent_config"]["tester"] == {"provider": "claude_code", "profile": "strict_tester"}
     assert values["_agent_config"]["analyst"] == {"provider": "kimi_cli", "profile": "system_analyst"}
 
 
-def test_a_bad_config_exits_with_1_and_names_the_key(
-    loop: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_bad_config_exits_with_1_and_names_the_key(loop: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as exit_:
         loop.load_config(config(tmp_path, limits={"max_round": 3}))
     assert exit_.value.code == 1
@@ -151,40 +148,40 @@ ENOUGH = (
 
 
 @pytest.mark.scenario("CYC-04")
-def test_an_approval_with_evidence_in_cycle_2_counts(loop: ModuleType):
+def test_an_approval_with_evidence_in_cycle_2_counts(loop: Any):
     assert loop.is_review_approved(ENOUGH, 2, "analyst") is True
 
 
 @pytest.mark.scenario("CYC-05")
-def test_an_approval_in_cycle_1_does_not_count(loop: ModuleType):
+def test_an_approval_in_cycle_1_does_not_count(loop: Any):
     assert loop.is_review_approved(ENOUGH, 1, "analyst") is False
 
 
 @pytest.mark.scenario("CYC-06")
-def test_an_approval_with_one_kind_of_evidence_does_not_count(loop: ModuleType):
+def test_an_approval_with_one_kind_of_evidence_does_not_count(loop: Any):
     assert loop.is_review_approved(NOTES + "- the proposal and the design are fine\n", 2, "analyst") is False
 
 
 @pytest.mark.scenario("CYC-07")
-def test_an_approval_needs_no_evidence_when_none_is_required(loop: ModuleType):
+def test_an_approval_needs_no_evidence_when_none_is_required(loop: Any):
     loop.REQUIRE_REVIEW_EVIDENCE = False
     assert loop.is_review_approved("REVIEW_RESULT: APPROVED\n", 2, "analyst") is True
 
 
-def test_a_programmers_review_is_measured_by_its_own_evidence(loop: ModuleType):
+def test_a_programmers_review_is_measured_by_its_own_evidence(loop: Any):
     assert loop.is_review_approved(APPROVED, 2, "programmer") is True
     assert loop.is_review_approved(NOTES + "- P1, contract, handoff\n", 2, "programmer") is False
 
 
 @pytest.mark.scenario("CYC-08")
-def test_review_notes_are_cut_out_and_capped(loop: ModuleType):
+def test_review_notes_are_cut_out_and_capped(loop: Any):
     text = "REVIEW_RESULT: REVISE\nchatter\nREVIEW_NOTES:\n" + "\n".join(f"- note {n}" for n in range(50))
     loop.MAX_FEEDBACK_LINES = 4
     assert loop.extract_review_notes(text).splitlines() == ["REVIEW_NOTES:", "- note 0", "- note 1", "- note 2"]
 
 
 @pytest.mark.scenario("CYC-09")
-def test_test_evidence_is_the_result_line_and_the_evidence_capped(loop: ModuleType):
+def test_test_evidence_is_the_result_line_and_the_evidence_capped(loop: Any):
     text = "I ran things.\nRESULT: FAIL\nmore chatter\nEVIDENCE:\n" + "\n".join(f"- fact {n}" for n in range(50))
     loop.MAX_FEEDBACK_LINES = 4
     assert loop.extract_test_evidence(text).splitlines() == ["RESULT: FAIL", "EVIDENCE:", "- fact 0", "- fact 1"]
@@ -192,13 +189,13 @@ def test_test_evidence_is_the_result_line_and_the_evidence_capped(loop: ModuleTy
 
 @pytest.mark.scenario("CYC-10")
 @pytest.mark.scenario("CYC-11")
-def test_a_terminal_gets_the_explore_summary_once_and_then_a_back_reference(loop: ModuleType):
+def test_a_terminal_gets_the_explore_summary_once_and_then_a_back_reference(loop: Any):
     assert loop.explore_block_for("t1") == "The login page forgets the user."
     assert loop.explore_block_for("t1") == BACK_REFERENCE
     assert loop.explore_block_for("t2") == "The login page forgets the user."
 
 
-def test_the_explore_summary_is_repeated_when_condensing_is_off(loop: ModuleType):
+def test_the_explore_summary_is_repeated_when_condensing_is_off(loop: Any):
     loop.CONDENSE_EXPLORE_ON_REPEAT = False
     loop.explore_block_for("t1")
     assert loop.explore_block_for("t1") == "The login page forgets the user."
@@ -208,7 +205,7 @@ def test_the_explore_summary_is_repeated_when_condensing_is_off(loop: ModuleType
 
 
 @pytest.mark.scenario("CYC-12")
-def test_the_analysts_prompt_has_everything_it_needs(loop: ModuleType):
+def test_the_analysts_prompt_has_everything_it_needs(loop: Any):
     loop.feedback, loop.analyst_feedback = "the button is red", "name the files"
     prompt = loop.build_analyst_prompt(1, 2)
     for part in ("The login page forgets the user.", "round 1", "cycle 2", "the button is red", "name the files"):
@@ -222,34 +219,34 @@ def test_the_analysts_prompt_has_everything_it_needs(loop: ModuleType):
 
 @pytest.mark.scenario("CYC-13")
 @pytest.mark.scenario("PRD-25")
-def test_the_programmer_is_not_told_the_handoff_twice(loop: ModuleType):
+def test_the_programmer_is_not_told_the_handoff_twice(loop: Any):
     assert "change greet()" in loop.build_programmer_prompt(1, 1, GOOD_ANALYSIS)
     again = loop.build_programmer_prompt(1, 2, GOOD_ANALYSIS)
     assert "change greet()" not in again
     assert "refer to your conversation history" in again
 
 
-def test_the_programmer_is_told_the_handoff_again_when_condensing_is_off(loop: ModuleType):
+def test_the_programmer_is_told_the_handoff_again_when_condensing_is_off(loop: Any):
     loop.CONDENSE_UPSTREAM_ON_REPEAT = False
     assert "change greet()" in loop.build_programmer_prompt(1, 2, GOOD_ANALYSIS)
 
 
 @pytest.mark.scenario("PRD-23")
-def test_the_analyst_explores_and_writes_artifacts_in_round_1(loop: ModuleType):
+def test_the_analyst_explores_and_writes_artifacts_in_round_1(loop: Any):
     prompt = loop.build_analyst_prompt(1, 1)
     assert "Explore the codebase" in prompt
     assert "Create/update all OpenSpec artifacts using the OpenSpec fast-forward skill" in prompt
 
 
 @pytest.mark.scenario("PRD-24")
-def test_the_analyst_investigates_the_failure_first_in_later_rounds(loop: ModuleType):
+def test_the_analyst_investigates_the_failure_first_in_later_rounds(loop: Any):
     prompt = loop.build_analyst_prompt(2, 1)
     first = prompt.index("Use the OpenSpec explore skill to investigate the test failure")
     assert prompt.index("use the OpenSpec fast-forward skill to update the artifacts") > first
 
 
 @pytest.mark.scenario("PRD-26")
-def test_the_programmer_gets_the_test_failure_in_place_of_the_handoff_in_later_rounds(loop: ModuleType):
+def test_the_programmer_gets_the_test_failure_in_place_of_the_handoff_in_later_rounds(loop: Any):
     loop.feedback = "expected 2, observed 3"
     prompt = loop.build_programmer_prompt(2, 1, GOOD_ANALYSIS)
     assert "Test failure feedback:\nexpected 2, observed 3" in prompt
@@ -258,13 +255,13 @@ def test_the_programmer_gets_the_test_failure_in_place_of_the_handoff_in_later_r
 
 
 @pytest.mark.scenario("HND-10")
-def test_the_analysts_prompt_names_its_response_file(loop: ModuleType, tmp_path: Path):
+def test_the_analysts_prompt_names_its_response_file(loop: Any, tmp_path: Path):
     block = loop.build_analyst_prompt(1, 1).split("RESPONSE FILE INSTRUCTION")[1]
     assert f"{tmp_path}/.tmp/agent-responses/analyst_summary.md" in block
 
 
 @pytest.mark.scenario("HND-11")
-def test_every_prompt_names_the_response_file_of_its_role(loop: ModuleType, tmp_path: Path):
+def test_every_prompt_names_the_response_file_of_its_role(loop: Any, tmp_path: Path):
     prompts = {
         "analyst_summary.md": loop.build_analyst_prompt(1, 1),
         "analyst_review.md": loop.build_analyst_review_prompt(GOOD_ANALYSIS),
@@ -278,20 +275,20 @@ def test_every_prompt_names_the_response_file_of_its_role(loop: ModuleType, tmp_
 
 
 @pytest.mark.scenario("RTY-06")
-def test_a_retry_tells_the_programmer_what_it_changed_before(loop: ModuleType):
+def test_a_retry_tells_the_programmer_what_it_changed_before(loop: Any):
     loop.programmer_context_for_retry = "- Files changed: foo.py"
     prompt = loop.build_programmer_prompt(2, 1, "")
     assert "Your previous changes (context):\n- Files changed: foo.py" in prompt
 
 
 @pytest.mark.scenario("RTY-07")
-def test_round_1_tells_the_programmer_nothing_of_previous_changes(loop: ModuleType):
+def test_round_1_tells_the_programmer_nothing_of_previous_changes(loop: Any):
     loop.programmer_context_for_retry = "- Files changed: foo.py"
     assert "Your previous changes" not in loop.build_programmer_prompt(1, 1, GOOD_ANALYSIS)
 
 
 @pytest.mark.scenario("RTY-08")
-def test_a_retry_without_context_has_no_block_for_it(loop: ModuleType):
+def test_a_retry_without_context_has_no_block_for_it(loop: Any):
     loop.programmer_context_for_retry = ""
     assert "Your previous changes" not in loop.build_programmer_prompt(2, 1, "")
 
@@ -307,7 +304,7 @@ def test_a_retry_without_context_has_no_block_for_it(loop: ModuleType):
 @pytest.mark.scenario("RTY-09")
 @pytest.mark.scenario("RTY-10")
 @pytest.mark.scenario("RTY-11")
-def test_only_the_programmer_is_told_of_previous_changes(loop: ModuleType, build: str):
+def test_only_the_programmer_is_told_of_previous_changes(loop: Any, build: str):
     loop.current_round = 2
     loop.programmer_context_for_retry = "- Files changed: foo.py"
     prompt = getattr(loop, build)("what the author said")
@@ -320,7 +317,7 @@ def test_only_the_programmer_is_told_of_previous_changes(loop: ModuleType, build
 
 
 @pytest.mark.scenario("HND-01")
-def test_each_role_has_its_response_file(loop: ModuleType):
+def test_each_role_has_its_response_file(loop: Any):
     names = {role: loop.response_path_for(role) for role in loop.RESPONSE_FILES}
     assert names == {
         "analyst": loop.RESPONSE_DIR / "analyst_summary.md",
@@ -332,7 +329,7 @@ def test_each_role_has_its_response_file(loop: ModuleType):
 
 
 @pytest.mark.scenario("HND-02")
-def test_a_stale_response_is_deleted(loop: ModuleType):
+def test_a_stale_response_is_deleted(loop: Any):
     loop.ensure_response_dir()
     path = loop.response_path_for("analyst")
     path.write_text("from another run")
@@ -341,20 +338,20 @@ def test_a_stale_response_is_deleted(loop: ModuleType):
 
 
 @pytest.mark.scenario("HND-03")
-def test_clearing_what_is_not_there_is_no_error(loop: ModuleType):
+def test_clearing_what_is_not_there_is_no_error(loop: Any):
     loop.clear_stale_response("analyst")
     assert not loop.response_path_for("analyst").exists()
 
 
 @pytest.mark.scenario("HND-04")
-def test_the_response_directory_is_made_with_its_parents(loop: ModuleType, tmp_path: Path):
+def test_the_response_directory_is_made_with_its_parents(loop: Any, tmp_path: Path):
     loop.RESPONSE_DIR = tmp_path / "a" / "b" / "responses"
     loop.ensure_response_dir()
     assert (tmp_path / "a" / "b" / "responses").is_dir()
 
 
 @pytest.mark.scenario("HND-05")
-def test_a_response_is_read_and_deleted_once_the_terminal_is_idle(loop: ModuleType):
+def test_a_response_is_read_and_deleted_once_the_terminal_is_idle(loop: Any):
     loop.api = Host("processing")
     loop.ensure_response_dir()
     loop.response_path_for("analyst").write_text("my answer")
@@ -365,40 +362,40 @@ def test_a_response_is_read_and_deleted_once_the_terminal_is_idle(loop: ModuleTy
 
 
 @pytest.mark.scenario("HND-06")
-def test_without_a_file_the_last_output_counts_when_not_strict(loop: ModuleType):
+def test_without_a_file_the_last_output_counts_when_not_strict(loop: Any):
     loop.api, loop.STRICT_FILE_HANDOFF = Host("idle"), False
     assert loop.wait_for_response_file("analyst", "t1", timeout=0.1) == "what the screen says"
 
 
 @pytest.mark.scenario("HND-07")
-def test_without_a_file_the_turn_fails_when_strict(loop: ModuleType):
+def test_without_a_file_the_turn_fails_when_strict(loop: Any):
     loop.api = Host("idle")
     with pytest.raises(RuntimeError, match="analyst"):
         loop.wait_for_response_file("analyst", "t1", timeout=0.1)
 
 
 @pytest.mark.scenario("HND-08")
-def test_a_terminal_in_error_fails_the_turn_at_once(loop: ModuleType):
+def test_a_terminal_in_error_fails_the_turn_at_once(loop: Any):
     loop.api = Host("error")
     with pytest.raises(RuntimeError):
         loop.wait_for_response_file("analyst", "t1", timeout=3600)
 
 
 @pytest.mark.scenario("HND-09")
-def test_a_terminal_still_at_work_at_the_timeout_is_a_timeout(loop: ModuleType):
+def test_a_terminal_still_at_work_at_the_timeout_is_a_timeout(loop: Any):
     loop.api = Host("processing")
     with pytest.raises(TimeoutError):
         loop.wait_for_response_file("analyst", "t1", timeout=0.1)
 
 
-def test_the_configured_timeout_applies(loop: ModuleType):
+def test_the_configured_timeout_applies(loop: Any):
     loop.api, loop.RESPONSE_TIMEOUT = Host("processing"), 0.1
     with pytest.raises(TimeoutError):
         loop.wait_for_response_file("analyst", "t1")
 
 
 @pytest.mark.scenario("HND-12")
-def test_send_and_wait_clears_sends_and_waits(loop: ModuleType):
+def test_send_and_wait_clears_sends_and_waits(loop: Any):
     loop.ensure_response_dir()
     path = loop.response_path_for("tester")
     path.write_text("a stale PASS from another run")
@@ -418,7 +415,7 @@ def test_send_and_wait_clears_sends_and_waits(loop: ModuleType):
 # State
 
 
-def fill(loop: ModuleType) -> dict[str, object]:
+def fill(loop: Any) -> dict[str, object]:
     values: dict[str, object] = {
         "session_name": "cao-7",
         "terminal_ids": {role: f"id-{role}" for role in ROLES},
@@ -442,7 +439,7 @@ def fill(loop: ModuleType) -> dict[str, object]:
     return values
 
 
-def forget(loop: ModuleType) -> None:
+def forget(loop: Any) -> None:
     for name, value in {
         "session_name": "",
         "terminal_ids": {},
@@ -458,7 +455,7 @@ def forget(loop: ModuleType) -> None:
         setattr(loop, name, value)
 
 
-def state_file(loop: ModuleType, **changes: object) -> None:
+def state_file(loop: Any, **changes: object) -> None:
     fill(loop)
     loop.save_state()
     path = Path(loop.STATE_FILE)
@@ -467,7 +464,7 @@ def state_file(loop: ModuleType, **changes: object) -> None:
 
 
 @pytest.mark.scenario("CYC-14")
-def test_a_saved_state_comes_back_whole(loop: ModuleType):
+def test_a_saved_state_comes_back_whole(loop: Any):
     values = fill(loop)
     loop.save_state()
     forget(loop)
@@ -475,7 +472,7 @@ def test_a_saved_state_comes_back_whole(loop: ModuleType):
     assert {name: getattr(loop, name) for name in values} == values
 
 
-def test_the_state_file_has_the_fields_of_the_shell_script(loop: ModuleType):
+def test_the_state_file_has_the_fields_of_the_shell_script(loop: Any):
     fill(loop)
     loop.save_state()
     state = json.loads(Path(loop.STATE_FILE).read_text())
@@ -490,7 +487,7 @@ def test_the_state_file_has_the_fields_of_the_shell_script(loop: ModuleType):
 @pytest.mark.scenario("CYC-15")
 @pytest.mark.scenario("PRD-29")
 @pytest.mark.parametrize("round_", ["three", None, -1, 0, 2.5, [], True])
-def test_a_round_that_is_no_number_becomes_1(loop: ModuleType, round_: object):
+def test_a_round_that_is_no_number_becomes_1(loop: Any, round_: object):
     state_file(loop, current_round=round_)
     loop.load_state()
     assert loop.current_round == 1
@@ -499,14 +496,14 @@ def test_a_round_that_is_no_number_becomes_1(loop: ModuleType, round_: object):
 @pytest.mark.scenario("CYC-16")
 @pytest.mark.scenario("PRD-30")
 @pytest.mark.parametrize("phase", ["lunch", None, 7, ""])
-def test_a_phase_that_is_none_becomes_the_analysts(loop: ModuleType, phase: object):
+def test_a_phase_that_is_none_becomes_the_analysts(loop: Any, phase: object):
     state_file(loop, current_phase=phase)
     loop.load_state()
     assert loop.current_phase == "analyst"
 
 
 @pytest.mark.scenario("PRD-27")
-def test_terminals_are_saved_with_their_own_providers(loop: ModuleType):
+def test_terminals_are_saved_with_their_own_providers(loop: Any):
     loop.AGENT_CONFIG = {
         role: {"provider": provider, "profile": role}
         for role, provider in zip(ROLES, ("codex", "claude_code", "codex", "kimi_cli", "claude_code"), strict=True)
@@ -523,7 +520,7 @@ def test_terminals_are_saved_with_their_own_providers(loop: ModuleType):
 
 
 @pytest.mark.scenario("PRD-28")
-def test_a_terminal_in_the_old_format_has_the_top_level_provider(loop: ModuleType):
+def test_a_terminal_in_the_old_format_has_the_top_level_provider(loop: Any):
     state_file(loop, provider="kimi_cli", terminals=dict.fromkeys(ROLES, "da33cf00"))
     loop.load_state()
     assert loop.terminal_ids["analyst"] == "da33cf00"
@@ -533,14 +530,14 @@ def test_a_terminal_in_the_old_format_has_the_top_level_provider(loop: ModuleTyp
 
 
 @pytest.mark.scenario("RTY-04")
-def test_the_retry_context_survives_saving_and_loading(loop: ModuleType):
+def test_the_retry_context_survives_saving_and_loading(loop: Any):
     state_file(loop)
     loop.load_state()
     assert loop.programmer_context_for_retry == "- Files changed: foo.py\n- Behavior implemented: bar"
 
 
 @pytest.mark.scenario("RTY-05")
-def test_a_state_without_retry_context_has_an_empty_one(loop: ModuleType):
+def test_a_state_without_retry_context_has_an_empty_one(loop: Any):
     state_file(loop)
     path = Path(loop.STATE_FILE)
     state = json.loads(path.read_text())
@@ -551,11 +548,11 @@ def test_a_state_without_retry_context_has_an_empty_one(loop: ModuleType):
     assert loop.programmer_context_for_retry == ""
 
 
-def test_no_state_file_is_no_state(loop: ModuleType):
+def test_no_state_file_is_no_state(loop: Any):
     assert loop.load_state() is False
 
 
-def test_a_damaged_state_file_is_kept_aside_and_not_overwritten(loop: ModuleType):
+def test_a_damaged_state_file_is_kept_aside_and_not_overwritten(loop: Any):
     path = Path(loop.STATE_FILE)
     path.parent.mkdir(parents=True)
     path.write_text('{"current_round": 4, "outp')
@@ -568,7 +565,7 @@ def test_a_damaged_state_file_is_kept_aside_and_not_overwritten(loop: ModuleType
 @pytest.mark.parametrize(
     ("status", "resumes"), [("RUNNING", True), ("PASS", False), ("FAIL", False), ("BLOCKED", False)]
 )
-def test_only_a_running_state_is_resumed_by_itself(loop: ModuleType, status: str, resumes: bool):
+def test_only_a_running_state_is_resumed_by_itself(loop: Any, status: str, resumes: bool):
     state_file(loop, final_status=status)
     assert loop.should_auto_resume(loop.STATE_FILE) is resumes
 
@@ -577,7 +574,7 @@ def test_only_a_running_state_is_resumed_by_itself(loop: ModuleType, status: str
 
 
 @pytest.mark.scenario("RTY-01")
-def test_a_fail_keeps_what_the_programmer_changed(loop: ModuleType):
+def test_a_fail_keeps_what_the_programmer_changed(loop: Any):
     loop.outputs = {
         "analyst": "a",
         "analyst_review": "ar",
@@ -600,7 +597,7 @@ def test_a_fail_keeps_what_the_programmer_changed(loop: ModuleType):
 
 
 @pytest.mark.scenario("RTY-03")
-def test_a_fail_without_programmer_output_leaves_an_empty_context(loop: ModuleType):
+def test_a_fail_without_programmer_output_leaves_an_empty_context(loop: Any):
     loop.programmer_context_for_retry = "left over"
     loop.outputs = {**dict.fromkeys(loop.outputs, ""), "tester": FAIL}
     loop.handle_tester_fail()
@@ -611,7 +608,7 @@ def test_a_fail_without_programmer_output_leaves_an_empty_context(loop: ModuleTy
 
 
 @pytest.mark.scenario("CYC-23")
-def test_a_new_run_has_five_terminals(loop: ModuleType):
+def test_a_new_run_has_five_terminals(loop: Any):
     loop.api = Host()
     loop.init_new_run()
     profiles = [profile for profile, _ in loop.api.created]
@@ -624,7 +621,7 @@ def test_a_new_run_has_five_terminals(loop: ModuleType):
 
 
 @pytest.mark.scenario("PRD-09")
-def test_each_terminal_has_the_provider_and_profile_of_its_role(loop: ModuleType):
+def test_each_terminal_has_the_provider_and_profile_of_its_role(loop: Any):
     loop.api = Host()
     loop.AGENT_CONFIG = {
         role: {"provider": provider, "profile": f"my_{role}"}
@@ -643,7 +640,7 @@ def test_each_terminal_has_the_provider_and_profile_of_its_role(loop: ModuleType
 class NumberedHost(Host):
     """Gives the terminal ids the spec's examples use."""
 
-    ids = {"system_analyst": "da33cf00", "peer_system_analyst": "fae0481d"}
+    ids: ClassVar = {"system_analyst": "da33cf00", "peer_system_analyst": "fae0481d"}
 
     def create_terminal(self, session_name: str, agent_profile: str, provider: str) -> dict[str, str]:
         made = super().create_terminal(session_name, agent_profile, provider)
@@ -652,7 +649,7 @@ class NumberedHost(Host):
 
 @pytest.mark.scenario("PRD-16")
 @pytest.mark.scenario("PRD-17")
-def test_terminals_are_renamed_after_their_role(loop: ModuleType):
+def test_terminals_are_renamed_after_their_role(loop: Any):
     loop.api = NumberedHost()
     loop.init_new_run()
     assert ("da33cf00", "/rename analyst-da33cf00") in loop.api.sent
@@ -660,7 +657,7 @@ def test_terminals_are_renamed_after_their_role(loop: ModuleType):
 
 
 @pytest.mark.scenario("PRD-18")
-def test_a_rename_that_fails_is_a_warning(loop: ModuleType, capsys: pytest.CaptureFixture[str]):
+def test_a_rename_that_fails_is_a_warning(loop: Any, capsys: pytest.CaptureFixture[str]):
     loop.api = Host()
     loop.api.refuses_input = True
     loop.init_new_run()
@@ -669,7 +666,7 @@ def test_a_rename_that_fails_is_a_warning(loop: ModuleType, capsys: pytest.Captu
 
 
 @pytest.mark.scenario("PRD-19")
-def test_terminals_created_before_a_failure_are_ended(loop: ModuleType):
+def test_terminals_created_before_a_failure_are_ended(loop: Any):
     loop.api = Host(broken="programmer")
     with pytest.raises(SystemExit) as exit_:
         loop.init_new_run()
@@ -680,7 +677,7 @@ def test_terminals_created_before_a_failure_are_ended(loop: ModuleType):
 
 @pytest.mark.scenario("CYC-24")
 @pytest.mark.scenario("PRD-20")
-def test_a_terminal_that_cannot_be_reached_stops_a_resume(loop: ModuleType, capsys: pytest.CaptureFixture[str]):
+def test_a_terminal_that_cannot_be_reached_stops_a_resume(loop: Any, capsys: pytest.CaptureFixture[str]):
     fill(loop)
     loop.api = Host()
     loop.api.gone = {"id-programmer"}
@@ -690,14 +687,14 @@ def test_a_terminal_that_cannot_be_reached_stops_a_resume(loop: ModuleType, caps
     assert "programmer (id-programmer)" in capsys.readouterr().err
 
 
-def test_terminals_that_answer_let_a_resume_go_on(loop: ModuleType):
+def test_terminals_that_answer_let_a_resume_go_on(loop: Any):
     fill(loop)
     loop.api = Host()
     assert loop.verify_resume_terminals() is None
 
 
 @pytest.mark.scenario("PRD-21")
-def test_another_provider_than_configured_is_a_warning_at_resume(loop: ModuleType, capsys: pytest.CaptureFixture[str]):
+def test_another_provider_than_configured_is_a_warning_at_resume(loop: Any, capsys: pytest.CaptureFixture[str]):
     state_file(loop)
     loop.load_state()
     loop.api = Host()
@@ -710,14 +707,14 @@ def test_another_provider_than_configured_is_a_warning_at_resume(loop: ModuleTyp
 
 
 @pytest.mark.scenario("CYC-22")
-def test_cleanup_exits_all_five_terminals_when_enabled(loop: ModuleType):
+def test_cleanup_exits_all_five_terminals_when_enabled(loop: Any):
     fill(loop)
     loop.api, loop.CLEANUP_ON_EXIT = Host(), True
     loop.cleanup()
     assert sorted(loop.api.exited) == sorted(f"id-{role}" for role in ROLES)
 
 
-def test_cleanup_leaves_the_terminals_alone_by_default(loop: ModuleType):
+def test_cleanup_leaves_the_terminals_alone_by_default(loop: Any):
     fill(loop)
     loop.api = Host()
     loop.cleanup()
@@ -727,7 +724,7 @@ def test_cleanup_leaves_the_terminals_alone_by_default(loop: ModuleType):
 # Names
 
 
-def test_every_name_of_the_spec_is_there(loop: ModuleType):
+def test_every_name_of_the_spec_is_there(loop: Any):
     functions = """load_config main init_new_run should_auto_resume verify_resume_terminals save_state load_state cleanup
         response_path_for ensure_response_dir clear_stale_response response_file_instruction wait_for_response_file
         send_and_wait is_review_approved extract_review_notes extract_test_evidence condense_analyst_for_programmer

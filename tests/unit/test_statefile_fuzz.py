@@ -256,7 +256,7 @@ def goes_on_from(saved: statefile.Saved) -> None:
     assert isinstance(decode(encode(RunStarted(a_plan(), saved.seed, opened))), RunStarted)
 
 
-@examples(150)
+@examples(100)
 @given(documents)
 @example({"feedback": "\ud800"})
 @example({"current_round": 10**4000, "outputs": {"analyst": "a"}})

@@ -164,14 +164,21 @@ class ApiClient:
 
     def install_profile(self, name: str, content: str) -> bool:
         """Put a profile into the server's store; False when one of that name is there already."""
-        try:
-            answer = self._client.post("/agents/profiles", json={"name": name, "content": content})
-        except httpx.TransportError as error:
-            raise self._away(error) from error
+        answer = self._store("POST", "/agents/profiles", {"name": name, "content": content})
         if answer.status_code == _CONFLICT:
             return False
-        self._expect(answer, name)
+        self._expect(answer, f"profile {name}")
         return True
+
+    def replace_profile(self, name: str, content: str) -> None:
+        answer = self._store("PUT", f"/agents/profiles/{quote(name, safe='')}", {"content": content})
+        self._expect(answer, f"profile {name}")
+
+    def _store(self, method: str, path: str, body: dict[str, str]) -> httpx.Response:
+        try:
+            return self._client.request(method, path, json=body)
+        except httpx.TransportError as error:
+            raise self._away(error) from error
 
     def _create(self, path: str, profile: str, provider: str, key: str) -> Mapping[str, str]:
         wanted = {"provider": provider, "agent_profile": profile, "working_directory": self.working_directory}

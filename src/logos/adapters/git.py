@@ -8,7 +8,13 @@ from pathlib import Path
 
 def git(wd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["git", *arguments], cwd=wd, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        ["git", *arguments],
+        cwd=wd,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        check=False,
     )
 
 

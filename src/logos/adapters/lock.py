@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from logos.adapters.files import own_folder
+from logos.adapters.pids import noted_pid
 from logos.errors import Busy
 
 
@@ -41,7 +42,7 @@ class DriverLock:
 
 
 def holder(path: Path) -> int | None:
-    """The pid in the lock, as text says it; None when nobody wrote one."""
+    """The pid in the lock, as the text says it; None when nobody wrote one."""
     try:
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -50,16 +51,14 @@ def holder(path: Path) -> int | None:
 
 
 def driver_of(path: Path) -> int | None:
-    """The pid of the live driver, or None when the lock is free."""
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
+    """The pid of the live driver, or None. Only looks: taking the lock to find out could keep a driver out."""
+    pid = noted_pid(path) if holder(path) else None
+    if pid is None:
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return holder(path)
-    else:
+        os.kill(pid, 0)
+    except ProcessLookupError:
         return None
-    finally:
-        os.close(handle)
+    except PermissionError:
+        return pid
+    return pid

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from logos.adapters.files import own_folder, private_folder, write_atomically
+from logos.adapters.pids import noted_pid
 from logos.errors import HostError, TerminalGone
 
 # The shell is only there to write down what nobody may be left to wait for: the pid, then the exit code.
@@ -27,8 +28,6 @@ _WRAPPER = (
     'echo $code >"$folder/exit.new" && mv "$folder/exit.new" "$folder/exit"; exit $code'
 )
 END_SECONDS = 3.0
-# How far two clocks of one machine may disagree on when a process began.
-CLOCK_SECONDS = 5.0
 
 
 class Stage(StrEnum):
@@ -114,7 +113,7 @@ class TurnProcesses:
             return Stage.NEVER, None
         with suppress(OSError, ValueError):
             return Stage.ENDED, int((turns[-1] / "exit").read_text())
-        if _alive(_pid(turns[-1])):
+        if _alive(noted_pid(turns[-1] / "pid")):
             return Stage.RUNNING, None
         # It may have ended between the two looks.
         with suppress(OSError, ValueError):
@@ -140,7 +139,7 @@ class TurnProcesses:
         if child is not None and child.poll() is None:
             return child.pid
         turns = self.turns(terminal)
-        return _pid(turns[-1]) if turns and not (turns[-1] / "exit").exists() else None
+        return noted_pid(turns[-1] / "pid") if turns and not (turns[-1] / "exit").exists() else None
 
     def remove(self, terminal: str) -> None:
         """End a terminal for good; what was said in it is kept under another name."""
@@ -159,26 +158,6 @@ class TurnProcesses:
             if not _alive(group):
                 return
             time.sleep(0.02)
-
-
-def _pid(turn: Path) -> int | None:
-    """The process group of a turn; None when its number belongs to somebody else by now."""
-    try:
-        pid, noted = int((turn / "pid").read_text()), (turn / "pid").stat().st_mtime
-    except (OSError, ValueError):
-        return None
-    started = _started(pid)
-    return pid if started is None or started <= noted + CLOCK_SECONDS else None
-
-
-def _started(pid: int) -> float | None:
-    """When a process began, where the system tells."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
-    except (OSError, StopIteration):
-        return None
-    return int(boot.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _alive(group: int | None) -> bool:

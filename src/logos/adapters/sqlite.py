@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib.resources import files
@@ -27,6 +28,7 @@ class SqliteLog:
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._clock = clock
+        self._one_at_a_time = threading.Lock()
         own_folder(path.parent)
         try:
             self._db = _connect(path)
@@ -38,7 +40,7 @@ class SqliteLog:
         record = Recorded(run, after + 1, self._clock(), event)
         try:
             # One statement: whether this driver is next is asked and answered under the same lock.
-            with self._db:
+            with self._one_at_a_time, self._db:
                 added = self._db.execute(_APPEND, (run, record.seq, record.at, encode(event), run, after)).rowcount
         except sqlite3.IntegrityError as error:
             raise LogConflict(f"event {record.seq} of run {run} was written by another driver") from error

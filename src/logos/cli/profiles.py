@@ -88,13 +88,12 @@ def install(
 
 
 def _install(host: ApiClient, name: str, content: str, *, force: bool) -> str:
-    from logos.cli.wiring import replace_profile
 
     if host.install_profile(name, content):
         return "installed"
     if not force:
         return "is there already, left as it is (--force replaces it)"
-    replace_profile(host, name, content)
+    host.replace_profile(name, content)
     return "replaced"
 
 

@@ -8,9 +8,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
-
-import httpx
 
 from logos.adapters.cao import PROVIDERS, ApiClient, check_provider
 from logos.adapters.files import set_aside
@@ -65,19 +62,6 @@ def server_client(api: str, patience: float = 5.0) -> ApiClient:
     """A client for a question or two: `api`, or what the environment and ./logos.json say."""
     settings = load_settings(default_config(), os.environ, [f"api={api}"] if api else [])
     return ApiClient(settings.api, patience=patience, token=os.environ.get(TOKEN, ""))
-
-
-def replace_profile(host: ApiClient, name: str, content: str) -> None:
-    """Overwrite a profile in the server's store."""
-    token = os.environ.get(TOKEN, "")
-    headers = {"Authorization": f"Bearer {token}"} if token else None
-    url = f"{host.base_url}/agents/profiles/{quote(name, safe='')}"
-    try:
-        answer = httpx.put(url, json={"content": content}, headers=headers, timeout=30, trust_env=False)
-    except httpx.HTTPError as error:
-        raise HostUnreachable(f"the CAO server at {host.base_url} is away ({error})") from error
-    if answer.is_error:
-        raise HostError(f"the CAO server answers {answer.status_code} for profile {name}: {answer.text[:200]}")
 
 
 def known_providers(settings: Settings) -> set[str]:

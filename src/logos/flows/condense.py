@@ -22,7 +22,7 @@ _PROGRAMMER_PARTS = (
 FOR_PROGRAMMER = _ANALYST_PARTS[1:4]
 FOR_TESTER = _PROGRAMMER_PARTS[1:3]
 
-_DECOR = r"[ \t]*(?:[-*#_`]+[ \t]*)*"
+_DECOR = r"[-*#_`\s]*"
 # A section ends at the next known part, or at a marker that begins another kind of text.
 _MARKER = re.compile(rf"^{_DECOR}(?:ANALYST_SUMMARY|PROGRAMMER_SUMMARY|REVIEW_RESULT|REVIEW_NOTES|RESULT|EVIDENCE):")
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from logos.domain.events import Event, RunEnded
 from logos.domain.turns import Errand, Outcome, TurnId
 from logos.runtime.journal import Journal
+
+WAKE_SECONDS = 0.2
 
 
 class Stopped(Exception):
@@ -63,12 +65,22 @@ def drive(journal: Journal[Any], perform: Perform, stop: threading.Event) -> Out
                     _start(errand, perform, Desk(errand.id, inbox, stop), inbox)
             if not busy:
                 return None
-            _receive(inbox.get(), journal, busy)
+            mail = _next(inbox)
+            if mail is not None:
+                _receive(mail, journal, busy)
         if journal.outcome is not None:
             journal.record(RunEnded(journal.outcome))
         return journal.outcome
     finally:
         stop.set()
+
+
+def _next(inbox: SimpleQueue[_Mail]) -> _Mail | None:
+    """The next mail, or None after a moment: a signal that comes just before a wait does not end that wait."""
+    try:
+        return inbox.get(timeout=WAKE_SECONDS)
+    except Empty:
+        return None
 
 
 def _start(errand: Errand, perform: Perform, desk: Desk, inbox: SimpleQueue[_Mail]) -> None:

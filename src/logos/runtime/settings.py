@@ -234,7 +234,7 @@ def load_settings(
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(_explain(error.errors(include_url=False)[0], origin)) from error
+        raise ConfigError(_one_line(_explain(error.errors(include_url=False)[0], origin))) from error
 
 
 def read_config(path: Path) -> Json:
@@ -300,6 +300,11 @@ def _explain(error: ErrorDetails, origin: Mapping[str, str]) -> str:
         return f"{where}: unknown role; known: {', '.join(Role)}"
     allowed = error["msg"][0].lower() + error["msg"][1:]
     return f"{where} = {value}: {allowed}"
+
+
+def _one_line(text: str) -> str:
+    """A key may be any text; what cannot be printed is shown as it would be written."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def _known_keys(parent: tuple[int | str, ...]) -> list[str]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 Key = TypeVar("Key")
 Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+WAKE_SECONDS = 0.2
 
 
 def at_once(jobs: Mapping[Key, Callable[[], Result]]) -> Iterator[tuple[Key, Result | Exception]]:
@@ -25,4 +29,11 @@ def at_once(jobs: Mapping[Key, Callable[[], Result]]) -> Iterator[tuple[Key, Res
         # Daemons: an interrupted driver does not wait for a request that may take minutes.
         threading.Thread(target=work, args=(key, job), daemon=True).start()
     for _ in jobs:
-        yield done.get()
+        yield _next(done)
+
+
+def _next(done: SimpleQueue[Item]) -> Item:
+    """Waits in short steps: a signal that comes just before a wait does not end that wait."""
+    while True:
+        with suppress(Empty):
+            return done.get(timeout=WAKE_SECONDS)
