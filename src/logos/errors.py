@@ -13,6 +13,8 @@
     │   ├── InputRefused        the terminal takes no input, it is in error
     │   └── DeliveryUnknown     the prompt may or may not have arrived
     ├── RunPaused               the run cannot go on now, and can be resumed
+    │   ├── LimitReached        a provider's limit
+    │   └── BudgetReached       the person's own
     ├── LogError
     │   ├── LogConflict         another driver appended first
     │   └── LogDamaged          a row that cannot be read
@@ -86,6 +88,18 @@ class DeliveryUnknown(HostError):
 
 class RunPaused(LogosError):
     """The run stopped in the middle; what was done is kept and it can be resumed."""
+
+
+class LimitReached(RunPaused):
+    """A provider's usage or rate limit is reached."""
+
+    exit_code = 4
+
+
+class BudgetReached(RunPaused):
+    """The run has cost what it may cost."""
+
+    exit_code = 4
 
 
 class LogError(LogosError):

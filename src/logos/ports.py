@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from logos.domain.events import Event, Recorded
 from logos.domain.turns import RunId
+from logos.domain.usage import Usage
 
 
 class AgentHost(Protocol):
@@ -41,6 +42,21 @@ class Screen(Protocol):
     def get_screen(self, terminal_id: str) -> str: ...
 
     def press_key(self, terminal_id: str, key: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a host knows of a conversation: what it cost so far, and what went wrong in its latest turn."""
+
+    usage: Usage | None = None
+    complaint: str = ""
+
+
+@runtime_checkable
+class Reporter(Protocol):
+    """A host that runs turns itself: its status is exact, and it can say how they went."""
+
+    def report(self, terminal_id: str) -> Report: ...
 
 
 @dataclass(frozen=True, slots=True)

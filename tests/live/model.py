@@ -28,6 +28,7 @@ ROLES = {
 }
 RESPONSE_PATH = re.compile(rf"^/.*/({'|'.join(map(re.escape, ROLES))})$", re.MULTILINE)
 INSTRUCTION = "RESPONSE FILE INSTRUCTION"
+TURN = re.compile(r"^Turn: (\S+)", re.MULTILINE)
 SHELL_TOOLS = ("exec_command", "shell_command", "shell", "local_shell", "Bash", "bash", "run_shell_command", "Shell")
 FINISHED = "The response file is written."
 
@@ -71,6 +72,16 @@ def usage_limit(resets_at: int) -> Fault:
             "anthropic-ratelimit-unified-representative-claim": "five_hour",
         },
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    input: int = 0  # cached ones included
+    cached: int = 0
+    output: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.input + other.input, self.cached + other.cached, self.output + other.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +141,12 @@ class Conversation:
         start = _last_index(self.messages, self.prompts[-1]) if self.prompts else 0
         return any(m.role == "tool" for m in self.messages[start:])
 
-    @property
-    def usage(self) -> Usage:
+    def usage(self, reply: Say | Run) -> Usage:
         """Four characters are a token; all but the last message is cached once the model has spoken."""
         sizes = [len(m.text) // 4 + 1 for m in self.messages]
         spoken = any(m.role == "assistant" for m in self.messages)
-        return Usage(input=sum(sizes), cached=sum(sizes[:-1]) if spoken else 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    input: int  # cached ones included
-    cached: int
-    output: int = 0
+        said = reply.text if isinstance(reply, Say) else reply.command
+        return Usage(sum(sizes), sum(sizes[:-1]) if spoken else 0, len(said) // 4 + 1)
 
 
 class Script:
@@ -165,7 +169,7 @@ class Script:
         self.linger = linger
         self.faults = iter(faults)
         self.closing = threading.Event()
-        self._turns: dict[str, list[tuple[int, str]]] = {}
+        self._turns: dict[str, list[str]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, conversation: Conversation) -> Reply:
@@ -179,33 +183,38 @@ class Script:
         if conversation.tool_answered:
             self.closing.wait(self.linger)
             return Say(FINISHED)
+        command = self._write_response(conversation.prompts[-1].text)
         self.closing.wait(self.delay)
-        return Run(self._write_response(conversation.prompts))
+        return Run(command)
 
-    def _write_response(self, prompts: tuple[Message, ...]) -> str:
-        text = prompts[-1].text
-        path = RESPONSE_PATH.search(text, max(0, text.rfind(INSTRUCTION)))
+    def _write_response(self, prompt: str) -> str:
+        path = RESPONSE_PATH.search(prompt, max(0, prompt.rfind(INSTRUCTION)))
         assert path is not None
-        role = ROLES[path[1]]
-        response = self._response(role, (len(prompts), text))
+        response = self._response(ROLES[path[1]], prompt)
         return f"cat >{shlex.quote(path[0])} <<'MODEL_END'\n{response.rstrip()}\nMODEL_END"
 
-    def _response(self, role: str, prompt: tuple[int, str]) -> str:
+    def _response(self, role: str, prompt: str) -> str:
+        # A turn that is sent again, by the client or by us, is the same turn.
+        named = TURN.search(prompt)
+        turn = named[1] if named else prompt
         with self._lock:
-            # A client that retries sends the same prompt again: that is no new turn.
             turns = self._turns.setdefault(role, [])
-            if prompt not in turns:
-                turns.append(prompt)
+            if turn not in turns:
+                turns.append(turn)
             texts = self.roles.get(role) or [f"{role} is done"]
-            return texts[min(turns.index(prompt), len(texts) - 1)]
+            return texts[min(turns.index(turn), len(texts) - 1)]
 
 
 class FakeModel:
-    """Use as a context manager. `requests` holds what clients sent, `outside` hosts they tried to reach."""
+    """Use as a context manager.
+
+    `requests` holds what clients sent, `billed` what each answered one cost, `outside` the hosts they tried to reach.
+    """
 
     def __init__(self, reply: Callable[[Conversation], Reply] | None = None) -> None:
         self.reply = reply or Script()
         self.requests: list[Conversation] = []
+        self.billed: list[Usage] = []
         self.outside: list[str] = []
         self._changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -235,27 +244,30 @@ class FakeModel:
         with self._changed:
             self.requests.append(conversation)
             self._changed.notify_all()
-        return self.reply(conversation)
+        reply = self.reply(conversation)
+        if not isinstance(reply, Fault) and conversation.shell:
+            self.billed.append(conversation.usage(reply))
+        return reply
 
-    def wait_for_work(self, requests: int = 1, within: float = 30) -> None:
+    def wait_for_work(self, requests: int = 1, within: float = 60) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.work) >= requests, within), "the client sent nothing"
 
 
 def _handler(fake: FakeModel) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        def do_CONNECT(self) -> None:  # noqa: N802
+        def do_CONNECT(self) -> None:
             """A client with this server as its proxy wants to leave the machine."""
             fake.outside.append(self.path)
             self.send_error(403)
 
-        def do_HEAD(self) -> None:  # noqa: N802
+        def do_HEAD(self) -> None:
             self._send(200, b"")
 
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             self._send_json(404, {"error": {"message": "no such page"}})
 
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             path = urlsplit(self.path).path
             if path.endswith("/count_tokens"):
@@ -286,7 +298,7 @@ def _handler(fake: FakeModel) -> type[BaseHTTPRequestHandler]:
             except OSError:
                 pass  # the client was killed
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002, ARG002
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     return Handler
@@ -316,10 +328,6 @@ def _text(content: object) -> str:
     if isinstance(content, Mapping):
         return _text(content.get("text") or content.get("content") or "")
     return "\n".join(map(_text, content)) if isinstance(content, Sequence) else ""
-
-
-def _output(reply: Say | Run) -> int:
-    return len(reply.text if isinstance(reply, Say) else reply.command) // 4 + 1
 
 
 def _call(conversation: Conversation, reply: Run) -> tuple[str, str, Json]:
@@ -356,7 +364,7 @@ def _anthropic_tools(body: Json) -> Iterator[Tool]:
 
 
 def _anthropic_stream(conversation: Conversation, reply: Say | Run) -> Iterator[str]:
-    usage = conversation.usage
+    usage = conversation.usage(reply)
     counted = {
         "input_tokens": usage.input - usage.cached,
         "cache_creation_input_tokens": 0,
@@ -377,7 +385,7 @@ def _anthropic_stream(conversation: Conversation, reply: Say | Run) -> Iterator[
     yield _event({"type": "content_block_start", "index": 0, "content_block": block})
     yield _event({"type": "content_block_delta", "index": 0, "delta": delta})
     yield _event({"type": "content_block_stop", "index": 0})
-    yield _event({"type": "message_delta", "delta": stop, "usage": {**counted, "output_tokens": _output(reply)}})
+    yield _event({"type": "message_delta", "delta": stop, "usage": {**counted, "output_tokens": usage.output}})
     yield _event({"type": "message_stop"})
 
 
@@ -418,7 +426,7 @@ def _responses_tools(body: Json) -> Iterator[Tool]:
 
 
 def _responses_stream(conversation: Conversation, reply: Say | Run) -> Iterator[str]:
-    usage, output, answer = conversation.usage, _output(reply), {"id": f"resp_{next(_ids)}"}
+    usage, answer = conversation.usage(reply), {"id": f"resp_{next(_ids)}"}
     if isinstance(reply, Say):
         item: Json = {"type": "message", "id": f"msg_{next(_ids)}", "role": "assistant"}
         item["content"] = [{"type": "output_text", "text": reply.text}]
@@ -428,9 +436,9 @@ def _responses_stream(conversation: Conversation, reply: Say | Run) -> Iterator[
     counted = {
         "input_tokens": usage.input,
         "input_tokens_details": {"cached_tokens": usage.cached},
-        "output_tokens": output,
+        "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage.input + output,
+        "total_tokens": usage.input + usage.output,
     }
     yield _event({"type": "response.created", "response": answer})
     yield _event({"type": "response.output_item.done", "output_index": 0, "item": item})
@@ -452,19 +460,22 @@ def _chat_tools(body: Json) -> Iterator[Tool]:
 
 
 def _chat_stream(conversation: Conversation, reply: Say | Run) -> Iterator[str]:
-    usage, output = conversation.usage, _output(reply)
+    usage = conversation.usage(reply)
     if isinstance(reply, Say):
         delta: Json = {"role": "assistant", "content": reply.text}
     else:
         call, name, arguments = _call(conversation, reply)
         function = {"name": name, "arguments": json.dumps(arguments)}
-        delta = {"role": "assistant", "tool_calls": [{"index": 0, "id": call, "type": "function", "function": function}]}
+        delta = {
+            "role": "assistant",
+            "tool_calls": [{"index": 0, "id": call, "type": "function", "function": function}],
+        }
     chunk: Json = {"id": f"chat_{next(_ids)}", "object": "chat.completion.chunk", "model": conversation.model}
     counted = {
         "prompt_tokens": usage.input,
         "prompt_tokens_details": {"cached_tokens": usage.cached},
-        "completion_tokens": output,
-        "total_tokens": usage.input + output,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
     }
     stop = "stop" if isinstance(reply, Say) else "tool_calls"
     yield f"data: {json.dumps({**chunk, 'choices': [{'index': 0, 'delta': delta, 'finish_reason': None}]})}"

@@ -48,9 +48,15 @@ def own_folder(folder: Path) -> None:
 
 def set_aside(path: Path, stamp: str) -> Path:
     """Keep a damaged file under another name, never overwriting one that was kept before."""
+    kept = aside(path, stamp)
+    os.replace(path, kept)
+    return kept
+
+
+def aside(path: Path, stamp: str) -> Path:
+    """A name for a damaged file that nothing has yet."""
     for number in range(1000):
         kept = path.with_name(f"{path.name}.damaged-{stamp}" + (f"-{number}" if number else ""))
         if not kept.exists():
-            os.replace(path, kept)
             return kept
     raise UsageError(f"too many damaged copies beside {path}; remove some")

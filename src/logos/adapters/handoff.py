@@ -64,7 +64,7 @@ class ResponseFiles:
             os.close(handle)
             raise HostError(f"cannot read {path}: it is not a regular file")
         with os.fdopen(handle, "rb") as source:
-            return source.read(MAX_BYTES).decode("utf-8", "replace")
+            return source.read(MAX_BYTES).decode("utf-8-sig", "replace")
 
 
 def _is_a_response(text: str) -> bool:

@@ -28,6 +28,7 @@ _WRAPPER = (
     'echo $code >"$folder/exit.new" && mv "$folder/exit.new" "$folder/exit"; exit $code'
 )
 END_SECONDS = 3.0
+MARK = "LOGOS_TERMINAL"
 
 
 class Stage(StrEnum):
@@ -90,7 +91,7 @@ class TurnProcesses:
                 child = subprocess.Popen(
                     ["/bin/sh", "-c", _WRAPPER, "sh", str(folder), *job.command],
                     cwd=job.cwd,
-                    env=dict(job.env),
+                    env={**job.env, MARK: self._mark(terminal)},
                     stdin=source or subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
@@ -129,9 +130,21 @@ class TurnProcesses:
             with suppress(ProcessLookupError):
                 os.killpg(group, signum)
             self._until_gone(terminal, group, patience)
+        self._sweep(terminal)
         child = self._children.pop(terminal, None)
         if child is not None:
             child.poll()
+
+    def _mark(self, terminal: str) -> str:
+        return str(self._root / terminal)
+
+    def _sweep(self, terminal: str) -> None:
+        """End what an agent started in sessions of its own; every descendant carries the terminal's mark."""
+        mark = f"{MARK}={self._mark(terminal)}".encode()
+        for entry in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError, ValueError):
+                if mark in entry.read_bytes().split(b"\0"):
+                    os.kill(int(entry.parent.name), signal.SIGKILL)
 
     def _group(self, terminal: str) -> int | None:
         """The process group of what runs in a terminal now."""
@@ -140,6 +153,11 @@ class TurnProcesses:
             return child.pid
         turns = self.turns(terminal)
         return noted_pid(turns[-1] / "pid") if turns and not (turns[-1] / "exit").exists() else None
+
+    def end_all(self) -> None:
+        for terminal in list(self._children):
+            with suppress(TerminalGone):
+                self.end(terminal)
 
     def remove(self, terminal: str) -> None:
         """End a terminal for good; what was said in it is kept under another name."""

@@ -82,7 +82,7 @@ def write(path: Path, projection: Json, at: float) -> None:
 def read(path: Path, default_provider: str) -> Saved | None:
     """What the file says; None when there is none; StateDamaged when it is no JSON object."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from logos import profiles
+from logos.adapters import statefile
 from logos.adapters.cao import PROVIDERS, ApiClient, check_provider
 from logos.adapters.files import set_aside
 from logos.adapters.handoff import Doorbell, ResponseFiles
+from logos.adapters.local import SESSION as LOCAL_SESSION
+from logos.adapters.local import LocalHost
 from logos.adapters.lock import DriverLock
+from logos.adapters.providers import COMMAND, Leave
+from logos.adapters.providers import PROVIDERS as LOCAL_PROVIDERS
 from logos.adapters.scripted import Script, ScriptedHost
 from logos.adapters.sqlite import SqliteLog
 from logos.cli.place import DATABASE, LOCK, default_config
-from logos.errors import ConfigError, HostError, HostUnreachable, LogError
+from logos.domain.roles import Role
+from logos.errors import ConfigError, HostError, HostUnreachable, LogError, StateError
 from logos.flows.cycle import CycleState
 from logos.ports import AgentHost
 from logos.runtime.journal import Watcher
 from logos.runtime.opening import Opening, Way, choose_opening, given_prompt
 from logos.runtime.prompt import split_prompt
 from logos.runtime.run import Ended, Outside, run_cycle
-from logos.runtime.settings import Settings, load_settings
+from logos.runtime.settings import HostChoice, Settings, load_settings
 
 Tell = Callable[[str], None]
 MakeHost = Callable[[Settings, Tell], AgentHost]
@@ -47,6 +55,106 @@ def cao_host(settings: Settings, tell: Tell) -> AgentHost:
         token=os.environ.get(TOKEN, ""),
         tell=tell,
     )
+
+
+# The mildest a role can do its job with; a person may allow everything (AUTO_ACCEPT_PERMISSIONS).
+LEAVES = {
+    Role.ANALYST: Leave.RESPOND,
+    Role.PEER_ANALYST: Leave.RESPOND,
+    Role.PROGRAMMER: Leave.EDIT,
+    Role.PEER_PROGRAMMER: Leave.RESPOND,
+    Role.TESTER: Leave.RUN,
+}
+
+
+def local_host(settings: Settings, tell: Tell) -> AgentHost:
+    """The agent CLIs of this machine, run by Logos itself."""
+    config = settings.agent_config()
+
+    def leave_of(profile: str) -> Leave:
+        if settings.handoff.auto_accept_permissions:
+            return Leave.ALL
+        return max((LEAVES[Role(role)] for role, own in config.items() if own["profile"] == profile), default=Leave.RUN)
+
+    if settings.handoff.auto_accept_permissions:
+        tell("warning: AUTO_ACCEPT_PERMISSIONS is on: the agents may run anything and change any file you can")
+    return LocalHost(
+        settings.telos_dir / "local",
+        settings.work_dir,
+        os.environ,
+        leave_of=leave_of,
+        profile_text=lambda name: profile_text(settings, name),
+        agent_command=settings.agent_command,
+    )
+
+
+def profile_text(settings: Settings, name: str) -> str:
+    """A profile's instructions: the person's own in .telos/profiles, or ours; without the header that CAO reads."""
+    own = settings.telos_dir / "profiles" / f"{name}.md"
+    text = own.read_text(encoding="utf-8") if own.is_file() else profiles.text(name)
+    _, *parts = text.split("---\n", 2) if text.startswith("---\n") else ("", text)
+    return parts[-1].strip()
+
+
+def choose_host(settings: Settings, tell: Tell) -> tuple[Settings, MakeHost]:
+    """What the agents run on and why, said once; the provider may change where the configured one is not installed."""
+    match settings.host:
+        case HostChoice.CAO:
+            return settings, cao_host
+        case HostChoice.LOCAL:
+            return _with_a_program(settings, tell, "as configured"), local_host
+        case HostChoice.SCRIPTED:
+            raise ConfigError("host = scripted needs a script: logos run --simulate script.yaml")
+        case HostChoice.AUTO:
+            session = unfinished_session(settings)
+            if session == LOCAL_SESSION:
+                return _with_a_program(settings, tell, "as the unfinished run began"), local_host
+            if session or "api" in settings.model_fields_set or _answers(settings):
+                return settings, cao_host
+            return _with_a_program(settings, tell, f"no CAO server answers at {settings.api}"), local_host
+
+
+def unfinished_session(settings: Settings) -> str:
+    """The host's session of the run that would be resumed; empty when none would."""
+    if settings.resume is False:
+        return ""
+    try:
+        saved = statefile.read(settings.state_path, settings.provider)
+    except StateError:
+        return ""
+    return saved.session if saved is not None and saved.final_status == statefile.RUNNING else ""
+
+
+def _answers(settings: Settings) -> bool:
+    host = ApiClient(settings.api, patience=0)
+    try:
+        host.preflight((), patience=0)
+    except HostError:
+        return False
+    finally:
+        host.close()
+    return True
+
+
+def _with_a_program(settings: Settings, tell: Tell, why: str) -> Settings:
+    """The first agent CLI that is installed: the configured one, else one we know."""
+    if settings.provider == COMMAND or _is_installed(settings.provider):
+        tell(f"agents run on this machine with {settings.provider} ({why})")
+        return settings
+    found = next((name for name in LOCAL_PROVIDERS if _is_installed(name)), None)
+    if found is None:
+        ways = "; ".join(f"{row.name}: {row.install}" for row in list(LOCAL_PROVIDERS.values())[:3])
+        raise ConfigError(
+            f"nothing to run agents with: {why}, and no agent CLI is installed. Install one ({ways}), "
+            "or start a `cao-server`; `logos demo` shows a run without either"
+        )
+    tell(f"agents run on this machine with {found}: {why}, and {settings.provider} is not installed")
+    return settings.model_copy(update={"provider": found})
+
+
+def _is_installed(provider: str) -> bool:
+    row = LOCAL_PROVIDERS.get(provider)
+    return row is not None and shutil.which(row.program) is not None
 
 
 def scripted_host(script: Script) -> MakeHost:
@@ -115,6 +223,8 @@ def check_input(settings: Settings) -> None:
 
 
 def check_host(host: AgentHost, opening: Opening, tell: Tell) -> None:
+    if isinstance(host, LocalHost):
+        host.preflight(opening.plan.agents)
     if not isinstance(host, ApiClient):
         return
     # A resumed run has its terminals; whether they answer is asked of each of them.
@@ -134,13 +244,15 @@ def run_here(
     settings: Settings,
     *,
     strict_prompt: bool,
-    make_host: MakeHost = cao_host,
+    make_host: MakeHost | None = None,
     watchers: Sequence[Watcher[CycleState]] = (),
     tell: Tell = say,
 ) -> Ended:
     """One run in this work dir: checked, locked, opened, driven."""
     check_input(settings)
     with DriverLock(settings.telos_dir / LOCK), open_log(settings.telos_dir, tell) as log:
+        if make_host is None:
+            settings, make_host = choose_host(settings, tell)
         opening = choose_opening(settings, log, tell, stamp(), strict_prompt=strict_prompt)
         host = make_host(settings, tell)
         responses = ResponseFiles(settings.response_dir)

@@ -16,7 +16,7 @@ from logos.adapters import statefile
 from logos.adapters.cao import ApiClient
 from logos.adapters.files import set_aside
 from logos.adapters.handoff import Doorbell
-from logos.cli.wiring import Tell, cao_host, run_here, stamp
+from logos.cli.wiring import Tell, run_here, stamp
 from logos.compat.default_run import DefaultRun
 from logos.domain.events import Event, Recorded
 from logos.domain.ledger import Ledger
@@ -325,7 +325,7 @@ def main() -> NoReturn:
         with interruptible():
             if sys.argv[1:] and sys.argv[1].endswith(".json"):
                 _default.configure(load_config())
-            make_host = cao_host if _default.api is None else _own_host
+            make_host = None if _default.api is None else _own_host
             ended = run_here(_default.settings(), strict_prompt=False, make_host=make_host, watchers=[show], tell=log)
     except LogosError as error:
         _exit(error)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from logos.domain.plans import CyclePlan, CycleSeed
 from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, Trouble, TurnId
+from logos.domain.usage import Usage
 
 
 class Source(StrEnum):
@@ -24,6 +25,7 @@ class Topic(StrEnum):
     REMINDED = "reminded"
     PERMISSION_ASKED = "permission_asked"
     PERMISSION_GIVEN = "permission_given"
+    TRIED_AGAIN = "tried_again"
     INTERRUPTED = "interrupted"
     AFTERWARDS = "afterwards"
 
@@ -83,6 +85,7 @@ class TurnAnswered:
     turn: TurnId
     text: str
     source: Source = Source.FILE
+    usage: Usage | None = None
     kind: Literal["turn_answered"] = "turn_answered"
 
 
@@ -91,6 +94,7 @@ class TurnFailed:
     turn: TurnId
     trouble: Trouble
     message: str
+    usage: Usage | None = None
     kind: Literal["turn_failed"] = "turn_failed"
 
 

@@ -23,6 +23,7 @@ from logos.domain.events import (
     TurnSent,
 )
 from logos.domain.turns import AgentName, Terminal, TurnId
+from logos.domain.usage import Spent, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,15 @@ class Ledger:
     in_hand: Mapping[TurnId, InHand] = field(default_factory=lambda: MappingProxyType({}))
     briefed: frozenset[AgentName] = frozenset()
     characters: int = 0
+    spent: Spent = field(default_factory=Spent)
+    accounted: Mapping[AgentName, Usage] = field(default_factory=lambda: MappingProxyType({}))
+    providers: Mapping[AgentName, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     def enter(self, event: Event) -> Ledger:
         """The ledger after `event`."""
         match event:
             case TerminalOpened(agent, terminal, provider, session):
-                opened = {**self.terminals, agent: Terminal(terminal, provider)}
-                return replace(self, session=session, terminals=MappingProxyType(opened))
+                return self._opened(agent, Terminal(terminal, provider), session)
             case TerminalClosed(agent, terminal):
                 still = {name: kept for name, kept in self.terminals.items() if (name, kept.id) != (agent, terminal)}
                 return replace(self, terminals=MappingProxyType(still))
@@ -59,17 +62,38 @@ class Ledger:
                 return replace(asked, briefed=self.briefed | {agent}, characters=self.characters + len(prompt))
             case TurnSent(turn):
                 return self._change(turn, sent=True, failed=False)
-            case TurnFailed(turn):
-                return self._change(turn, failed=True)
-            case TurnAnswered(turn):
+            case TurnFailed(turn, _, _, usage):
+                return self._account(turn, usage)._change(turn, failed=True)
+            case TurnAnswered(turn, _, _, usage):
                 left = {key: hand for key, hand in self.in_hand.items() if key != turn}
-                return replace(self, in_hand=MappingProxyType(left))
+                return replace(self._account(turn, usage), in_hand=MappingProxyType(left))
             case Noted(topic, _, turn):
                 return self._count(topic, turn)
             case RunStarted(_, _, opened):
                 return reduce(Ledger.enter, opened, self)
             case RunResumed() | CheckRan() | RunEnded():
                 return self
+
+    def _account(self, turn: TurnId, usage: Usage | None) -> Ledger:
+        """Put what a turn cost on the bill, and on that of its agent's conversation."""
+        hand = self.in_hand.get(turn)
+        bills = dict(self.accounted)
+        if hand is not None and usage is not None:
+            bills[hand.agent] = bills.get(hand.agent, Usage()).plus(usage)
+        return replace(self, spent=self.spent.plus(usage), accounted=MappingProxyType(bills))
+
+    def _opened(self, agent: AgentName, terminal: Terminal, session: str) -> Ledger:
+        used = tuple(dict.fromkeys((*self.providers.get(agent, ()), terminal.provider)))
+        return replace(
+            self,
+            session=session,
+            terminals=MappingProxyType({**self.terminals, agent: terminal}),
+            providers=MappingProxyType({**self.providers, agent: used}),
+            # What was asked in another conversation is in nobody's hands any more.
+            in_hand=MappingProxyType({turn: hand for turn, hand in self.in_hand.items() if hand.agent != agent}),
+            briefed=self.briefed - {agent},
+            accounted=MappingProxyType({name: bill for name, bill in self.accounted.items() if name != agent}),
+        )
 
     def _with(self, turn: TurnId, hand: InHand) -> Ledger:
         return replace(self, in_hand=MappingProxyType({**self.in_hand, turn: hand}))

@@ -47,6 +47,8 @@ class Trouble(StrEnum):
     NO_FILE = "no_file"
     DIED = "died"
     PROVIDER = "provider"
+    LIMIT = "limit"
+    TRANSIENT = "transient"
     PERMISSION = "permission"
     UNFIT = "unfit"
 
@@ -58,6 +60,7 @@ class Agent:
     name: AgentName
     provider: str
     profile: str
+    spare: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

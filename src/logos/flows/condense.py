@@ -82,7 +82,9 @@ def review_notes(text: str, rules: CondenseRules) -> str:
 def test_evidence(text: str, rules: CondenseRules) -> str:
     """The `RESULT:` line and the `EVIDENCE:` section onward, or the head of the text."""
     lines = text.splitlines()
-    result = next((line for line in lines if _starts(line, "RESULT")), None)
+    results = [line for line in lines if _starts(line, "RESULT")]
+    # Evidence is what a FAIL hands on: a PASS beside it must not be what the programmer reads first.
+    result = next((line for line in results if "FAIL" in line), next(iter(results), None))
     evidence = _from_marker(lines, "EVIDENCE")
     if result is None and not evidence:
         return head(text, rules.test_evidence_lines)

@@ -22,7 +22,7 @@ from logos.domain.events import (
 )
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
 from logos.domain.roles import ANSWERS, RESPONSE_FILES, SEATS, Phase, Role, phase_after, stage_of, stage_with
-from logos.domain.turns import AgentName, Check, Errand, Fact, Outcome, Turn, TurnId
+from logos.domain.turns import AgentName, Check, Errand, Fact, Outcome, Trouble, Turn, TurnId
 from logos.flows import condense
 from logos.flows.gates import Verdict, is_approved, read_result
 
@@ -55,6 +55,7 @@ class CycleState:
     fresh: bool = True
     checking: bool = False
     stalled: str | None = None
+    trouble: Trouble | None = None
     outcome: Outcome | None = None
     reason: str = ""
 
@@ -96,10 +97,10 @@ class Cycle:
                 return replace(state, briefed=state.briefed | {state.role})
             case TurnAnswered(turn, text):
                 return _answered(state, text) if turn == state.turn_id else state
-            case TurnFailed(_, _, message):
-                return replace(state, stalled=message)
+            case TurnFailed(_, trouble, message):
+                return replace(state, stalled=message, trouble=trouble)
             case RunResumed(plan):
-                return replace(state, plan=plan, stalled=None)
+                return replace(state, plan=plan, stalled=None, trouble=None)
             case CheckRan(turn, command, exit_code, output):
                 awaited = state.checking and turn == state.check_id
                 return _checked(state, command, exit_code, output) if awaited else state

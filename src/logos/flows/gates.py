@@ -9,7 +9,7 @@ from logos.domain.plans import ReviewRules
 from logos.domain.roles import Phase
 
 # Markdown emphasis before a marker is tolerated; a quote sign is not, since a quoted verdict is someone else's.
-_LEAD = r"^[#*_`\s]*"
+_LEAD = r"^[-#*_`\s]*"
 _RESULT = re.compile(_LEAD + r"RESULT:[*_`\s]*(?P<rest>.*)$")
 _REVIEW = re.compile(_LEAD + r"REVIEW_RESULT:[*_`\s]*(?P<rest>.*)$")
 _NOTES = re.compile(_LEAD + r"REVIEW_NOTES:")

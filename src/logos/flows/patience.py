@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from logos.domain.turns import Status, Trouble
+from logos.flows.complaints import trouble_of
 
 # A terminal that rests from the first glance on may be one whose status never changes: let its file settle.
 SETTLE_SECONDS = 0.25
 # After a server restart the status stays unknown; a file and a still screen then decide.
 UNKNOWN_GRACE_SECONDS = 5.0
 MAX_PERMISSIONS = 20
+# A prompt that was answered stays on the screen for a moment.
+PERMISSION_SECONDS = 0.5
 # A shell seen once may be an agent's own subshell passing by.
 SHELL_LOOKS = 2
 SHELL_SECONDS = 2.0
@@ -22,11 +25,14 @@ COMPLAINT_GRACE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Rules:
+    """How long to wait for what. `exact`: the host runs the turns itself, so its status is the truth at once."""
+
     poll_seconds: float = 2.0
     idle_grace: float = 30.0
     max_reminders: int = 1
     strict: bool = True
     auto_accept: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +183,7 @@ def _finished(watch: Watch, glance: Glance, rules: Rules) -> bool:
         return True
     match glance.status:
         case Status.IDLE | Status.COMPLETED:
-            settled = watch.worked or glance.at - watch.file_at >= SETTLE_SECONDS
+            settled = rules.exact or watch.worked or glance.at - watch.file_at >= SETTLE_SECONDS
             return settled or glance.at >= watch.deadline
         case Status.PROCESSING | Status.UNKNOWN:
             # Some providers never report the end of a turn: a file and a still screen must be able to.
@@ -191,9 +197,9 @@ def _finished(watch: Watch, glance: Glance, rules: Rules) -> bool:
 
 
 def _idle(watch: Watch, glance: Glance, rules: Rules) -> Decision:
-    fresh = watch.worked or glance.at - watch.since >= COMPLAINT_GRACE_SECONDS
+    fresh = rules.exact or watch.worked or glance.at - watch.since >= COMPLAINT_GRACE_SECONDS
     if glance.complaint is not None and fresh:
-        return GiveUp(Trouble.PROVIDER, glance.complaint)
+        return GiveUp(trouble_of(glance.complaint), glance.complaint)
     if glance.at - watch.quiet_since < rules.idle_grace:
         return Wait(min(_pace(watch, glance, rules), rules.idle_grace))
     return Remind() if watch.reminders < rules.max_reminders else _no_file(rules)
@@ -206,7 +212,7 @@ def _no_file(rules: Rules) -> Decision:
 def _permission(watch: Watch, glance: Glance, rules: Rules) -> Decision:
     if not rules.auto_accept:
         return Wait(_pace(watch, glance, rules)) if watch.waiting else ShowPermission()
-    if watch.waiting and glance.at - watch.answered_at < rules.poll_seconds:
+    if watch.waiting and glance.at - watch.answered_at < max(rules.poll_seconds, PERMISSION_SECONDS):
         return Wait(_pace(watch, glance, rules))
     if watch.permissions >= MAX_PERMISSIONS:
         return GiveUp(Trouble.PERMISSION, f"{MAX_PERMISSIONS} permission prompts in one turn")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened, Topic
 from logos.domain.ledger import Ledger
@@ -102,6 +102,15 @@ class Crew:
                 return False
             self.pause(RENAME_POLL_SECONDS)
         return True
+
+    def change(self, run: RunId, agent: Agent, ledger: Ledger) -> None:
+        """Another agent in an agent's place, in a conversation of its own."""
+        old = ledger.terminals.get(agent.name)
+        if old is not None:
+            self._exit({agent.name: old.id})
+        self.open(
+            run, [agent], replace(ledger, terminals={k: v for k, v in ledger.terminals.items() if k != agent.name})
+        )
 
     def verify(self, agents: Sequence[Agent], ledger: Ledger) -> None:
         """Every terminal of a resumed run must answer; another provider than configured is only worth a warning."""

@@ -53,12 +53,19 @@ class Desk:
 Perform = Callable[[Errand, Desk], None]
 
 
-def drive(journal: Journal[Any], perform: Perform, stop: threading.Event) -> Outcome | None:
-    """Run until there is an outcome (returned) or nothing more can be done now (None)."""
+def drive(
+    journal: Journal[Any], perform: Perform, stop: threading.Event, brake: Callable[[], None] = lambda: None
+) -> Outcome | None:
+    """Run until there is an outcome (returned) or nothing more can be done now (None).
+
+    `brake` is called when nobody is at work; what it raises ends the drive between turns.
+    """
     inbox: SimpleQueue[_Mail] = SimpleQueue()
     busy: set[TurnId] = set()
     try:
         while journal.outcome is None and not stop.is_set():
+            if not busy:
+                brake()
             for errand in journal.due():
                 if errand.id not in busy:
                     busy.add(errand.id)

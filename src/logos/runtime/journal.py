@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from logos.domain.events import Event, Recorded, RunStarted
+from logos.domain.events import Event, Recorded, RunResumed, RunStarted
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Errand, Outcome, RunId
 from logos.errors import LogError
@@ -22,6 +22,8 @@ class Journal(Generic[State]):
         self.run = run
         self.seq = 0
         self.ledger = Ledger()
+        self.driven = 0.0
+        self._last_at: float | None = None
         self.state = flow.start()
         self._log = log
         self._flow = flow
@@ -52,6 +54,10 @@ class Journal(Generic[State]):
 
     def _fold(self, record: Recorded) -> None:
         self.seq = record.seq
+        # The time between two drivers is nobody's.
+        if self._last_at is not None and not isinstance(record.event, RunResumed):
+            self.driven += max(record.at - self._last_at, 0.0)
+        self._last_at = record.at
         self.ledger = self.ledger.enter(record.event)
         self.state = self._flow.apply(self.state, record.event)
 

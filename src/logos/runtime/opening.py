@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from logos.adapters import statefile
-from logos.adapters.files import set_aside
+from logos.adapters.files import aside, set_aside
 from logos.adapters.sqlite import SqliteLog
 from logos.adapters.statefile import RUNNING, Saved, StateDamaged
-from logos.domain.plans import CondenseRules, CyclePlan, ReviewRules
+from logos.domain.plans import CondenseRules, CyclePlan, OnExhausted, ReviewRules
 from logos.domain.turns import Agent, AgentName, RunId
-from logos.errors import LogDamaged, PromptError, StateError, UsageError
+from logos.errors import ConfigError, LogDamaged, PromptError, StateError, UsageError
 from logos.flows.cycle import CycleState
 from logos.runtime.journal import Journal, open_cycle
 from logos.runtime.prompt import Prompt, read_prompt_file, split_prompt
@@ -82,6 +82,7 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
 
 def choose_opening(settings: Settings, log: SqliteLog, tell: Tell, stamp: str, *, strict_prompt: bool) -> Opening:
     """Decide before anything is touched. `strict_prompt`: another prompt than the state's is an error."""
+    _check_reviews(settings, tell)
     given = given_prompt(settings)
     if settings.resume is False:
         return _fresh(settings, given)
@@ -98,6 +99,19 @@ def choose_opening(settings: Settings, log: SqliteLog, tell: Tell, stamp: str, *
     opening = _from_saved(settings, log, saved, tell, stamp)
     _compare_prompts(settings, given, opening.plan.prompt, tell, strict_prompt=strict_prompt)
     return opening
+
+
+def _check_reviews(settings: Settings, tell: Tell) -> None:
+    limits = settings.limits
+    if limits.max_review_cycles >= limits.min_review_cycles_before_approval:
+        return
+    why = (
+        f"limits.max_review_cycles = {limits.max_review_cycles} is below min_review_cycles_before_approval = "
+        f"{limits.min_review_cycles_before_approval}: no review can approve"
+    )
+    if limits.on_review_exhausted is OnExhausted.BLOCK:
+        raise ConfigError(f"{why}, and on_review_exhausted = block would end every run")
+    tell(f"warning: {why}; their objections are only handed on")
 
 
 def _fresh(settings: Settings, given: str | None) -> Opening:
@@ -137,9 +151,11 @@ def last_unfinished(log: SqliteLog) -> RunId | None:
 def _from_saved(settings: Settings, log: SqliteLog, saved: Saved, tell: Tell, stamp: str) -> Opening:
     if saved.run is not None and saved.run in log.runs():
         journal = _reopen(settings, log, saved.run, tell, stamp)
-        if journal.seq >= saved.seq and _unedited(settings, log, saved):
+        if journal is not None and journal.seq >= saved.seq and _unedited(settings, log, saved):
             return Opening(Way.RESUME, make_plan(settings, journal.state.plan.prompt), journal)
-        tell(f"the state file says something else than the log of run {saved.run} (edited?); the file is believed")
+        knows_more = journal is None or journal.seq < saved.seq
+        why = "knows more than what is left of" if knows_more else "was edited: it says something else than"
+        tell(f"the state file {why} the log of run {saved.run}; the file is believed")
     if not saved.prompt:
         given = given_prompt(settings)
         if given is None:
@@ -148,14 +164,15 @@ def _from_saved(settings: Settings, log: SqliteLog, saved: Saved, tell: Tell, st
     return Opening(Way.IMPORT, make_plan(settings, saved.prompt), saved=saved)
 
 
-def _reopen(settings: Settings, log: SqliteLog, run: RunId, tell: Tell, stamp: str) -> Journal[CycleState]:
+def _reopen(settings: Settings, log: SqliteLog, run: RunId, tell: Tell, stamp: str) -> Journal[CycleState] | None:
+    """The run in the log, without a tail that cannot be read; None when nothing is left of it."""
     try:
         return open_cycle(log, run)
     except LogDamaged as damage:
-        copy = settings.telos_dir / f"logos.db.damaged-{stamp}"
+        copy = aside(settings.telos_dir / "logos.db", stamp)
         log.cut(run, damage.seq, copy)
         tell(f"{damage}; the whole log is kept as {copy.name}, the run goes on from event {damage.seq - 1}")
-        return open_cycle(log, run)
+        return open_cycle(log, run) if damage.seq > 1 else None
 
 
 def _unedited(settings: Settings, log: SqliteLog, saved: Saved) -> bool:

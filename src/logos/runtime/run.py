@@ -7,16 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from logos.adapters import statefile
 from logos.domain.events import Noted, Recorded, RunResumed, RunStarted, TerminalOpened, Topic
 from logos.domain.ledger import Ledger
-from logos.domain.turns import Check, Errand, Outcome, RunId, Turn
-from logos.errors import Interrupted, LogosError, RunPaused, StateError
+from logos.domain.turns import AgentName, Check, Errand, Outcome, RunId, Trouble, Turn
+from logos.errors import Interrupted, LimitReached, LogosError, RunPaused, StateError
 from logos.flows.cycle import Cycle, CycleState
 from logos.flows.patience import Rules
-from logos.ports import AgentHost, Bell, Log, Responses
+from logos.ports import AgentHost, Bell, Log, Reporter, Responses
 from logos.prompts import preload, render
 from logos.runtime.afterwards import comment_for, post_process
 from logos.runtime.ask import Asker
@@ -24,6 +24,7 @@ from logos.runtime.checks import run_check
 from logos.runtime.crew import Crew
 from logos.runtime.drive import Desk, drive
 from logos.runtime.journal import Journal, Watcher
+from logos.runtime.limits import Budget
 from logos.runtime.notify import notify, notify_aside
 from logos.runtime.opening import Opening, Way
 from logos.runtime.settings import Settings
@@ -37,6 +38,8 @@ FINAL_WORD = {
     Outcome.REJECTED: "REJECTED",
 }
 EXIT_CODES = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.BLOCKED: 3, Outcome.REJECTED: 3}
+
+EXACT_GRACE_SECONDS = 0.1
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
@@ -56,6 +59,7 @@ class Outside:
     bell: Bell
     tell: Tell
     now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
     pause: Callable[[float], object] = time.sleep
 
 
@@ -122,9 +126,10 @@ class CycleRun:
     def go(self) -> Ended:
         """Drive to the outcome; a run that cannot go on raises RunPaused and can be resumed."""
         journal = self._running()
-        outcome = drive(journal, self._perform, self._stop)
+        outcome = drive(journal, self._perform, self._stop, self._brake)
         if outcome is None:
-            raise RunPaused(f"{journal.state.stalled}")
+            kind = LimitReached if journal.state.trouble is Trouble.LIMIT else RunPaused
+            raise kind(f"{journal.state.stalled}")
         if outcome is Outcome.PASSED:
             self._after_pass()
         return Ended(journal.run, outcome, journal.state.reason, journal.state)
@@ -155,22 +160,43 @@ class CycleRun:
     def _crew(self) -> Crew:
         return Crew(self._outside.host, self._running().record, self._outside.now, self._outside.pause)
 
+    def _brake(self) -> None:
+        journal, limits = self._running(), self._settings.limits
+        budget = Budget(limits.max_tokens, limits.max_cost_usd, limits.max_minutes)
+        budget.check(journal.ledger.spent, journal.driven)
+
     def _perform(self, errand: Errand, desk: Desk) -> None:
-        handoff = self._settings.handoff
         match errand:
             case Check():
-                run_check(errand, str(self._settings.work_dir), handoff.response_timeout, desk)
+                run_check(errand, str(self._settings.work_dir), self._settings.handoff.response_timeout, desk)
             case Turn():
-                rules = Rules(
-                    poll_seconds=self._settings.limits.poll_seconds,
-                    idle_grace=handoff.idle_grace_seconds,
-                    max_reminders=handoff.max_file_reminders,
-                    strict=handoff.strict_file_handoff,
-                    auto_accept=handoff.auto_accept_permissions,
-                )
-                out = self._outside
-                asker = Asker(out.host, out.responses, out.bell, render, rules, handoff.response_timeout, out.now)
-                asker.ask(errand, self._running().ledger, desk)
+                self._asker().ask(errand, self._running().ledger, desk)
+
+    def _asker(self) -> Asker:
+        out, handoff = self._outside, self._settings.handoff
+        return Asker(
+            out.host,
+            out.responses,
+            out.bell,
+            render,
+            rules_for(self._settings, out.host),
+            handoff.response_timeout,
+            out.now,
+            out.wall,
+            handoff.on_limit,
+            self._replace,
+        )
+
+    def _replace(self, agent: AgentName, desk: Desk) -> str | None:
+        """The next spare provider of an agent in a terminal of its own; the old one is ended."""
+        journal = self._running()
+        plan = next(own for own in journal.state.plan.agents if own.name == agent)
+        left = [name for name in plan.spare if name not in journal.ledger.providers.get(agent, ())]
+        if not left:
+            return None
+        crew = Crew(self._outside.host, desk.post, self._outside.now, self._outside.pause)
+        crew.change(journal.run, replace(plan, provider=left[0]), journal.ledger)
+        return left[0]
 
     def _after_pass(self) -> None:
         journal, post = self._running(), self._settings.post_processing
@@ -200,6 +226,20 @@ class CycleRun:
                     notify_aside(topic, "Logos: an agent waits for you", text, self._outside.tell)
             case _:
                 return
+
+
+def rules_for(settings: Settings, host: AgentHost) -> Rules:
+    handoff = settings.handoff
+    exact = isinstance(host, Reporter)
+    return Rules(
+        poll_seconds=settings.limits.poll_seconds,
+        # A process that ended is done: there is nothing to wait for.
+        idle_grace=min(handoff.idle_grace_seconds, EXACT_GRACE_SECONDS) if exact else handoff.idle_grace_seconds,
+        max_reminders=0 if exact and not handoff.strict_file_handoff else handoff.max_file_reminders,
+        strict=handoff.strict_file_handoff,
+        auto_accept=handoff.auto_accept_permissions,
+        exact=exact,
+    )
 
 
 def run_cycle(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from typing_extensions import Annotated, get_args  # noqa: UP035 - get_args sees
 from logos.domain.plans import OnExhausted
 from logos.domain.roles import SEATS, Role
 from logos.errors import ConfigError
+from logos.flows.complaints import OnLimit
 
 Json = dict[str, Any]
 
@@ -55,6 +57,15 @@ Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, le=10_000_000)]
 Text = Annotated[str, BeforeValidator(_text)]
 
 
+class HostChoice(StrEnum):
+    """What agents run on."""
+
+    AUTO = "auto"
+    CAO = "cao"
+    LOCAL = "local"
+    SCRIPTED = "scripted"
+
+
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -69,6 +80,10 @@ class Limits(Section):
     on_review_exhausted: OnExhausted = Field(
         OnExhausted.PROCEED, description="no approval in any cycle: proceed with the objections, or block"
     )
+
+    max_tokens: Count | None = Field(None, description="the run stops between turns when it has used so many tokens")
+    max_cost_usd: Seconds | None = Field(None, description="… when it has cost so many dollars")
+    max_minutes: Seconds | None = Field(None, description="… when it has been driven for so many minutes")
 
 
 class Condensation(Section):
@@ -87,6 +102,9 @@ class Handoff(Section):
     idle_grace_seconds: Seconds = Field(30.0, description="idle without a file for so long: reminder")
     max_file_reminders: CountOrNone = Field(1, description="reminders per turn")
     auto_accept_permissions: Flag = Field(False, description="answer agents' permission prompts with yes")
+    on_limit: OnLimit = Field(
+        OnLimit.STOP, description="a provider's limit is reached: stop, wait until it ends, or fallback to a spare"
+    )
 
 
 class PostProcessing(Section):
@@ -102,16 +120,21 @@ class Notifications(Section):
 class AgentSettings(Section):
     provider: Text | None = None
     profile: Text | None = None
+    providers: tuple[Text, ...] = Field((), description="spare providers, in order, for on_limit = fallback")
 
 
 class Settings(Section):
     """A configuration file, and with defaults filled in, the settings of a run."""
 
+    host: HostChoice = Field(HostChoice.AUTO, description="what agents run on: auto, cao, local, scripted")
     api: Text = Field("http://localhost:9889", description="the CAO server")
     provider: Text = Field("codex", description="the agent CLI of every role that names none of its own")
     wd: Text = Field("", description="the work dir; empty: the current directory")
     prompt: Text = Field("", description="the prompt itself")
     prompt_file: Text = Field("", description="a file with the prompt; wins over `prompt`")
+    agent_command: Text = Field(
+        "", description="the command of provider `command`, with {prompt_file}, {session} and {cwd} in it"
+    )
     project_test_cmd: Text = Field("", description="the project's test command")
     verify_pass: Flag = Field(False, description="run project_test_cmd ourselves before believing a PASS")
     start_agent: Role = Field(Role.ANALYST, description="the role a fresh run starts at")
@@ -144,9 +167,14 @@ class Settings(Section):
     def telos_dir(self) -> Path:
         return self.work_dir / ".telos"
 
+    def spare(self, role: str) -> tuple[str, ...]:
+        """The providers that may take over from a role's own, in order."""
+        own = self.agents.get(Role(role), AgentSettings.model_validate({}))
+        return tuple(name for name in own.providers if name != (own.provider or self.provider))
+
     def agent_config(self) -> dict[str, dict[str, str]]:
         """Provider and profile of each role, with the defaults filled in."""
-        chosen = {role: self.agents.get(role, AgentSettings()) for role in Role}
+        chosen = {role: self.agents.get(role, AgentSettings.model_validate({})) for role in Role}
         return {
             role.value: {
                 "provider": own.provider or self.provider,
@@ -180,6 +208,8 @@ class Leaf:
 
 
 _PREFIXED = {"post_processing": "POST_"}
+# A variable called HOST means something else nearly everywhere.
+_RENAMED = {"host": "LOGOS_HOST"}
 _JSON_ONLY = ("agents",)
 
 
@@ -191,7 +221,9 @@ def _leaves() -> Iterator[Leaf]:
                 env = _PREFIXED.get(name, "") + inner.upper()
                 yield Leaf((name, inner), env, leaf.annotation, leaf.default, leaf.description or "")
         elif name not in _JSON_ONLY:
-            yield Leaf((name,), name.upper(), field.annotation, field.default, field.description or "")
+            yield Leaf(
+                (name,), _RENAMED.get(name, name.upper()), field.annotation, field.default, field.description or ""
+            )
 
 
 LEAVES: tuple[Leaf, ...] = tuple(_leaves())
@@ -323,7 +355,7 @@ def as_environment(settings: Settings) -> Json:
         place: object = settings
         for part in leaf.path:
             place = getattr(place, part)
-        values[leaf.env] = place.value if isinstance(place, OnExhausted | Role) else place
+        values[leaf.env] = place.value if isinstance(place, StrEnum) else place
     values["WD"] = str(settings.work_dir)
     values["STATE_FILE"] = str(settings.state_path)
     values["_agent_config"] = settings.agent_config()

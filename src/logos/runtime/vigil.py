@@ -31,7 +31,7 @@ from logos.flows.patience import (
     shown,
     wants_screen,
 )
-from logos.ports import AgentHost, Bell, Responses, Screen
+from logos.ports import AgentHost, Bell, Reporter, Responses, Screen
 
 
 class NoResponse(Exception):
@@ -146,6 +146,9 @@ class Vigil:
         return self._see(case, status, peek.fingerprint)
 
     def _see(self, case: Case, status: Status, file: str | None) -> Glance:
+        if isinstance(self._host, Reporter):
+            said = self._host.report(case.terminal).complaint if status.resting else ""
+            return Glance(self._now(), status, file, complaint=said or None)
         text = self._look_at_screen(case.terminal)
         if text is None:
             return Glance(self._now(), status, file)

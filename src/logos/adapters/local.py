@@ -1,0 +1,168 @@
+"""Agents without a server: Logos runs the agent CLI itself, one process per turn, in one conversation."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from logos.adapters.files import write_atomically
+from logos.adapters.processes import Job, Stage, TurnProcesses
+from logos.adapters.providers import COMMAND, PROVIDERS, Leave, Provider, Reading, command_provider, end_of
+from logos.domain.turns import Agent
+from logos.domain.usage import Usage
+from logos.errors import ConfigError, TerminalNotCreated
+from logos.flows.screen import plain
+from logos.ports import Report
+
+# A program's arguments may not be longer than this on some systems; a longer prompt goes by file.
+MAX_ARGUMENT_BYTES = 100_000
+SESSION = "local"
+
+
+class LocalHost:
+    """An AgentHost and a Reporter. Everything about a terminal is on disk, so a new driver finds it as it is."""
+
+    def __init__(
+        self,
+        root: Path,
+        wd: Path,
+        env: Mapping[str, str],
+        *,
+        leave_of: Callable[[str], Leave],
+        profile_text: Callable[[str], str],
+        agent_command: str = "",
+    ) -> None:
+        self._turns = TurnProcesses(root)
+        self._wd = wd
+        self._env = env
+        self._leave_of = leave_of
+        self._profile_text = profile_text
+        self._agent_command = agent_command
+
+    def create_session(self, agent_profile: str, *, provider: str, idempotency_key: str = "") -> Mapping[str, str]:
+        return self.create_terminal(SESSION, agent_profile, provider=provider, idempotency_key=idempotency_key)
+
+    def create_terminal(
+        self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
+    ) -> Mapping[str, str]:
+        row = self._checked(agent_profile, provider)
+        session = str(uuid.uuid4()) if row.names_sessions else ""
+        about = {"profile": agent_profile, "provider": provider, "session": session}
+        return {"id": self._turns.create(idempotency_key, about), "session_name": session_name}
+
+    def preflight(self, agents: Iterable[Agent]) -> None:
+        """Raise what would keep an agent from starting."""
+        for agent in agents:
+            self._checked(agent.profile, agent.provider)
+
+    def _checked(self, profile: str, provider: str) -> Provider:
+        row = self._row(provider)
+        if self._program(row) is None:
+            hint = f"; install it with `{row.install}`" if row.install else ""
+            raise TerminalNotCreated(f"{profile} ({provider}): there is no program `{row.program}`{hint}")
+        self._profile_text(profile)
+        return row
+
+    def send_input(self, terminal_id: str, message: str) -> None:
+        about = self._turns.about(terminal_id)
+        if message.startswith("/rename "):
+            # A label for somebody who looks at the terminals of a server; there are none here.
+            return
+        row, again = self._row(about["provider"]), bool(self._turns.turns(terminal_id))
+        session = self._session(terminal_id) if again else str(about["session"])
+        # A conversation whose first turn ended before it had a name begins anew.
+        again = again and bool(session)
+        prompt = plain(message) if again else f"{self._profile_text(about['profile']).strip()}\n\n{plain(message)}"
+        folder = self._turns.next_turn(terminal_id)
+        file = folder / "prompt.md"
+        write_atomically(file, prompt)
+        leave = self._leave_of(about["profile"])
+        words = [word.replace("{prompt_file}", str(file)) for word in row.arguments(leave, session, again)]
+        command = [str(self._program(row)), *(word.replace("{cwd}", str(self._wd)) for word in words)]
+        if row.as_argument:
+            command.append(prompt if len(prompt.encode()) <= MAX_ARGUMENT_BYTES else _by_reference(file))
+        extra = {**row.env, **(row.env_when_all if leave is Leave.ALL else {})}
+        stdin = None if row.as_argument or row.name == COMMAND else file
+        self._turns.begin(terminal_id, folder, Job(command, stdin, self._wd, {**self._env, **extra}))
+
+    def get_status(self, terminal_id: str) -> str:
+        stage, _ = self._turns.stage(terminal_id)
+        return {Stage.NEVER: "idle", Stage.RUNNING: "processing"}.get(stage, "completed")
+
+    def get_last_output(self, terminal_id: str) -> str:
+        turns = self._turns.turns(terminal_id)
+        return self._read(terminal_id, turns[-1]).final if turns else ""
+
+    def report(self, terminal_id: str) -> Report:
+        turns = self._turns.turns(terminal_id)
+        if not turns:
+            return Report()
+        return Report(self._usage(terminal_id, turns), self._complaint(terminal_id, turns[-1]))
+
+    def exit_terminal(self, terminal_id: str) -> None:
+        self._turns.remove(terminal_id)
+
+    def close(self) -> None:
+        """A driver that leaves in order takes its agents' processes with it; one that is killed cannot."""
+        self._turns.end_all()
+
+    def _row(self, provider: str) -> Provider:
+        if provider == COMMAND:
+            if not self._agent_command.strip():
+                raise ConfigError("provider `command` needs agent_command, with {prompt_file} in it")
+            return command_provider(self._agent_command)
+        if provider not in PROVIDERS:
+            known = ", ".join((*PROVIDERS, COMMAND))
+            raise ConfigError(f"unknown provider {provider!r} for the local host; known: {known}")
+        return PROVIDERS[provider]
+
+    def _program(self, row: Provider) -> str | None:
+        return shutil.which(row.program, path=self._env.get("PATH"))
+
+    def _read(self, terminal_id: str, turn: Path) -> Reading:
+        row = self._row(self._turns.about(terminal_id)["provider"])
+        return row.reading(_text(turn / "out"), _text(turn / "err"))
+
+    def _session(self, terminal_id: str) -> str:
+        """The conversation's name at its provider: given by us, or told by its first turns."""
+        about = self._turns.about(terminal_id)
+        if about["session"]:
+            return str(about["session"])
+        for turn in self._turns.turns(terminal_id):
+            if session := self._read(terminal_id, turn).session:
+                self._turns.note(terminal_id, {**about, "session": session})
+                return session
+        return ""
+
+    def _usage(self, terminal_id: str, turns: list[Path]) -> Usage | None:
+        """What the conversation cost so far; None when no turn told."""
+        row = self._row(self._turns.about(terminal_id)["provider"])
+        told = [usage for turn in turns if (usage := self._read(terminal_id, turn).usage) is not None]
+        if not told or row.cumulative:
+            return told[-1] if told else None
+        total = Usage()
+        for usage in told:
+            total = total.plus(usage)
+        return total
+
+    def _complaint(self, terminal_id: str, turn: Path) -> str:
+        stage, code = self._turns.stage(terminal_id)
+        error = self._read(terminal_id, turn).error
+        if error or (stage is Stage.ENDED and code == 0):
+            return plain(error)[:600]
+        said = end_of(_text(turn / "err")) or end_of(_text(turn / "out"))
+        how = "its process was killed" if stage is Stage.LOST else f"its process ended with {code}"
+        return f"{how}{f': {said}' if said else ''}"
+
+
+def _by_reference(file: Path) -> str:
+    return f"Your instructions are in a file. Read the file '{file}' completely and follow it."
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8", errors="replace")
+    return ""

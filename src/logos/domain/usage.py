@@ -1,0 +1,87 @@
+"""What turns cost. Unknown is not zero: a host that does not say how many tokens were used leaves a gap that shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One turn's tokens and price, as far as its host tells. Cached tokens are part of the input."""
+
+    input: int | None = None
+    cached: int | None = None
+    output: int | None = None
+    cost_usd: float | None = None
+
+    @property
+    def tokens(self) -> int | None:
+        return None if self.input is None or self.output is None else self.input + self.output
+
+    def minus(self, before: Usage | None) -> Usage:
+        """What came on top of `before`."""
+        if before is None:
+            return self
+        return Usage(
+            _less(self.input, before.input),
+            _less(self.cached, before.cached),
+            _less(self.output, before.output),
+            None if self.cost_usd is None else max(self.cost_usd - (before.cost_usd or 0.0), 0.0),
+        )
+
+    def plus(self, other: Usage) -> Usage:
+        """Both together; what only one of them tells is told."""
+        return Usage(
+            _more(self.input, other.input),
+            _more(self.cached, other.cached),
+            _more(self.output, other.output),
+            _more(self.cost_usd, other.cost_usd),
+        )
+
+
+def _less(now: int | None, before: int | None) -> int | None:
+    return None if now is None else max(now - (before or 0), 0)
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _more(one: Number | None, other: Number | None) -> Number | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The sum over turns, with the number of turns that said nothing."""
+
+    turns: int = 0
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    cost_usd: float = 0.0
+    tokens_unknown: int = 0
+    cost_unknown: int = 0
+
+    @property
+    def tokens(self) -> int | None:
+        """None when no turn told."""
+        return None if self.turns == self.tokens_unknown else self.input + self.output
+
+    @property
+    def cost(self) -> float | None:
+        return None if self.turns == self.cost_unknown else self.cost_usd
+
+    def plus(self, usage: Usage | None) -> Spent:
+        known = usage or Usage()
+        return Spent(
+            self.turns + 1,
+            self.input + (known.input or 0),
+            self.cached + (known.cached or 0),
+            self.output + (known.output or 0),
+            self.cost_usd + (known.cost_usd or 0.0),
+            self.tokens_unknown + (known.tokens is None),
+            self.cost_unknown + (known.cost_usd is None),
+        )

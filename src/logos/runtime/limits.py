@@ -1,0 +1,93 @@
+"""Until when a provider's limit lasts, as far as its message says; and the person's own budgets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from logos.domain.usage import Spent
+from logos.errors import BudgetReached
+
+# A limit that does not say when it ends is tried again so often.
+UNSAID_SECONDS = 900.0
+# A limit that says it is over may need a moment more.
+MARGIN_SECONDS = 5.0
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_EPOCH = re.compile(r"\b(1[6-9]\d{8}|2\d{9})\b")
+_SPAN = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(w|d|h|m(?!s)|s)(?:eeks?|ays?|ours?|in(?:ute)?s?|ec(?:ond)?s?|r?s?)?(?![a-z])", re.IGNORECASE
+)
+_AFTER = re.compile(r"(?:try again in|retry (?:after|in)|resets? in|wait)\b:?\s*(.{1,60})", re.IGNORECASE)
+_ISO = re.compile(r"\b(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)")
+_CLOCK = re.compile(
+    r"(?:resets?(?: at)?|again at|until|at)\s+(\d{1,2})(?::(\d\d))?\s*([ap]m)?\b(?:\s*\(([\w/+-]+)\))?", re.IGNORECASE
+)
+
+
+def ends_at(message: str, now: float) -> float | None:
+    """The moment (seconds since the epoch) a limit is said to end, or None when the message does not say."""
+    if found := _EPOCH.search(message):
+        return float(found[1])
+    if found := _ISO.search(message):
+        moment = datetime.fromisoformat(found[1].replace("Z", "+00:00"))
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if found := _AFTER.search(message):
+        spans = _SPAN.findall(found[1])
+        if spans:
+            return now + sum(float(count) * _UNITS[unit.lower()] for count, unit in spans)
+        if bare := re.match(r"\d+", found[1]):
+            return now + float(bare[0])
+    if found := _CLOCK.search(message):
+        return _next_time(int(found[1]), int(found[2] or 0), (found[3] or "").lower(), found[4], now)
+    return None
+
+
+def _next_time(hour: int, minute: int, half: str, zone: str | None, now: float) -> float | None:
+    """The next time a clock shows this, in its zone or ours."""
+    hour = hour % 12 + 12 * (half == "pm") if half else hour
+    if hour > 23 or minute > 59:
+        return None
+    try:
+        here = datetime.fromtimestamp(now, ZoneInfo(zone)) if zone else datetime.fromtimestamp(now).astimezone()
+    except (ZoneInfoNotFoundError, ValueError):
+        here = datetime.fromtimestamp(now).astimezone()
+    moment = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return (moment if moment > here else moment + timedelta(days=1)).timestamp()
+
+
+def seconds_to_wait(message: str, now: float) -> float:
+    end = ends_at(message, now)
+    return UNSAID_SECONDS if end is None else max(end - now, 0.0) + MARGIN_SECONDS
+
+
+def until_words(message: str, now: float) -> str:
+    """When a limit ends, for a person; empty when nobody said."""
+    end = ends_at(message, now)
+    return "" if end is None else datetime.fromtimestamp(end).astimezone().strftime("until %Y-%m-%d %H:%M")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a run may cost; None is no limit."""
+
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
+    max_minutes: float | None = None
+
+    def check(self, spent: Spent, seconds: float) -> None:
+        """Raise BudgetReached between turns, never in the middle of one."""
+        measured: tuple[tuple[str, float | None, float | None, Callable[[float], str]], ...] = (
+            ("max_tokens", self.max_tokens, spent.tokens, lambda n: f"{n:,.0f} tokens"),
+            ("max_cost_usd", self.max_cost_usd, spent.cost, lambda n: f"${n:,.2f}"),
+            ("max_minutes", self.max_minutes, seconds / 60, lambda n: f"{n:,.1f} minutes"),
+        )
+        for key, limit, used, words in measured:
+            if limit is not None and used is not None and used >= limit:
+                raise BudgetReached(
+                    f"limits.{key} reached: {words(used)} of {words(limit)}; "
+                    f"nothing is lost, raise it (--set limits.{key}=…) and go on with --resume"
+                )
