@@ -10,7 +10,7 @@ PINS := pyproject.toml constraints.txt
 # The live tests of one file share one server, so they must share one worker.
 PYTEST_FLAGS ?= -n auto --dist loadgroup
 
-.PHONY: help demo test check format bench tmux venv venv-dev clean
+.PHONY: help demo test check format bench tmux clis venv venv-dev clean
 
 help:
 	@echo "make demo    a whole run with scripted agents, no keys needed"
@@ -23,7 +23,7 @@ help:
 demo: $(VENV)/.stamp-run
 	@$(BIN)/logos demo
 
-test: $(VENV)/.stamp-dev tmux
+test: $(VENV)/.stamp-dev tmux clis
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest $(PYTEST_FLAGS)
 
@@ -77,6 +77,10 @@ tmux:
 	echo "* Install tmux 3.3 or newer to run them.                          *" >&2; \
 	echo "*******************************************************************" >&2
 
+# The real agent CLIs the live tests drive; where npm cannot be had, these tests say so.
+clis: $(VENV)/.stamp-dev
+	@$(BIN)/python tools/agent-clis || [ $$? = 3 ]
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

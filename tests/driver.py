@@ -80,7 +80,7 @@ def main() -> int:
             ended = wiring.run_here(
                 load_settings(None, os.environ),
                 strict_prompt=False,
-                make_host=scripted if os.environ.get("SCRIPT") else wiring.cao_host,
+                make_host=scripted if os.environ.get("SCRIPT") else None,
                 watchers=[MortalWatcher(after)] if after else [],
             )
     except LogosError as error:

@@ -10,7 +10,16 @@ from pathlib import Path
 
 from logos.adapters.files import write_atomically
 from logos.adapters.processes import Job, Stage, TurnProcesses
-from logos.adapters.providers import COMMAND, PROVIDERS, Leave, Provider, Reading, command_provider, end_of
+from logos.adapters.providers import (
+    COMMAND,
+    LOST_CONVERSATION,
+    PROVIDERS,
+    Leave,
+    Provider,
+    Reading,
+    command_provider,
+    end_of,
+)
 from logos.domain.turns import Agent
 from logos.domain.usage import Usage
 from logos.errors import ConfigError, TerminalNotCreated
@@ -49,8 +58,7 @@ class LocalHost:
         self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
     ) -> Mapping[str, str]:
         row = self._checked(agent_profile, provider)
-        session = str(uuid.uuid4()) if row.names_sessions else ""
-        about = {"profile": agent_profile, "provider": provider, "session": session}
+        about = {"profile": agent_profile, "provider": provider, "session": _new_name(row), "since": 0}
         return {"id": self._turns.create(idempotency_key, about), "session_name": session_name}
 
     def preflight(self, agents: Iterable[Agent]) -> None:
@@ -71,10 +79,14 @@ class LocalHost:
         if message.startswith("/rename "):
             # A label for somebody who looks at the terminals of a server; there are none here.
             return
-        row, again = self._row(about["provider"]), bool(self._turns.turns(terminal_id))
-        session = self._session(terminal_id) if again else str(about["session"])
-        # A conversation whose first turn ended before it had a name begins anew.
-        again = again and bool(session)
+        # Whatever still runs there was given up.
+        self._turns.end(terminal_id)
+        row, turns = self._row(about["provider"]), self._turns.turns(terminal_id)
+        if turns and LOST_CONVERSATION.search(self._complaint(terminal_id, turns[-1])):
+            self._turns.note(terminal_id, {**about, "session": _new_name(row), "since": len(turns)})
+        session = self._session(terminal_id)
+        # A conversation that has no name yet, or whose name is new, begins.
+        again = bool(session) and len(turns) > self._since(terminal_id)
         prompt = plain(message) if again else f"{self._profile_text(about['profile']).strip()}\n\n{plain(message)}"
         folder = self._turns.next_turn(terminal_id)
         file = folder / "prompt.md"
@@ -84,9 +96,9 @@ class LocalHost:
         command = [str(self._program(row)), *(word.replace("{cwd}", str(self._wd)) for word in words)]
         if row.as_argument:
             command.append(prompt if len(prompt.encode()) <= MAX_ARGUMENT_BYTES else _by_reference(file))
-        extra = {**row.env, **(row.env_when_all if leave is Leave.ALL else {})}
+        env = {**row.env, **self._env, **(row.env_when_all if leave is Leave.ALL else {})}
         stdin = None if row.as_argument or row.name == COMMAND else file
-        self._turns.begin(terminal_id, folder, Job(command, stdin, self._wd, {**self._env, **extra}))
+        self._turns.begin(terminal_id, folder, Job(command, stdin, self._wd, env))
 
     def get_status(self, terminal_id: str) -> str:
         stage, _ = self._turns.stage(terminal_id)
@@ -131,11 +143,15 @@ class LocalHost:
         about = self._turns.about(terminal_id)
         if about["session"]:
             return str(about["session"])
-        for turn in self._turns.turns(terminal_id):
+        for turn in self._turns.turns(terminal_id)[self._since(terminal_id) :]:
             if session := self._read(terminal_id, turn).session:
                 self._turns.note(terminal_id, {**about, "session": session})
                 return session
         return ""
+
+    def _since(self, terminal_id: str) -> int:
+        """How many turns belong to a conversation that was lost."""
+        return int(self._turns.about(terminal_id).get("since", 0))
 
     def _usage(self, terminal_id: str, turns: list[Path]) -> Usage | None:
         """What the conversation cost so far; None when no turn told."""
@@ -150,12 +166,20 @@ class LocalHost:
 
     def _complaint(self, terminal_id: str, turn: Path) -> str:
         stage, code = self._turns.stage(terminal_id)
+        if stage is Stage.RUNNING:
+            nags = self._row(self._turns.about(terminal_id)["provider"]).nags
+            found = nags.search(_text(turn / "err")) if nags else None
+            return plain(found[1])[:600] if found else ""
         error = self._read(terminal_id, turn).error
         if error or (stage is Stage.ENDED and code == 0):
             return plain(error)[:600]
         said = end_of(_text(turn / "err")) or end_of(_text(turn / "out"))
         how = "its process was killed" if stage is Stage.LOST else f"its process ended with {code}"
         return f"{how}{f': {said}' if said else ''}"
+
+
+def _new_name(row: Provider) -> str:
+    return str(uuid.uuid4()) if row.names_sessions else ""
 
 
 def _by_reference(file: Path) -> str:

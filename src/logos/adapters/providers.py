@@ -96,23 +96,24 @@ def read_claude(rows: Sequence[Json]) -> Reading:
     if result is None:
         return Reading(session)
     used = dig(result, "usage")
-    fresh = _sum(dig(used, "input_tokens"), dig(used, "cache_creation_input_tokens"))
     cached = _count(dig(used, "cache_read_input_tokens"))
-    cost = dig(result, "total_cost_usd")
-    usage = Usage(
-        _sum(fresh, cached),
-        cached,
-        _count(dig(used, "output_tokens")),
-        float(cost) if isinstance(cost, int | float) else None,
-    )
+    whole = _sum(dig(used, "input_tokens"), dig(used, "cache_creation_input_tokens"), cached)
+    usage = Usage(whole, cached, _count(dig(used, "output_tokens")), _claude_price(result)) if used else None
     final = str(result.get("result") or "")
     if not result.get("is_error"):
-        return Reading(session, usage if used else None, final)
+        return Reading(session, usage, final)
     resets = _last(rows, "rate_limit_info", "resetsAt", kind="rate_limit_event")
-    error = final or "; ".join(str(part) for part in cast("list[object]", result.get("errors") or []))
-    return Reading(
-        session, usage if used else None, error=f"{error}{f' (resets at {resets})' if resets else ''}" or "error"
-    )
+    error = final or "; ".join(str(part) for part in cast("list[object]", result.get("errors") or ["error"]))
+    return Reading(session, usage, error=f"{error} (resets at {resets})" if resets else error)
+
+
+def _claude_price(result: Json) -> float | None:
+    """This turn's; newer versions give the whole conversation's in the place where it used to be."""
+    since = result.get("model_usage_since_last_result")
+    prices = [dig(model, "costUSD") for model in cast(Json, since).values()] if isinstance(since, dict) else []
+    prices = prices or [result.get("total_cost_usd")]
+    known = [float(price) for price in prices if isinstance(price, int | float)]
+    return sum(known) if known else None
 
 
 def read_opencode(rows: Sequence[Json]) -> Reading:
@@ -155,6 +156,9 @@ def read_copilot(rows: Sequence[Json]) -> Reading:
     )
 
 
+# The client does not know the conversation it is to go on with: it was killed before it wrote it down.
+LOST_CONVERSATION = re.compile(r"no conversation found|no rollout found|session not found", re.IGNORECASE)
+
 _KIMI_SESSION = re.compile(r"kimi -r ([\w-]+)")
 
 
@@ -175,7 +179,9 @@ def _no_flags() -> Mapping[Leave, tuple[str, ...]]:
 class Provider:
     """A CLI. `first` and `again` are its arguments; `{permissions}` and `{session}` are filled in.
 
-    The prompt goes to its standard input, or with `as_argument` to the end of its arguments.
+    The prompt goes to its standard input, or with `as_argument` to the end of its arguments. `cumulative`: its usage is
+    the whole conversation's. `names_sessions`: we choose the session's name. `nags`: what it only says on its error
+    stream while it waits for something that a person should know of.
     """
 
     name: str
@@ -190,6 +196,7 @@ class Provider:
     as_argument: bool = False
     cumulative: bool = False
     names_sessions: bool = False
+    nags: re.Pattern[str] | None = None
     login: tuple[str, ...] = ()
 
     def arguments(self, leave: Leave, session: str, again: bool) -> list[str]:
@@ -243,6 +250,8 @@ ROWS: tuple[Provider, ...] = (
             Leave.RUN: (*_CLAUDE_EDITS, "--allowedTools", "Bash"),
             Leave.ALL: ("--dangerously-skip-permissions",),
         },
+        # It would retry a refused key for minutes.
+        env={"CLAUDE_CODE_MAX_RETRIES": "5"},
         # As root it refuses to skip permissions unless it is told that it is in a sandbox.
         env_when_all={"IS_SANDBOX": "1"},
         login=("auth", "status"),
@@ -255,6 +264,8 @@ ROWS: tuple[Provider, ...] = (
         read=read_opencode,
         install="npm install -g opencode-ai",
         leaves={Leave.ALL: ("--auto",)},
+        # It waits out a limit in silence, however long that is.
+        nags=re.compile(r"AI_APICallError: ([^\"\n]*limit[^\"\n]*)", re.IGNORECASE),
         login=("auth", "list"),
     ),
     Provider(

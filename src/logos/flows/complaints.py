@@ -16,6 +16,7 @@ _LIMITS = re.compile(
 _HICCUPS = re.compile(
     r"\b5\d\d\b|internal server error|overloaded|bad gateway|service unavailable|gateway time-?out|"
     r"connection (?:error|refused|reset|closed)|network error|fetch failed|timed? ?out|"
+    r"no conversation found|no rollout found|session not found|"
     r"econn(?:refused|reset|aborted)|etimedout|enotfound|eai_again|socket hang up|stream (?:error|disconnected)",
     re.IGNORECASE,
 )
@@ -55,14 +56,14 @@ class Leave:
 
 Remedy = TryAgain | Replace | Leave
 
-# Twice, with time to breathe: what a retry of the client itself did not mend in its first seconds.
-BACK_OFF_SECONDS = (5.0, 30.0)
+# Twice, with more and more time to breathe: the client itself has tried in its first seconds.
+_BACK_OFF = (1, 6)
 
 
-def remedy(trouble: Trouble, tries: int, on_limit: OnLimit) -> Remedy:
+def remedy(trouble: Trouble, tries: int, on_limit: OnLimit, back_off: float) -> Remedy:
     """What to do about a turn that brought no response; `tries` counts the tries after the first."""
-    if trouble is Trouble.TRANSIENT and tries < len(BACK_OFF_SECONDS):
-        return TryAgain(BACK_OFF_SECONDS[tries])
+    if trouble is Trouble.TRANSIENT and tries < len(_BACK_OFF):
+        return TryAgain(back_off * _BACK_OFF[tries])
     if trouble is Trouble.LIMIT:
         return {OnLimit.STOP: Leave(), OnLimit.WAIT: TryAgain(None), OnLimit.FALLBACK: Replace()}[on_limit]
     return Leave()

@@ -174,6 +174,9 @@ def decide(watch: Watch, glance: Glance, rules: Rules) -> Decision:
         return _permission(watch, glance, rules)
     if glance.file is None and glance.status is not Status.PROCESSING:
         return _idle(watch, glance, rules)
+    if rules.exact and glance.file is None and glance.complaint is not None:
+        # A client that waits out a limit looks like one that works.
+        return GiveUp(trouble_of(glance.complaint), glance.complaint)
     return Wait(_pace(watch, glance, rules))
 
 

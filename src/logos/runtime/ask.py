@@ -43,6 +43,7 @@ class Asker:
     now: Callable[[], float]
     wall: Callable[[], float]
     on_limit: OnLimit
+    back_off: float
     replace: ReplaceAgent
 
     def ask(self, turn: Turn, ledger: Ledger, desk: Desk) -> None:
@@ -56,7 +57,7 @@ class Asker:
                 found = self._try(turn, prompt, hand, case, desk, again=tries > 0)
                 break
             except NoResponse as lost:
-                match remedy(lost.trouble, tries, self.on_limit):
+                match remedy(lost.trouble, tries, self.on_limit, self.back_off):
                     case TryAgain(seconds):
                         self._rest(lost, seconds, case, desk)
                     case Replace() if self._replaced(lost, turn, desk):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -28,6 +29,9 @@ _CLOCK = re.compile(
 )
 
 
+_DATE = re.compile(r"\b([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th)?,? (\d{4}),? (\d{1,2}):(\d\d) ?([AP]M)\b")
+
+
 def ends_at(message: str, now: float) -> float | None:
     """The moment (seconds since the epoch) a limit is said to end, or None when the message does not say."""
     if found := _EPOCH.search(message):
@@ -35,6 +39,10 @@ def ends_at(message: str, now: float) -> float | None:
     if found := _ISO.search(message):
         moment = datetime.fromisoformat(found[1].replace("Z", "+00:00"))
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if found := _DATE.search(message):
+        words = f"{found[1]} {found[2]} {found[3]} {found[4]}:{found[5]} {found[6]}"
+        with suppress(ValueError):
+            return datetime.strptime(words, "%b %d %Y %I:%M %p").astimezone().timestamp()
     if found := _AFTER.search(message):
         spans = _SPAN.findall(found[1])
         if spans:

@@ -184,6 +184,7 @@ class CycleRun:
             out.now,
             out.wall,
             handoff.on_limit,
+            handoff.retry_back_off_seconds,
             self._replace,
         )
 

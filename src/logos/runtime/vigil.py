@@ -147,7 +147,7 @@ class Vigil:
 
     def _see(self, case: Case, status: Status, file: str | None) -> Glance:
         if isinstance(self._host, Reporter):
-            said = self._host.report(case.terminal).complaint if status.resting else ""
+            said = self._host.report(case.terminal).complaint
             return Glance(self._now(), status, file, complaint=said or None)
         text = self._look_at_screen(case.terminal)
         if text is None:
