@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socketserver
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ import psutil
 import pytest
 
 from logos.adapters.cao import MAX_MESSAGE_BYTES, ApiClient
+from logos.adapters.local import LocalHost
+from logos.adapters.providers import Leave
 from logos.adapters.scripted import ScriptedHost
 from logos.domain.roles import RESPONSE_FILES, SEATS
 from logos.domain.turns import Agent, AgentName
@@ -92,7 +95,43 @@ def cao(tmp_path: Path, stack: ExitStack) -> Place:
     return Place(client, responses, gate.set)
 
 
-@pytest.fixture(params=[scripted_agents, scripted_host, cao], ids=lambda build: build.__name__)
+# As codex: the prompt on its standard input, the conversation's name and the last word as JSON lines.
+FAKE_CODEX = """#!{python}
+import json, pathlib, re, sys, time
+prompt = sys.stdin.read()
+path = re.search(r"^/.*/analyst_summary.md$", prompt, re.MULTILINE)
+seen = pathlib.Path({folder!r}, "turns")
+print(json.dumps({{"type": "thread.started", "thread_id": "thread-1"}}), flush=True)
+while not pathlib.Path({folder!r}, "go").exists():
+    time.sleep(0.02)
+with seen.open("a") as turns:
+    turns.write(" ".join(sys.argv[1:]) + chr(10))
+said = {said!r}[min(len(seen.read_text().splitlines()), 2) - 1]
+pathlib.Path(path[0]).parent.mkdir(parents=True, exist_ok=True)
+pathlib.Path(path[0]).write_text(said, encoding="utf-8")
+print(json.dumps({{"type": "item.completed", "item": {{"type": "agent_message", "text": said}}}}))
+print(json.dumps({{"type": "turn.completed", "usage": {{"input_tokens": 5, "cached_input_tokens": 2, "output_tokens": 1}}}}))
+"""
+
+
+def local_host(tmp_path: Path, stack: ExitStack) -> Place:
+    responses, program = tmp_path / "responses", tmp_path / "bin" / "codex"
+    program.parent.mkdir()
+    program.write_text(FAKE_CODEX.format(python=sys.executable, folder=str(tmp_path), said=SAID))
+    program.chmod(0o755)
+    host = LocalHost(
+        tmp_path / "host",
+        tmp_path,
+        {"PATH": str(program.parent)},
+        leave_of=lambda _profile: Leave.RUN,
+        profile_text=lambda name: f"You are the {name}.",
+    )
+    stack.callback(host.close)
+    stack.callback((tmp_path / "go").touch)
+    return Place(host, responses, (tmp_path / "go").touch)
+
+
+@pytest.fixture(params=[scripted_agents, scripted_host, local_host, cao], ids=lambda build: build.__name__)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     with ExitStack() as stack:
         yield request.param(tmp_path, stack)
@@ -207,13 +246,14 @@ def test_a_scripted_agent_outlives_its_host_and_is_found_again(tmp_path: Path) -
         until(lambda: first.get_status(terminal) == "completed")
 
 
-def test_a_scripted_agent_that_crashes_is_in_error(tmp_path: Path) -> None:
+def test_a_scripted_agent_that_crashes_has_ended_and_says_how(tmp_path: Path) -> None:
     responses = tmp_path / "responses"
     host = ScriptedHost(tmp_path / "host", {"analyst": [{"crash": True}]}, responses, tmp_path)
     terminal = host.create_session("system_analyst", provider="codex")["id"]
     host.send_input(terminal, response_instruction(responses / RESPONSE_FILES["analyst"]))
     until(lambda: host.get_status(terminal) != "processing")
-    assert host.get_status(terminal) == "error"
+    assert host.get_status(terminal) == "completed"
+    assert host.report(terminal).complaint == "its process ended with 1: crashed, as the script says"
     assert not (responses / RESPONSE_FILES["analyst"]).exists()
 
 

@@ -23,10 +23,7 @@ from logos.adapters.pids import noted_pid
 from logos.errors import HostError, TerminalGone
 
 # The shell is only there to write down what nobody may be left to wait for: the pid, then the exit code.
-_WRAPPER = (
-    'echo $$ >"$1/pid.new" && mv "$1/pid.new" "$1/pid"; folder=$1; shift; "$@"; code=$?; '
-    'echo $code >"$folder/exit.new" && mv "$folder/exit.new" "$folder/exit"; exit $code'
-)
+_WRAPPER = 'folder=$1; shift; echo $$ >"$folder/pid"; "$@"; code=$?; echo $code >"$folder/exit"; exit $code'
 END_SECONDS = 3.0
 MARK = "LOGOS_TERMINAL"
 

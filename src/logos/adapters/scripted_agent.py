@@ -1,57 +1,86 @@
 """One turn of a scripted agent, as a process of its own: edits files, runs commands, writes its response.
 
-A step of a script: `say` (the response; `{verdict}` and `{output}` stand for what `run` gave), `edit` (path → text),
-`run` (a command whose exit code is the verdict), `delay` (seconds before, and `after` the response), `no_file`
-(only print it), `crash` (end with an error instead).
+It reads its orders from `orders.json` in the folder of the turn. Standard library only, so that it is there at once.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from logos.domain.roles import SEATS
+# A hung agent is ended by whoever started it; one that nobody comes back for must not stay for ever.
+HANG_SECONDS = 86_400
+GARBAGE = b"\x1b[2J\x00\xff\xfe%PDF-1.4 \xc3\x28 0xDEADBEEF\n\x07lorem ipsum, half a sent"
 
 
 def main(arguments: list[str]) -> int:
-    script, answer, turn, response, said = arguments
-    act(_step(Path(script), answer, int(turn)), Path(said), Path(response))
+    folder, response = map(Path, arguments)
+    orders: dict[str, Any] = json.loads((folder / "orders.json").read_text(encoding="utf-8"))
+    time.sleep(orders["delay"])
+    match orders["fault"]:
+        case "hang":
+            say("working", end="")
+            time.sleep(HANG_SECONDS)
+        case "crash" | "usage_limit" | "transient":
+            print(orders["message"], file=sys.stderr, flush=True)
+            return 1
+        case "permission":
+            ask(orders["question"], folder)
+        case _:
+            pass
+    for name, text in orders["edit"].items():
+        edit(name, text)
+    text = words(orders["say"], orders["run"])
+    say(text)
+    (folder / "said.md").write_bytes(in_bytes(text))
+    if orders["fault"] != "no_file":
+        response.parent.mkdir(parents=True, exist_ok=True)
+        garbage = in_bytes(orders["message"]) or GARBAGE
+        response.write_bytes(garbage if orders["fault"] == "garbage" else in_bytes(text))
+    time.sleep(orders["after"])
     return 0
 
 
-def _step(script: Path, answer: str, turn: int) -> dict[str, Any]:
-    """The step for this turn of the role; the last one repeats."""
-    role = next(seat.role for seat in SEATS.values() if seat.answer == answer)
-    steps = json.loads(script.read_text(encoding="utf-8"))[role]
-    return steps[min(turn, len(steps)) - 1]
+def ask(question: str, folder: Path) -> None:
+    """Wait for somebody to allow it: whoever presses a key, or a person who makes the file."""
+    answer = folder / "answer"
+    say(f"{question}\nto allow it: touch {answer}")
+    (folder / "question").touch()
+    until = time.monotonic() + HANG_SECONDS
+    while not answer.exists() and time.monotonic() < until:
+        time.sleep(0.02)
 
 
-def act(step: dict[str, Any], said: Path, response: Path) -> None:
-    time.sleep(float(step.get("delay", 0)))
-    if step.get("crash"):
-        raise SystemExit("crashed, as the script says")
-    for name, text in step.get("edit", {}).items():
-        target = Path(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-        print(f"edited {name}", flush=True)
-    verdict, output = "PASS", ""
-    if step.get("run"):
-        ran = subprocess.run(
-            step["run"], shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
-        verdict, output = ("PASS" if ran.returncode == 0 else "FAIL"), ran.stdout
-        print(f"$ {step['run']}\n{output}", flush=True)
-    text = str(step.get("say", "")).replace("{verdict}", verdict).replace("{output}", output.strip())
-    said.write_text(text, encoding="utf-8")
-    if not step.get("no_file"):
-        response.parent.mkdir(parents=True, exist_ok=True)
-        response.write_text(text, encoding="utf-8")
-    time.sleep(float(step.get("after", 0)))
+def edit(name: str, text: str) -> None:
+    target = Path(name)
+    if not target.resolve().is_relative_to(Path.cwd().resolve()):
+        raise SystemExit(f"edit {name}: leads out of the work dir")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(in_bytes(text))
+    say(f"edited {name}")
+
+
+def words(said: str, command: str) -> str:
+    """What is said, with what the command gave in it."""
+    if not command:
+        return said
+    ran = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    output = ran.stdout.decode("utf-8", "replace")
+    say(f"$ {command}\n{output}")
+    return said.replace("{verdict}", "FAIL" if ran.returncode else "PASS").replace("{output}", output.strip())
+
+
+def in_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def say(text: str, end: str = "\n") -> None:
+    os.write(1, in_bytes(text + end))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from logos.domain.turns import Trouble
 
 _LIMITS = re.compile(
     r"\b429\b|too many requests|(?:usage|rate|session|weekly|request|token)[ _-]?limit|quota|"
-    r"(?:hit|reached|exceeded) your (?:\w+ ){0,3}limit|limit reached",
+    r"(?:hit|reached|exceeded) your (?:[\w-]+ ){0,3}limit|limit reached",
     re.IGNORECASE,
 )
 _HICCUPS = re.compile(

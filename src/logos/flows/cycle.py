@@ -33,6 +33,9 @@ NO_VERDICT = "Your previous response had no clear verdict: exactly one line must
 
 # What a tester that never gives a verdict may cost: one more turn.
 TESTER_TRIES = 2
+# How much of a conversation is told to an agent that takes over from another.
+MEMORY_TURNS = 3
+MEMORY_LINES = 15
 
 
 def _no_outputs() -> Mapping[str, str]:
@@ -52,6 +55,7 @@ class CycleState:
     programmer_feedback: str = ""
     retry_context: str = ""
     briefed: frozenset[Role] = frozenset()
+    memory: Mapping[Role, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     fresh: bool = True
     checking: bool = False
     stalled: str | None = None
@@ -96,7 +100,8 @@ class Cycle:
             case TurnAsked():
                 return replace(state, briefed=state.briefed | {state.role})
             case TurnAnswered(turn, text):
-                return _answered(state, text) if turn == state.turn_id else state
+                awaited = turn == state.turn_id and not state.checking and state.outcome is None
+                return _answered(state, text) if awaited else state
             case TurnFailed(_, trouble, message):
                 return replace(state, stalled=message, trouble=trouble)
             case RunResumed(plan):
@@ -143,12 +148,18 @@ def _answered(state: CycleState, text: str) -> CycleState:
     stage = stage_of(state.phase)
     if state.role is stage.author and stage.reviewer is not None:
         outputs[SEATS[stage.reviewer].answer] = ""
-    state = replace(state, outputs=MappingProxyType(outputs), fresh=False)
+    state = replace(state, outputs=MappingProxyType(outputs), memory=_remembered(state, text), fresh=False)
     if state.role is stage.reviewer:
         return _reviewed(state, text)
     if stage.reviewer is not None:
         return replace(state, role=stage.reviewer)
     return _tested(state, text)
+
+
+def _remembered(state: CycleState, text: str) -> Mapping[Role, tuple[str, ...]]:
+    """What a role said last, condensed: for whoever takes its place in a new conversation."""
+    said = f"{state.turn_id}:\n{condense.head(text, MEMORY_LINES)}"
+    return MappingProxyType({**state.memory, state.role: (*state.memory.get(state.role, ()), said)[-MEMORY_TURNS:]})
 
 
 def _reviewed(state: CycleState, text: str) -> CycleState:
@@ -237,6 +248,7 @@ def facts_for(state: CycleState) -> Mapping[str, Fact]:
         "cycle": state.cycle,
         "wd": plan.wd,
         "explore": explore_for(state),
+        "history": "" if state.role in state.briefed else "\n\n".join(state.memory.get(state.role, ())),
         "response_path": f"{plan.response_dir}/{RESPONSE_FILES[seat.answer]}",
     }
     return {**common, **_FACTS[state.role](state)}

@@ -31,7 +31,7 @@ _COMPLAINTS = tuple(
         r"(?:stream error\s*:\s*)?unexpected status\s+[45]\d\d\b.*",
         r"exceeded retry limit, last status: [45]\d\d\b.*",
         r"(?:error:\s*)?(?:\d{3}\s*[:\s]\s*)?(?:internal server error|overloaded_error|too many requests)\b.*",
-        r"(?:you(?:'|’)ve|you have)\s+(?:hit|reached|exceeded)\s+your\s+(?:\w+\s+){0,3}limit\b.*",
+        r"(?:you(?:'|’)ve|you have)\s+(?:hit|reached|exceeded)\s+your\s+(?:[\w-]+\s+){0,3}limit\b.*",
         r"(?:claude\s+)?(?:ai\s+)?usage limit (?:reached|exceeded)\b.*",
         r"(?:error:\s*)?(?:rate limit|quota) (?:reached|exceeded)\b.*",
         r"(?:error:\s*)?(?:insufficient_quota|invalid_api_key|rate_limit_error)\b.*",
