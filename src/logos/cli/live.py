@@ -10,9 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from logos.cli import show
-from logos.cli.narrator import Line, Narrator, Tone, duration, number, tone_of
+from logos.cli.bill import spent_in_words
+from logos.cli.narrator import Line, Narrator, Tone, tone_of
 from logos.cli.redact import one_line
 from logos.cli.story import Told, tell_turns
+from logos.cli.words import duration
 from logos.domain.events import Noted, Recorded, RunResumed, RunStarted, TerminalClosed, TerminalOpened, Topic, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.roles import STAGES, Role
@@ -159,9 +161,11 @@ class LiveView:
         opened, wanted = len(self._ledger.terminals), len(state.plan.agents)
         if opened < wanted and not self._turns:
             return [(f"opening terminals, {opened} of {wanted}", "bold")]
-        asked = next((told.asked for told in self._turns if told.turn == state.turn_id), None)
-        since = "" if asked is None else f", at it for {duration(now - asked)}"
+        told = next((told for told in self._turns if told.turn == state.turn_id), None)
         who = f"{state.role.replace('_', ' ')}, cycle {state.cycle}"
+        if told is not None and told.rests:
+            return [(f"resting, {who}", "bold yellow"), (f" · {one_line(told.rests)}", "")]
+        since = "" if told is None else f", at it for {duration(now - told.asked)}"
         return [(who, "bold"), (f"{since} · phase {state.phase}", "")]
 
     def _numbers(self, now: float) -> Text:
@@ -171,7 +175,7 @@ class LiveView:
         if judged is not None:
             verdict = (judged.verdict, show.STYLES[tone_of(judged.verdict)])
             parts += [(" · last verdict ", ""), verdict, (f" ({judged.turn})", "")]
-        return _short(*parts, (f" · {number(self._ledger.characters)} characters sent", ""))
+        return _short(*parts, (f" · {spent_in_words(self._ledger.spent, self._ledger.characters)}", ""))
 
 
 def _short(*parts: tuple[str, str]) -> Text:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from logos.cli.bill import in_short
 from logos.cli.story import verdict_of
+from logos.cli.words import duration, number
 from logos.domain.events import (
     CheckRan,
     Noted,
@@ -49,6 +51,7 @@ _TOPICS: dict[Topic, tuple[str, Tone]] = {
     Topic.REMINDED: ("", Tone.WARNING),
     Topic.PERMISSION_ASKED: ("PERMISSION NEEDED: ", Tone.ALARM),
     Topic.PERMISSION_GIVEN: ("permission given: ", Tone.WARNING),
+    Topic.TRIED_AGAIN: ("resting: ", Tone.WARNING),
     Topic.INTERRUPTED: ("the driver left: ", Tone.WARNING),
     Topic.AFTERWARDS: ("afterwards: ", Tone.NORMAL),
 }
@@ -60,18 +63,6 @@ def tone_of(verdict: str) -> Tone:
     if verdict.startswith(("FAIL", "exit")):
         return Tone.BAD
     return Tone.WARNING if verdict else Tone.NORMAL
-
-
-def number(count: int) -> str:
-    return f"{count:,}"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class Narrator:
@@ -121,7 +112,8 @@ class Narrator:
         said = f"{event.turn} answered{f' {verdict}' if verdict else ''}, {number(len(event.text))} characters"
         took = f" after {duration(at - self._asked[event.turn])}" if event.turn in self._asked else ""
         where = ", read from its screen" if event.source is Source.SCREEN else ""
-        return said + took + where, tone_of(verdict)
+        cost = in_short(event.usage)
+        return said + took + where + (f", {cost}" if cost else ""), tone_of(verdict)
 
 
 def _name(role: str) -> str:

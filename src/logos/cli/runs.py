@@ -34,14 +34,23 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> int:
     tones = {"PASSED": Tone.GOOD, "RUNNING": Tone.NORMAL, "STOPPED": Tone.WARNING}
     show.put_table(
         show.console(),
-        ("run", "started", "status", "rounds", "turns", "asked for"),
-        [(r["run"], r["started"], r["status"], r["rounds"], r["turns"], r["asked_for"]) for r in rows],
+        ("run", "started", "status", "rounds", "turns", "tokens", "cost", "asked for"),
+        [_cells(row) for row in rows],
         [tones.get(row["status"], Tone.BAD) for row in rows],
     )
     return 0
 
 
+def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+    from logos.cli.bill import dollars, tokens
+
+    usage: dict[str, Any] = row["usage"] or {"tokens": None, "cost_usd": None}
+    prices = (tokens(usage["tokens"]), dollars(usage["cost_usd"]))
+    return (*(row[key] for key in ("run", "started", "status", "rounds", "turns")), *prices, row["asked_for"])
+
+
 def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
+    from logos.cli.bill import bill_as_json
     from logos.cli.show import date
     from logos.cli.story import iso, read_story
     from logos.errors import LogError
@@ -50,6 +59,7 @@ def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
     known, driver = log.runs(), driver_at(place)
     for run in known:
         blank = {"run": run, "started": "-", "started_at": None, "rounds": None, "turns": None, "asked_for": ""}
+        blank |= {"simulated": None, "usage": None}
         try:
             story = read_story(log, run)
         except LogError as error:
@@ -65,6 +75,8 @@ def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
                 "status": "DAMAGED" if story.damage else status,
                 "rounds": state.round,
                 "turns": story.answered,
+                "simulated": story.simulated,
+                "usage": bill_as_json(story.bill),
                 "asked_for": _first_line(state.plan.explore),
             }
         )

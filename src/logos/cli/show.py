@@ -9,13 +9,16 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from logos.cli.narrator import Line, Tone, duration, number, tone_of
+from logos.cli import bill
+from logos.cli.narrator import Line, Tone, tone_of
 from logos.cli.redact import clean, one_line, redacted
+from logos.cli.words import count, duration, number
+from logos.domain.usage import Usage
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from logos.cli.story import Story
+    from logos.cli.story import Story, Told
 
 STYLES: dict[Tone, str] = {
     Tone.QUIET: "dim",
@@ -25,7 +28,7 @@ STYLES: dict[Tone, str] = {
     Tone.WARNING: "yellow",
     Tone.ALARM: "bold reverse yellow",
 }
-_NUMBER = re.compile(r"-|[\d.,]+")
+_NUMBER = re.compile(r"-|unknown|\$?[\d.,]+")
 MARKS = {"ok": Tone.GOOD, "warn": Tone.WARNING, "fail": Tone.BAD}
 
 
@@ -97,19 +100,29 @@ def put_table(
 
 
 def put_timeline(target: Console, story: Story) -> None:
-    """Per turn: who, how long, what was decided."""
+    """Per turn: who, how long, what was decided, and what it cost where anybody told."""
+    priced = story.bill.usage != Usage()
     rows = [
         (
             told.turn,
             told.agent.replace("_", " "),
             "-" if told.seconds is None else f"{told.seconds:.1f}",
             number(len(told.prompt)),
+            *(_prices(told) if priced else ()),
             told.verdict or (f"failed: {told.failure}" if told.failure else "" if told.ended else "in hand"),
         )
         for told in story.turns
     ]
     tones = [tone_of(told.verdict) if not told.failure else Tone.BAD for told in story.turns]
-    put_table(target, ("turn", "role", "seconds", "characters", "verdict"), rows, tones)
+    prices = ("tokens", "cost") if priced else ()
+    put_table(target, ("turn", "role", "seconds", "characters", *prices, "verdict"), rows, tones)
+
+
+def _prices(told: Told) -> tuple[str, str]:
+    if not told.bills:
+        return "-", "-"
+    usage = told.usage or Usage()
+    return bill.tokens(usage.tokens), bill.dollars(usage.cost_usd)
 
 
 def put_summary(target: Console, story: Story) -> None:
@@ -124,7 +137,7 @@ def put_summary(target: Console, story: Story) -> None:
     put(
         target,
         f"run {story.run}: {count(state.round, 'round')}, {count(story.answered, 'turn')}, "
-        f"{duration(story.seconds)}, {number(story.characters)} characters sent",
+        f"{duration(story.seconds)}, {bill.sum_in_words(story.bill, story.characters)}",
     )
 
 
@@ -143,10 +156,6 @@ def put_diff(target: Console, diff: str) -> None:
         put(target, line, "bold" if heading else styles.get(line[:1], ""))
 
 
-def count(how_many: int, what: str) -> str:
-    return f"{number(how_many)} {what}{'' if how_many == 1 else 's'}"
-
-
 def tell(text: str) -> None:
     """A word to the person, beside the output proper."""
     print(one_line(text), file=sys.stderr, flush=True)
@@ -162,6 +171,7 @@ def run_as_json(story: Story, state_file: str, exit_code: int) -> dict[str, Any]
         "rounds": state.round,
         "turns": story.answered,
         "characters": story.characters,
+        "usage": bill.bill_as_json(story.bill),
         "seconds": round(story.seconds, 3),
         "state_file": state_file,
     }

@@ -63,11 +63,15 @@ def find_turn(story: Story, wanted: str) -> Told:
 
 def put_turn(story: Story, told: Told) -> None:
     from logos.cli import show as page
-    from logos.cli.narrator import Tone, duration, number, tone_of
+    from logos.cli.bill import in_words
+    from logos.cli.narrator import Tone, tone_of
+    from logos.cli.words import duration, number
 
     target = page.console()
     took = f", {duration(told.seconds)}" if told.seconds is not None else ", not answered yet"
     page.put(target, f"run {story.run}, turn {told.turn} ({told.agent.replace('_', ' ')}{took})", "bold")
+    if told.bills:
+        page.put(target, f"usage: {in_words(told.usage)}")
     if told.verdict:
         page.put(target, f"verdict: {told.verdict}", page.STYLES[tone_of(told.verdict)])
     if told.failure:
@@ -78,6 +82,7 @@ def put_turn(story: Story, told: Told) -> None:
 
 
 def as_document(story: Story, told: Told) -> dict[str, Any]:
+    from logos.cli.bill import usage_as_json
     from logos.cli.story import iso
 
     return {
@@ -89,6 +94,7 @@ def as_document(story: Story, told: Told) -> dict[str, Any]:
         "seconds": None if told.seconds is None else round(told.seconds, 3),
         "verdict": told.verdict or None,
         "failure": told.failure or None,
+        "usage": usage_as_json(told.usage),
         "prompt": told.prompt,
         "response": told.response,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from logos.cli.story import Story, Told
 
 EXAMPLES = examples("logos status", "logos status --json --wd ~/project")
+# How a driver says that a budget is used up.
+BUDGET = re.compile(r"(limits\.max_\w+) reached")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,15 @@ class Standing:
         if self.driver is not None:
             return "WAITING FOR YOU" if any(told.waits for told in self.in_hand) else "RUNNING"
         return "STOPPED"
+
+    @property
+    def reason(self) -> str:
+        """Why it ended or stopped; of a run that goes on, where it is."""
+        state = self.story.state
+        if state.outcome is not None:
+            return state.reason
+        stopped = state.stalled or ("" if self.driver else self.story.left)
+        return stopped or f"round {state.round}, phase {state.phase}"
 
     @property
     def in_hand(self) -> list[Told]:
@@ -63,31 +75,41 @@ def next_command(standing: Standing) -> str:
     from logos.domain.turns import Outcome
 
     story, at = standing.story, wd_flag(standing.place)
-    if any(told.waits for told in standing.in_hand) and story.ledger.session:
+    if any(told.waits for told in standing.in_hand) and story.ledger.session and not story.simulated:
         return f"tmux attach -t {story.ledger.session}"
     if standing.driver is not None:
         return f"logos log --follow{at}"
     if story.state.outcome is None:
         # `run` takes its work dir as a setting.
-        return "logos run --resume" + (f" --set wd={at.removeprefix(' --wd ')}" if at else "")
+        place = f" --set wd={at.removeprefix(' --wd ')}" if at else ""
+        return f"logos run{' --simulate SCRIPT' if story.simulated else ''}{more(story.left)} --resume{place}"
     if story.state.outcome is Outcome.PASSED:
         return f"logos log {story.run}{at}"
     last = story.last_of(*((Role.TESTER,) if story.state.outcome is Outcome.FAILED else Role))
     return f"logos show {story.run} {last.turn}{at}" if last else f"logos log {story.run}{at}"
 
 
+def more(left: str) -> str:
+    """A budget that was used up must be raised, or the next driver would leave at once."""
+    found = BUDGET.match(left)
+    return f" --set {found[1]}=…" if found else ""
+
+
 def put_standing(standing: Standing) -> None:
     from logos.cli import show
-    from logos.cli.narrator import Tone, duration
+    from logos.cli.bill import sum_in_words
+    from logos.cli.narrator import Tone
+    from logos.cli.words import count, duration
 
     target, story, state = show.console(), standing.story, standing.story.state
     tone = {"PASSED": Tone.GOOD, "RUNNING": Tone.NORMAL, "WAITING FOR YOU": Tone.ALARM, "STOPPED": Tone.WARNING}
-    reason = state.reason if state.outcome else state.stalled or f"round {state.round}, phase {state.phase}"
-    show.put(target, f"run {story.run}: {standing.word}, {reason}", show.STYLES[tone.get(standing.word, Tone.BAD)])
+    simulated = " (simulated)" if story.simulated else ""
+    head = f"run {story.run}{simulated}: {standing.word}, {standing.reason}"
+    show.put(target, head, show.STYLES[tone.get(standing.word, Tone.BAD)])
     show.put(
         target,
-        f"began {show.date(story.started)}, last event {show.date(story.last)}; {show.count(state.round, 'round')}, "
-        f"{show.count(story.answered, 'turn')} answered, {show.number(story.characters)} characters sent",
+        f"began {show.date(story.started)}, last event {show.date(story.last)}; {count(state.round, 'round')}, "
+        f"{count(story.answered, 'turn')} answered, {sum_in_words(story.bill, story.characters)}",
     )
     for told in standing.in_hand:
         terminal = story.ledger.terminals.get(_agent(told))
@@ -96,6 +118,8 @@ def put_standing(standing: Standing) -> None:
         show.put(target, f"{told.turn} is with the {told.agent.replace('_', ' ')}{where} {since}")
         if told.waits:
             show.put(target, f"it waits for you: {told.waits}", show.STYLES[Tone.ALARM])
+        if told.rests and standing.driver is not None:
+            show.put(target, f"it rests: {told.rests}", show.STYLES[Tone.WARNING])
     if state.outcome is None:
         driver = f"driver: pid {standing.driver}" if standing.driver else "no driver is at work on it"
         show.put(target, driver)
@@ -105,6 +129,7 @@ def put_standing(standing: Standing) -> None:
 
 
 def as_document(standing: Standing) -> dict[str, Any]:
+    from logos.cli.bill import bill_as_json
     from logos.cli.story import iso
 
     story, state = standing.story, standing.story.state
@@ -115,6 +140,8 @@ def as_document(standing: Standing) -> dict[str, Any]:
         "outcome": state.outcome.value if state.outcome else None,
         "reason": state.reason,
         "stalled": state.stalled,
+        "stopped_because": None if state.outcome or standing.driver else story.left or None,
+        "simulated": story.simulated,
         "wd": str(standing.place),
         "round": state.round,
         "phase": state.phase.value,
@@ -122,6 +149,7 @@ def as_document(standing: Standing) -> dict[str, Any]:
         "cycle": state.cycle,
         "turns": story.answered,
         "characters": story.characters,
+        "usage": bill_as_json(story.bill),
         "started_at": iso(story.started),
         "last_event_at": iso(story.last),
         "driver_pid": standing.driver,
@@ -132,6 +160,7 @@ def as_document(standing: Standing) -> dict[str, Any]:
                 "terminal": terminals[_agent(told)].id if _agent(told) in terminals else None,
                 "since": iso(told.asked),
                 "waits_for_you": told.waits or None,
+                "rests": told.rests or None,
             }
             for told in standing.in_hand
         ],

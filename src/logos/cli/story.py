@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 
+from logos.cli.bill import Bill, bill_for, usage_as_json
 from logos.domain.events import (
     CheckRan,
     Noted,
@@ -18,11 +20,13 @@ from logos.domain.events import (
     TurnAnswered,
     TurnAsked,
     TurnFailed,
+    TurnSent,
 )
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan
 from logos.domain.roles import Role, stage_with
 from logos.domain.turns import RunId
+from logos.domain.usage import Usage
 from logos.errors import LogDamaged, LogError
 from logos.flows.cycle import Cycle, CycleState
 from logos.flows.gates import Verdict, evidence_found, is_approved, read_result, says_approved
@@ -30,6 +34,8 @@ from logos.ports import Log
 
 _TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)")
 LOGOS = "logos"
+# How the sessions of scripted agents begin.
+SCRIPTED = "scripted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,14 @@ class Told:
     verdict: str = ""
     failure: str = ""
     waits: str = ""
+    rests: str = ""
+    bills: tuple[Usage | None, ...] = ()
+
+    @property
+    def usage(self) -> Usage | None:
+        """What it cost as far as its host told, all tries together."""
+        known = [usage for usage in self.bills if usage is not None]
+        return reduce(Usage.plus, known) if known else None
 
     @property
     def seconds(self) -> float | None:
@@ -73,6 +87,28 @@ class Story:
     @property
     def characters(self) -> int:
         return self.ledger.characters
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its agents followed a script."""
+        return self.ledger.session.startswith(SCRIPTED)
+
+    @property
+    def bill(self) -> Bill:
+        return bill_for(self.turns)
+
+    @property
+    def left(self) -> str:
+        """Why the last driver left, when none took over since."""
+        for record in reversed(self.records):
+            match record.event:
+                case Noted(Topic.INTERRUPTED, text):
+                    return text
+                case RunResumed():
+                    return ""
+                case _:
+                    pass
+        return ""
 
     def last_of(self, *roles: Role) -> Told | None:
         return next((told for told in reversed(self.turns) if told.agent in roles), None)
@@ -115,11 +151,16 @@ def tell_turns(records: Iterable[Recorded]) -> list[Told]:
                 plan = event.plan
             case TurnAsked(turn, agent, prompt):
                 told.setdefault(turn, Told(turn, agent, at, prompt))
-            case TurnAnswered(turn, text):
-                verdict = verdict_of(plan, turn, text)
-                told[turn] = replace(of(turn, at), response=text, ended=at, verdict=verdict, failure="", waits="")
-            case TurnFailed(turn, _, message):
-                told[turn] = replace(of(turn, at), failure=message, waits="")
+            case TurnSent(turn) if turn in told:
+                told[turn] = replace(told[turn], rests="")
+            case TurnAnswered(turn, text, _, usage):
+                ended = replace(of(turn, at), response=text, ended=at, verdict=verdict_of(plan, turn, text))
+                told[turn] = replace(ended, failure="", waits="", rests="", bills=(*ended.bills, usage))
+            case TurnFailed(turn, _, message, usage):
+                failed = of(turn, at)
+                told[turn] = replace(failed, failure=message, waits="", rests="", bills=(*failed.bills, usage))
+            case Noted(Topic.TRIED_AGAIN, text, str(turn)):
+                told[turn] = replace(of(turn, at), rests=text)
             case Noted(Topic.PERMISSION_ASKED, text, str(turn)):
                 told[turn] = replace(of(turn, at), waits=text)
             case Noted(Topic.PERMISSION_GIVEN, _, str(turn)):
@@ -175,6 +216,7 @@ def turns_as_json(story: Story) -> list[dict[str, Any]]:
             "failure": told.failure or None,
             "prompt_characters": len(told.prompt),
             "response_characters": len(told.response),
+            "usage": usage_as_json(told.usage),
         }
         for told in story.turns
     ]

@@ -20,11 +20,12 @@ from logos.adapters.local import LocalHost
 from logos.adapters.lock import DriverLock
 from logos.adapters.providers import COMMAND, Leave
 from logos.adapters.providers import PROVIDERS as LOCAL_PROVIDERS
+from logos.adapters.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.scripted import Script, ScriptedHost
 from logos.adapters.sqlite import SqliteLog
 from logos.cli.place import DATABASE, LOCK, default_config
 from logos.domain.roles import Role
-from logos.errors import ConfigError, HostError, HostUnreachable, LogError, StateError
+from logos.errors import ConfigError, HostError, HostUnreachable, LogError, StateError, UsageError
 from logos.flows.cycle import CycleState
 from logos.ports import AgentHost
 from logos.runtime.journal import Watcher
@@ -109,6 +110,10 @@ def choose_host(settings: Settings, tell: Tell) -> tuple[Settings, MakeHost]:
             session = unfinished_session(settings)
             if session == LOCAL_SESSION:
                 return _with_a_program(settings, tell, "as the unfinished run began"), local_host
+            if session.startswith(SCRIPTED_SESSION):
+                raise ConfigError(
+                    "the unfinished run here is a simulation: --simulate SCRIPT goes on, --fresh starts anew"
+                )
             if session or "api" in settings.model_fields_set or _answers(settings):
                 return settings, cao_host
             return _with_a_program(settings, tell, f"no CAO server answers at {settings.api}"), local_host
@@ -161,6 +166,9 @@ def scripted_host(script: Script) -> MakeHost:
     """Agents that follow a script instead of a model."""
 
     def make(settings: Settings, tell: Tell) -> AgentHost:  # noqa: ARG001
+        session = unfinished_session(settings)
+        if session and not session.startswith(SCRIPTED_SESSION):
+            raise UsageError("the unfinished run here is no simulation: --resume without --simulate, or --fresh")
         return ScriptedHost(settings.telos_dir / "scripted", script, settings.response_dir, settings.work_dir)
 
     return make

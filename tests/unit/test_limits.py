@@ -1,0 +1,157 @@
+"""Limits: a provider's, which end some day, and the person's own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logos.domain.turns import Trouble
+from logos.domain.usage import Spent, Usage
+from logos.errors import BudgetReached
+from logos.flows.complaints import Leave, OnLimit, Replace, TryAgain, remedy, trouble_of
+from logos.runtime.limits import MARGIN_SECONDS, UNSAID_SECONDS, Budget, ends_at, seconds_to_wait, until_words
+from tests.builders import examples
+
+NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC).timestamp()
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("message", "trouble"),
+    [
+        ("You've hit your 5-hour limit · resets 12:19am (UTC)", Trouble.LIMIT),
+        ("Claude AI usage limit reached|1762952400", Trouble.LIMIT),
+        ("unexpected status 429 Too Many Requests: slow down", Trouble.LIMIT),
+        ("exceeded retry limit, last status: 429 Too Many Requests", Trouble.LIMIT),
+        ("The usage limit has been reached", Trouble.LIMIT),
+        ("insufficient_quota", Trouble.LIMIT),
+        ('API Error: 500 {"type":"error"}', Trouble.TRANSIENT),
+        ("API Error: 529 overloaded_error", Trouble.TRANSIENT),
+        ("stream disconnected before completion", Trouble.TRANSIENT),
+        ("connect ECONNREFUSED 127.0.0.1:1", Trouble.TRANSIENT),
+        ("No conversation found with session ID: x", Trouble.TRANSIENT),
+        ("Invalid API key · Please run /login", Trouble.PROVIDER),
+        ("its process ended with 1: no such option", Trouble.PROVIDER),
+    ],
+)
+def test_a_complaint_is_a_limit_a_hiccup_or_something_a_person_must_mend(message: str, trouble: Trouble) -> None:
+    assert trouble_of(message) is trouble
+
+
+def test_a_hiccup_is_tried_again_twice_with_more_and_more_time() -> None:
+    tries = [remedy(Trouble.TRANSIENT, n, OnLimit.STOP, 5.0) for n in range(3)]
+    assert tries == [TryAgain(5.0), TryAgain(30.0), Leave()]
+
+
+def test_a_limit_stops_waits_or_calls_a_spare_as_told() -> None:
+    assert [remedy(Trouble.LIMIT, 0, choice, 5.0) for choice in OnLimit] == [Leave(), TryAgain(None), Replace()]
+
+
+@pytest.mark.parametrize("trouble", [t for t in Trouble if t not in (Trouble.LIMIT, Trouble.TRANSIENT)])
+def test_nothing_else_is_tried_again(trouble: Trouble) -> None:
+    assert all(remedy(trouble, 0, choice, 5.0) == Leave() for choice in OnLimit)
+
+
+@pytest.mark.parametrize(
+    ("message", "hours"),
+    [
+        (f"Claude AI usage limit reached|{int(NOW + HOUR)}", 1),
+        ("try again in 3 days 4 hours.", 76),
+        ("Rate limit reached, try again in 1h30m", 1.5),
+        ("retry after 1800", 0.5),
+        ("Please try again in 90 seconds", 0.025),
+        ("resets at 2026-03-10T14:00:00Z", 2),
+        ("resets at 2026-03-10T14:00:00+01:00", 1),
+        ("You've hit your limit · resets 10pm (America/New_York)", 14),
+        ("You've hit your session limit · resets 8:30am (Asia/Tokyo)", 11.5),
+        ("Your limit will reset at 9am (UTC)", 21),
+    ],
+)
+def test_the_end_of_a_limit_is_read_from_its_message(message: str, hours: float) -> None:
+    assert ends_at(message, NOW) == pytest.approx(NOW + hours * HOUR)
+
+
+def test_an_end_given_as_a_date_is_in_our_own_time() -> None:
+    end = ends_at("You've hit your usage limit. Try again at Mar 17th, 2026 10:09 PM.", NOW)
+    assert end == datetime(2026, 3, 17, 22, 9).astimezone().timestamp()
+
+
+def test_a_clock_without_a_zone_is_ours() -> None:
+    end = ends_at("try again at 10:33 PM.", NOW)
+    assert end is not None
+    assert 0 < end - NOW <= 24 * HOUR
+    assert datetime.fromtimestamp(end).strftime("%H:%M") == "22:33"
+
+
+@pytest.mark.parametrize("message", ["", "slow down", "limit reached", "resets at 99pm", "resets 10pm (Nowhere/Land)"])
+def test_a_message_that_does_not_say_is_waited_for_a_while_or_read_in_our_zone(message: str) -> None:
+    end = ends_at(message, NOW)
+    assert end is None or end > NOW
+    if end is None:
+        assert until_words(message, NOW) == ""
+        assert seconds_to_wait(message, NOW) == UNSAID_SECONDS
+
+
+def test_a_limit_that_is_over_is_waited_for_a_moment_only() -> None:
+    assert seconds_to_wait(f"limit reached|{int(NOW - HOUR)}", NOW) == MARGIN_SECONDS
+
+
+def test_the_person_is_told_until_when() -> None:
+    here = datetime.fromtimestamp(NOW + HOUR).strftime("%Y-%m-%d %H:%M")
+    assert until_words(f"limit|{int(NOW + HOUR)}", NOW) == f"until {here}"
+    assert ZoneInfo("UTC")
+
+
+@examples()
+@given(st.text())
+def test_any_message_can_be_read(message: str) -> None:
+    assert seconds_to_wait(message, NOW) >= 0
+    assert isinstance(trouble_of(message), Trouble)
+
+
+# --- the person's own limits
+
+
+SPENT = Spent().plus(Usage(900, 100, 100, 1.5)).plus(Usage(400, 0, 100, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        (Budget(max_tokens=1500), "limits.max_tokens reached: 1,500 tokens of 1,500 tokens"),
+        (Budget(max_cost_usd=2.0), "limits.max_cost_usd reached: $2.00 of $2.00"),
+        (Budget(max_minutes=10), "limits.max_minutes reached: 10.0 minutes of 10.0 minutes"),
+    ],
+)
+def test_a_budget_that_is_used_up_stops_the_run_and_says_how_to_go_on(budget: Budget, words: str) -> None:
+    with pytest.raises(BudgetReached, match="--resume") as stop:
+        budget.check(SPENT, 600)
+    assert words in str(stop.value)
+    assert stop.value.exit_code == 4
+
+
+def test_a_budget_that_is_not_used_up_stops_nothing() -> None:
+    assert Budget(1501, 2.01, 10.1).check(SPENT, 600) is None
+    assert Budget().check(SPENT, 1e9) is None
+
+
+def test_what_nobody_counted_is_not_zero_and_breaks_no_budget() -> None:
+    silent = Spent().plus(None).plus(Usage())
+    assert (silent.tokens, silent.cost) == (None, None)
+    assert (silent.turns, silent.tokens_unknown, silent.cost_unknown) == (2, 2, 2)
+    assert Budget(max_tokens=1, max_cost_usd=0.01).check(silent, 0) is None
+
+
+def test_a_conversations_total_less_what_is_accounted_for_is_the_turns() -> None:
+    before = Usage(100, 50, 10, 0.5)
+    assert Usage(300, 120, 30, 0.75).minus(before) == Usage(200, 70, 20, 0.25)
+    assert Usage(300, None, 30, None).minus(before) == Usage(300 - 100, None, 20, None)
+    assert Usage(300).minus(None) == Usage(300)
+
+
+def test_usage_adds_up_and_what_only_one_tells_is_told() -> None:
+    assert Usage(1, None, 2, 0.5).plus(Usage(10, 5, None, 0.25)) == Usage(11, 5, 2, 0.75)
