@@ -7,11 +7,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import psutil
 
 from logos.adapters.sqlite import SqliteLog
 from logos.cli.wiring import run_here
@@ -22,8 +24,11 @@ from logos.prompts import render
 from logos.runtime.journal import Journal
 from logos.runtime.opening import choose_opening, make_plan
 from logos.runtime.settings import Settings, load_settings
-from logos.testing import FAIL, PASS, script
+from logos.testing import FAIL, PASS, ScriptedAgents, script
 from logos.testing.cao_server import FakeCao
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.fake_cli import install_fake_cli
 
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"
 
@@ -115,14 +120,14 @@ def traffic() -> None:
 
 def memory() -> None:
     """The peak of a driver in a process of its own, beside an interpreter that does nothing."""
-    probe = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    probe = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     folder, wd, cao = in_a_workshop(turn_seconds=0.1, tester=[FAIL, PASS])
     with folder, cao:
         env = {**os.environ, "WD": str(wd), "API": cao.url, "PROMPT": PROMPT}
         driver = f"import sys\nfrom logos.cycle import main\nmain([])\n{probe}"
         used = int(subprocess.check_output([sys.executable, "-c", driver], env=env, stderr=subprocess.DEVNULL))
     bare = int(subprocess.check_output([sys.executable, "-c", probe]))
-    row("RSS of a driver, peak", f"{used / 1024:.0f} MB", f"bare interpreter {bare / 1024:.0f} MB")
+    row("RSS of a driver, peak", f"{used / 1024:.0f} MB", f"bare interpreter {bare / 1024:.0f} MB, target < 80 MB")
 
 
 def long_log(wd: Path, events: int) -> Settings:
@@ -171,6 +176,68 @@ def resuming() -> None:
         row(f"resume of a log of {read} events", f"{seconds:.2f} s", f"reading its rows {floor:.2f} s, target < 1 s")
 
 
+def local_turns() -> None:
+    """A turn on the local host, from asked to answered, beside the same program run by hand."""
+    with tempfile.TemporaryDirectory(prefix="logos-bench-") as folder:
+        wd, programs = Path(folder) / "work", Path(folder) / "bin"
+        wd.mkdir()
+        install_fake_cli(programs, "codex", tester=FAIL)
+        os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
+        settings = settings_for(wd, "http://127.0.0.1:9", LOGOS_HOST="local", MAX_ROUNDS="8")
+        run_here(settings, strict_prompt=False, tell=lambda _text: None)
+        log = SqliteLog(settings.telos_dir / "logos.db")
+        records = list(log.read(log.runs()[0]))
+        log.close()
+        asked = {record.event.turn: record.at for record in records if isinstance(record.event, TurnAsked)}
+        turns = [record.at - asked[record.event.turn] for record in records if isinstance(record.event, TurnAnswered)]
+        prompt = next(record.event.prompt for record in records if isinstance(record.event, TurnAsked))
+        by_hand: list[float] = []
+        for _ in turns:
+            began = time.monotonic()
+            subprocess.run([programs / "codex"], input=prompt.encode(), stdout=subprocess.DEVNULL, check=True)
+            by_hand.append(time.monotonic() - began)
+    extra = statistics.median(turns) - statistics.median(by_hand)
+    row(
+        "overhead of a turn on the local host, p50",
+        milliseconds(extra),
+        f"by hand {milliseconds(statistics.median(by_hand))}, n={len(turns)}, target < 100 ms",
+    )
+
+
+def many_runs() -> None:
+    """A hundred whole runs at once in one process, with agents that answer at once."""
+    count, probe = 100, psutil.Process()
+    before, began = probe.memory_info().rss, probe.cpu_times()
+    started = time.monotonic()
+
+    def one(number: int, root: Path) -> None:
+        wd = root / str(number)
+        wd.mkdir()
+        agents = ScriptedAgents(wd / ".tmp" / "agent-responses", script(tester=[FAIL, PASS]))
+        settings = settings_for(wd, "http://127.0.0.1:9")
+        ended = run_here(settings, strict_prompt=False, make_host=lambda _s, _t: agents, tell=lambda _text: None)
+        assert ended.exit_code == 0
+
+    with tempfile.TemporaryDirectory(prefix="logos-bench-") as folder:
+        runs = [threading.Thread(target=one, args=(number, Path(folder))) for number in range(count)]
+        for thread in runs:
+            thread.start()
+        for thread in runs:
+            thread.join()
+    used, cpu = probe.memory_info().rss - before, probe.cpu_times()
+    seconds = cpu.user + cpu.system - began.user - began.system
+    row(
+        f"{count} runs at once: CPU per run",
+        f"{seconds / count:.3f} s",
+        f"14 turns each, {time.monotonic() - started:.1f} s in all",
+    )
+    row(
+        f"{count} runs at once: RSS per run",
+        f"{used / count / 1e6:.2f} MB",
+        f"process {probe.memory_info().rss / 1e6:.0f} MB",
+    )
+
+
 def help_screen() -> None:
     def timed(command: list[str]) -> float:
         samples: list[float] = []
@@ -189,7 +256,16 @@ def help_screen() -> None:
     )
 
 
-BENCHES: tuple[Callable[[], None], ...] = (handoffs, setting_up, traffic, memory, resuming, help_screen)
+BENCHES: tuple[Callable[[], None], ...] = (
+    handoffs,
+    setting_up,
+    traffic,
+    memory,
+    local_turns,
+    many_runs,
+    resuming,
+    help_screen,
+)
 
 if __name__ == "__main__":
     wanted = sys.argv[1:]

@@ -103,6 +103,20 @@ class CaoServer:
         self.tmux("kill-server")
         shutil.rmtree(self.root, ignore_errors=True)
 
+    def seat(self, env: Mapping[str, str]) -> None:
+        """Give this environment to the server at its next start and to every terminal; its PATH comes first."""
+        self.env |= {**env, "PATH": f"{env['PATH']}:{self.env['PATH']}"}
+        path = f"export PATH={shlex.quote(env['PATH'])}:$PATH\n"
+        rest = (f"export {name}={shlex.quote(value)}\n" for name, value in env.items() if name != "PATH")
+        with (self.home / ".bash_profile").open("a") as profile:
+            profile.writelines([path, *rest])
+
+    def install(self, profile: str, provider: str) -> None:
+        """Install a profile from the store for a provider that keeps agents of its own."""
+        command = [BIN / "cao", "install", profile, "--provider", provider]
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, check=True)
+        assert "installed successfully" in done.stdout, done.stderr  # it exits 0 either way
+
     def tmux(self, *arguments: str) -> str:
         socket_path = Path(self.env["TMUX_TMPDIR"]) / f"tmux-{os.getuid()}" / "default"
         done = subprocess.run(

@@ -49,6 +49,8 @@ class Client:
 
     `mild` lets the agent write in the work dir and run commands there; `bypass` lets it do anything.
     `probe` must succeed for `mild` to work. `memory` is where in its home it keeps conversations.
+    `provider` is its name on a CAO server, `seat` the files with which its screen comes up there, in a work dir,
+    and asks nothing.
     """
 
     name: str
@@ -60,6 +62,8 @@ class Client:
     files: Callable[[str], Mapping[str, str]]
     env: Callable[[str], Mapping[str, str]]
     read: Callable[[list[Json]], Said]
+    provider: str
+    seat: Callable[[str, Path], Mapping[str, str]]
     probe: tuple[str, ...] = ()
 
     @property
@@ -99,6 +103,21 @@ plugins = false
     return {".codex/config.toml": config}
 
 
+def _codex_seat(url: str, wd: Path) -> Mapping[str, str]:
+    ((name, config),) = _codex_files(url).items()
+    # The daemon would outlive its terminal; the tips come from the network.
+    more = f"""\
+daemon_auto_start = false
+
+[tui]
+show_tooltips = false
+
+[projects.{json.dumps(str(wd))}]
+trust_level = "trusted"
+"""
+    return {name: config + more}
+
+
 def _codex_said(lines: list[Json]) -> Said:
     usage = _last(line["usage"] for line in lines if line["type"] == "turn.completed")
     items = [line["item"] for line in lines if line["type"] == "item.completed"]
@@ -124,6 +143,13 @@ def _claude_env(url: str) -> Mapping[str, str]:
         "DISABLE_AUTOUPDATER": "1",
         "IS_SANDBOX": "1",  # else root may not bypass permissions
     }
+
+
+def _claude_seat(url: str, wd: Path) -> Mapping[str, str]:
+    trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+    known = {"hasCompletedOnboarding": True, "theme": "dark", "projects": {str(wd): trusted}}
+    # CAO takes every CLAUDE* out of the environment, so they stand here.
+    return {".claude.json": json.dumps(known), ".claude/settings.json": json.dumps({"env": dict(_claude_env(url))})}
 
 
 def _claude_said(lines: list[Json]) -> Said:
@@ -186,6 +212,8 @@ CODEX = Client(
     files=_codex_files,
     env=lambda _: {"FAKE_KEY": "fake"},
     read=_codex_said,
+    provider="codex",
+    seat=_codex_seat,
     # Its sandbox needs user namespaces; without them every command fails, and codex still exits 0.
     probe=("sandbox", "--", "true"),
 )
@@ -199,6 +227,8 @@ CLAUDE = Client(
     files=lambda _: {},
     env=_claude_env,
     read=_claude_said,
+    provider="claude_code",
+    seat=_claude_seat,
 )
 OPENCODE = Client(
     name="opencode",
@@ -210,6 +240,8 @@ OPENCODE = Client(
     files=_opencode_files,
     env=lambda _: {"OPENCODE_DISABLE_MODELS_FETCH": "1"},
     read=_opencode_said,
+    provider="opencode_cli",
+    seat=lambda url, _: _opencode_files(url),
 )
 CLIENTS = (CODEX, CLAUDE, OPENCODE)
 
@@ -227,8 +259,10 @@ class Home:
         return any(words.encode() in file.read_bytes() for file in self.path.glob(self.client.memory))
 
 
-def make_home(client: Client, path: Path, model: FakeModel) -> Home:
-    for name, content in client.files(model.url).items():
+def make_home(client: Client, path: Path, model: FakeModel, seat: Path | None = None) -> Home:
+    """With `seat`, a home in which the client's own screen comes up in that work dir."""
+    files = client.files(model.url) if seat is None else client.seat(model.url, seat)
+    for name, content in files.items():
         file = path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +13,14 @@ import typer
 
 from logos.cli.options import AsJson, examples
 from logos.cli.place import default_config, wd_flag
-from logos.errors import LogosError, PromptError, UsageError
+from logos.cli.status import BUDGET
+from logos.errors import BudgetReached, LimitReached, LogosError, PromptError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from logos.cli.story import Story
+    from logos.cli.wiring import MakeHost
     from logos.runtime.run import Ended
     from logos.runtime.settings import Settings
 
@@ -26,6 +29,7 @@ EXAMPLES = examples(
     'logos run "add a --quiet flag" --test "make test"',
     "logos run team.json --prompt prompt.md --set limits.max_rounds=3",
     "logos run --resume --json                   # go on, and print the result for a script",
+    "logos run --simulate script.yaml            # scripted agents instead of models, to try a configuration",
 )
 
 
@@ -49,39 +53,62 @@ def run(
         bool | None,
         typer.Option("--resume/--fresh", help="Go on with the unfinished run, or start anew. Default: what is there."),
     ] = None,
+    simulate: Annotated[
+        Path | None,
+        typer.Option("--simulate", metavar="SCRIPT", help="Agents follow this YAML script; no agent CLI, no model."),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Run the cycle: analyst, peer analyst, programmer, peer programmer, tester, until the tests pass.
 
     A flag wins over the environment, that over the configuration file, that over the defaults.
-    Exit codes: 0 PASS, 1 FAIL or error, 2 usage, 3 blocked, 4 limit reached, 130 and 143 stopped by a signal.
+    Exit codes: 0 PASS, 1 FAIL or error, 2 usage, 3 blocked, 4 limit or budget reached, 130 and 143 stopped by a signal.
     """
     flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
     flags += [] if resume is None else [f"resume={int(resume)}"]
     again = [*(("--test", test) if test else ()), *(part for own in settings or () for part in ("--set", own))]
-    return start(words or [], prompt, flags, again, as_json=as_json)
+    again += ("--simulate", str(simulate)) if simulate else ()
+    return start(words or [], prompt, flags, again, as_json=as_json, simulate=simulate)
 
 
-def start(words: list[str], prompt: str, flags: list[str], again: list[str], *, as_json: bool) -> int:
+def start(
+    words: list[str],
+    prompt: str,
+    flags: list[str],
+    again: list[str],
+    *,
+    as_json: bool,
+    simulate: Path | None = None,
+) -> int:
     """`flags` are settings, `again` the options that a resume must repeat."""
     from logos.cli.live import view
     from logos.cli.wiring import run_here
     from logos.runtime.signals import interruptible
 
     with interruptible(), view() as shown:
+        make_host = simulated(simulate, shown.tell) if simulate else None
         config, text = split_words(words)
         if config is None and (config := default_config()) is not None:
             shown.tell(f"using ./{config}")
         chosen = settle(config, flags, prompt, text)
         try:
-            ended = run_here(chosen, strict_prompt=True, watchers=[shown.watch], tell=shown.tell)
+            ended = run_here(chosen, strict_prompt=True, make_host=make_host, watchers=[shown.watch], tell=shown.tell)
         except LogosError as error:
             if shown.run is not None and not isinstance(error, UsageError):
-                command = command_again(config, again)
-                error.add_note(how_to_go_on(shown.run, command, cleaned=chosen.cleanup_on_exit))
+                error.add_note(how_to_go_on(shown.run, error, chosen, command_again(config, again)))
             raise
     report(chosen, ended, as_json=as_json)
     return ended.exit_code
+
+
+def simulated(script: Path, tell: Callable[[str], None]) -> MakeHost:
+    """Hosts whose agents follow this script, which is read before anything starts."""
+    from logos.adapters.script import load_script
+    from logos.cli.wiring import scripted_host
+
+    read = load_script(script)
+    tell(f"simulation: the agents follow {script}; no agent CLI is started and no model asked")
+    return scripted_host(read)
 
 
 def split_words(words: list[str]) -> tuple[Path | None, str]:
@@ -141,16 +168,35 @@ def read_stdin() -> str:
     return text
 
 
-def command_again(config: Path | None, options: list[str]) -> str:
+def command_again(config: Path | None, options: list[str]) -> list[str]:
     """The same settings again; the prompt is the run's own."""
     given = [] if config is None or config == default_config() else [str(config)]
-    return shlex.join(["logos", "run", *given, *options])
+    return ["logos", "run", *given, *options]
 
 
-def how_to_go_on(run: str, command: str, *, cleaned: bool) -> str:
-    if cleaned:
-        return f"run {run} ended its terminals (cleanup_on_exit), so it is started anew: {command} --fresh"
-    return f"run {run} can be resumed: {command} --resume"
+def how_to_go_on(run: str, error: LogosError, settings: Settings, command: list[str]) -> str:
+    if settings.cleanup_on_exit:
+        return f"run {run} ended its terminals (cleanup_on_exit), so it is started anew: {shlex.join(command)} --fresh"
+    budget = BUDGET.match(str(error)) if isinstance(error, BudgetReached) else None
+    if budget is not None:
+        return f"run {run} can be resumed with more: {shlex.join(raised(command, budget[1], settings))} --resume"
+    again = f"{shlex.join(command)} --resume"
+    if isinstance(error, LimitReached):
+        wait = "" if settings.handoff.on_limit == "wait" else "; --set handoff.on_limit=wait waits for that by itself"
+        return f"run {run} can be resumed when the limit has ended: {again}{wait}"
+    return f"run {run} can be resumed: {again}"
+
+
+def raised(command: list[str], key: str, settings: Settings) -> list[str]:
+    """The command with twice the budget; an older word on it would be repeated and stop the run at once."""
+    name = key.removeprefix("limits.")
+    kept: list[str] = []
+    for word in command:
+        if word.partition("=")[0].strip() in (key, name.upper()) and kept[-1] == "--set":
+            kept.pop()
+        else:
+            kept.append(word)
+    return [*kept, "--set", f"{key}={getattr(settings.limits, name) * 2}"]
 
 
 def report(settings: Settings, ended: Ended, *, as_json: bool) -> None:
