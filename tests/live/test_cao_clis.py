@@ -1,4 +1,4 @@
-"""Whole runs on a real CAO server with the real codex, claude and opencode, and with terminals whose status lies."""
+"""Whole runs on CAO servers: with the real codex, claude and opencode, and with terminals that are never done."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from logos.domain.events import TerminalClosed, TerminalOpened
+from logos.domain.roles import RESPONSE_FILES
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS
 from logos.testing.cao_server import FakeCao
 from tests.live.cao import BIN, CaoServer
@@ -27,19 +28,21 @@ from tests.live.test_cycle import PROMPT, ROLES, ROOT, Shop, everybody_does_well
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to install the clients
 
-WORDS = {
+ANSWERS = {
     "analyst": [GOOD_ANALYSIS],
     "peer_analyst": [APPROVED],
     "programmer": [GOOD_PROGRAM],
     "peer_programmer": [APPROVED],
     "tester": [FAIL, PASS],
 }
-TURNS = [f"r1.{role}.c1" for role in ROLES] + [f"r2.{role}.c1" for role in ROLES[2:]]
+# What each conversation holds whenever its agent is asked, in the order of asking.
+CONVERSATIONS = [[f"r1.{role}.c1"] for role in ROLES] + [[f"r1.{role}.c1", f"r2.{role}.c1"] for role in ROLES[2:]]
+TURNS = [turns[-1] for turns in CONVERSATIONS]
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One client, a server and a model of its own, and a run of Logos under way."""
+    """A client's server and model, and a run of Logos that is under way there."""
 
     cao: CaoServer
     home: Home
@@ -48,54 +51,60 @@ class Stage:
 
     def exit_code(self) -> int:
         (driver,) = self.shop.drivers
-        return driver.wait(300)
+        code = driver.wait(300)
+        print(self.shop.said.read_text())
+        return code
 
-    def left(self) -> list[psutil.Process]:
-        """What still runs from the server's home, besides the server and its tmux."""
-        found: list[psutil.Process] = []
+    def prompts(self) -> list[Conversation]:
+        """The requests with which the client came to the model from us, and not from a tool."""
+        return [request for request in self.model.work if not request.tool_answered]
+
+    def left(self) -> list[str]:
+        """What runs from the server's home, besides the server and its tmux."""
+        names: list[str] = []
         for process in processes(self.home):
-            if process.pid != self.cao.pid and not process.name().startswith("tmux"):
-                found.append(process)
-        return found
+            with suppress(psutil.NoSuchProcess):
+                if process.pid != self.cao.pid and not process.name().startswith("tmux"):
+                    names.append(process.name())
+        return names
 
 
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Stage]]:
-    """All three at once: their time is mostly the server's waiting."""
+    """The longest first, and all at once: most of their time is the server's waiting."""
     for needed in ("tmux", str(BIN / "cao-server")):
         if shutil.which(needed) is None:
-            unavailable(f"{needed} is not installed")
+            refuse(f"{needed} is not installed")
     if reason := install():
-        unavailable(reason)
+        refuse(reason)
     with ExitStack() as stack:
-        yield {c.name: stack.enter_context(staged(c, tmp_path_factory.mktemp(c.name))) for c in (CLAUDE, CODEX, OPENCODE)}
+        yield {
+            client.name: stack.enter_context(staged(client, tmp_path_factory.mktemp(client.name)))
+            for client in (CLAUDE, CODEX, OPENCODE)
+        }
 
 
-def unavailable(reason: str) -> None:
+def refuse(reason: str) -> None:
     # In CI a skip would look like a success.
     (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
 
 
 @contextmanager
 def staged(client: Client, wd: Path) -> Iterator[Stage]:
-    with FakeModel(Script(WORDS)) as model:
-        cao = CaoServer()
-        home = make_home(client, cao.home, model, seat=wd)
-        cao.seat(home.env)
-        shop = Shop(cao, wd)
-        try:
-            with cao:
-                install_ours = [BIN / "logos", "profiles", "install", "--force", "--api", cao.url]
-                subprocess.run(install_ours, cwd=wd, check=True, capture_output=True)
-                start = only_the_tester if client is OPENCODE else everybody
-                start(client, shop)
+    server = CaoServer()
+    with FakeModel(Script(ANSWERS)) as model:
+        home = make_home(client, server.home, model, seat=wd)
+        server.seat(home.env)
+        with server as cao:
+            shop = Shop(cao, wd)
+            try:
+                ours = [BIN / "logos", "profiles", "install", "--force", "--api", cao.url]
+                subprocess.run(ours, cwd=wd, check=True, capture_output=True)
+                (only_the_tester if client is OPENCODE else everybody)(client, shop)
                 yield Stage(cao, home, model, shop)
+            finally:
                 shop.close()
-        finally:
-            shop.close()
-            sweep(home)
-        if shop.said.exists():
-            print(shop.said.read_text())
+                sweep(home)
 
 
 def everybody(client: Client, shop: Shop) -> None:
@@ -103,7 +112,7 @@ def everybody(client: Client, shop: Shop) -> None:
 
 
 def only_the_tester(client: Client, shop: Shop) -> None:
-    """Five opencodes would need a minute to come up: the other four are scripted."""
+    """Five of these need a minute to come up; the other four are scripted."""
     shop.cao.install("tester", client.provider)
     everybody_does_well(shop.cao)
     config = {
@@ -130,33 +139,24 @@ def test_five_real_agents_complete_a_cycle(client: Client, stages: Mapping[str, 
     assert stage.exit_code() == 0
     assert stage.shop.state["final_status"] == "PASS"
     assert stage.shop.answered() == TURNS
-    assert heard(stage.model) == HISTORIES
-    (again,) = [request for request in opening(stage.model) if turns_in(request)[-1] == "r2.programmer.c1"]
+    assert [turns_in(request) for request in stage.prompts()] == CONVERSATIONS
+    again = stage.prompts()[TURNS.index("r2.programmer.c1")]
     assert "openspec-apply-change result: applied" in again.earlier
     everything_is_closed(stage)
 
 
 def test_a_real_agent_that_looks_idle_while_it_works_is_waited_for(stages: Mapping[str, Stage]) -> None:
-    """opencode is said to be `idle` all through its first turn and `completed` all through its second."""
+    """opencode is `idle` all through its first turn and `completed` all through its second, says the server."""
     stage = stages[OPENCODE.name]
     assert stage.exit_code() == 0
     assert stage.shop.answered() == TURNS
-    assert heard(stage.model) == [turns for turns in HISTORIES if "r1.tester.c1" in turns]
+    assert [turns_in(request) for request in stage.prompts()] == [CONVERSATIONS[4], CONVERSATIONS[-1]]
     assert stage.shop.turns_asked() == Counter(turn for turn in TURNS if "tester" not in turn)
     everything_is_closed(stage)
 
 
-def opening(model: FakeModel) -> list[Conversation]:
-    """The requests with which a client came from us to the model: one for each prompt."""
-    return [request for request in model.work if not request.tool_answered]
-
-
 def turns_in(conversation: Conversation) -> list[str]:
     return [turn for prompt in conversation.prompts for turn in TURN.findall(prompt.text)]
-
-
-def heard(model: FakeModel) -> list[list[str]]:
-    return [turns_in(request) for request in opening(model)]
 
 
 def everything_is_closed(stage: Stage) -> None:
@@ -168,9 +168,41 @@ def everything_is_closed(stage: Stage) -> None:
     wait_for(lambda: not stage.left(), within=10)
 
 
-@pytest.mark.parametrize("says", ["completed", "processing"])
-def test_a_status_that_never_changes_does_not_stop_a_run(says: str, tmp_path: Path) -> None:
-    responses = tmp_path / ".tmp" / "agent-responses"
-    with Stuck(responses, ANSWERS, turn_seconds=0.5) as cao:
+class Stuck(FakeCao):
+    """From an agent's first turn on, its terminal says the same thing for ever."""
+
+    says = ""
+
+    def answer(self, method: str, path: list[str], query: dict[str, str]) -> tuple[int, Any]:
+        code, body = super().answer(method, path, query)
+        match method, path:
+            case "GET", ["terminals", terminal] if self.agents[terminal].turns:
+                return code, {**body, "status": self.says}
+            case _:
+                return code, body
+
+
+@pytest.mark.parametrize(
+    ("says", "grace"),
+    [
+        ("completed", "3"),  # longer than a turn, or agents would be reminded
+        ("processing", "0.5"),
+    ],
+)
+def test_a_status_that_never_changes_does_not_stop_a_run(says: str, grace: str, tmp_path: Path) -> None:
+    answers = dict(zip(RESPONSE_FILES, ANSWERS.values(), strict=True))
+    with Stuck(tmp_path / ".tmp" / "agent-responses", answers, turn_seconds=0.5) as cao:
         cao.says = says
-        shop = Shop(cao, tmp_path)
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "API": cao.url,
+            "WD": str(tmp_path),
+            "PROMPT": PROMPT,
+            "MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1",
+            "IDLE_GRACE_SECONDS": grace,
+        }
+        done = subprocess.run([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, timeout=60)
+    assert done.returncode == 0
+    asked = (query.get("message", "") for method, _, query in cao.requests if method == "POST")
+    assert [turn for message in asked for turn in TURN.findall(message)] == TURNS

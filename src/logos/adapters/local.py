@@ -79,8 +79,9 @@ class LocalHost:
         if message.startswith("/rename "):
             # A label for somebody who looks at the terminals of a server; there are none here.
             return
-        # Whatever still runs there was given up.
-        self._turns.end(terminal_id)
+        if self._turns.stage(terminal_id)[0] is Stage.RUNNING:
+            # It was given up; what an ended turn left running on purpose is none of our business.
+            self._turns.end(terminal_id)
         row, turns = self._row(about["provider"]), self._turns.turns(terminal_id)
         if turns and LOST_CONVERSATION.search(self._complaint(terminal_id, turns[-1])):
             self._turns.note(terminal_id, {**about, "session": _new_name(row), "since": len(turns)})

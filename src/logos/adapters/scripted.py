@@ -65,6 +65,9 @@ class ScriptedHost:
         if role is None:
             # A label for somebody who looks at terminals; nothing is to be done.
             return
+        if self._turns.stage(terminal_id)[0] is Stage.RUNNING:
+            # Whatever still runs there was given up.
+            self._turns.end(terminal_id)
         folder = self._turns.next_turn(terminal_id)
         turn = turn or f"{terminal_id}/{folder.name}"
         write_atomically(folder / "prompt.md", message)

@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from logos.cli import demo, doctor, init, log, profiles, run, runs, schema, show_turn, status, validate
+from logos.cli import (
+    cost,
+    demo,
+    doctor,
+    init,
+    log,
+    profiles,
+    record,
+    run,
+    runs,
+    schema,
+    show_turn,
+    status,
+    validate,
+)
 
 app = typer.Typer(
     name="logos",
@@ -44,6 +58,8 @@ for name, command, epilog, short in (
     ("log", log.log, log.EXAMPLES, "The events of a run; --follow for what comes."),
     ("show", show_turn.show, show_turn.EXAMPLES, "A prompt and its response, whole."),
     ("runs", runs.runs, runs.EXAMPLES, "Every run of this work dir."),
+    ("cost", cost.cost, cost.EXAMPLES, "What a run cost, per role, phase and round."),
+    ("record", record.record, record.EXAMPLES, "A run as a script, to replay without agents."),
     ("init", init.init, init.EXAMPLES, "Write logos.json and prompt.md to start from."),
     ("validate", validate.validate, validate.EXAMPLES, "Check a configuration before a run."),
     ("doctor", doctor.doctor, doctor.EXAMPLES, "Is everything here that a run needs?"),
