@@ -91,20 +91,20 @@ def refuse(reason: str) -> None:
 
 @contextmanager
 def staged(client: Client, wd: Path) -> Iterator[Stage]:
-    server = CaoServer()
+    cao = CaoServer()
     with FakeModel(Script(ANSWERS)) as model:
-        home = make_home(client, server.home, model, seat=wd)
-        server.seat(home.env)
-        with server as cao:
-            shop = Shop(cao, wd)
-            try:
+        home = make_home(client, cao.home, model, seat=wd)
+        cao.seat(home.env)
+        shop = Shop(cao, wd)
+        try:
+            with cao:
                 ours = [BIN / "logos", "profiles", "install", "--force", "--api", cao.url]
                 subprocess.run(ours, cwd=wd, check=True, capture_output=True)
                 (only_the_tester if client is OPENCODE else everybody)(client, shop)
                 yield Stage(cao, home, model, shop)
-            finally:
-                shop.close()
-                sweep(home)
+        finally:
+            shop.close()
+            sweep(home)
 
 
 def everybody(client: Client, shop: Shop) -> None:
@@ -186,13 +186,14 @@ class Stuck(FakeCao):
     ("says", "grace"),
     [
         ("completed", "3"),  # longer than a turn, or agents would be reminded
-        ("processing", "0.5"),
+        ("processing", "0.3"),
     ],
 )
 def test_a_status_that_never_changes_does_not_stop_a_run(says: str, grace: str, tmp_path: Path) -> None:
     answers = dict(zip(RESPONSE_FILES, ANSWERS.values(), strict=True))
-    with Stuck(tmp_path / ".tmp" / "agent-responses", answers, turn_seconds=0.5) as cao:
-        cao.says = says
+    cao = Stuck(tmp_path / ".tmp" / "agent-responses", answers, turn_seconds=0.3)
+    cao.says = says
+    with cao:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(tmp_path),

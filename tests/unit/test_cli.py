@@ -21,7 +21,10 @@ from logos.testing import ScriptedAgents, script
 
 LOGOS = Path(sys.executable).with_name("logos")
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it: expect 2.\n"
-COMMANDS = ("run", "status", "log", "show", "runs", "init", "validate", "doctor", "demo", "schema", "profiles")
+COMMANDS = (
+    *("run", "status", "log", "show", "runs", "cost", "record"),
+    *("init", "validate", "doctor", "demo", "schema", "profiles"),
+)
 OURS = {leaf.env for leaf in LEAVES} | {"NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"}
 
 

@@ -130,7 +130,7 @@ def test_runs_lists_every_run_with_its_outcome(cli: Cli) -> None:
         (second, "FAILED", 9),
     ]
     lines = cli("runs").out.splitlines()
-    assert lines[0].split() == ["run", "started", "status", "rounds", "turns", "asked", "for"]
+    assert lines[0].split() == ["run", "started", "status", "rounds", "turns", "tokens", "cost", "asked", "for"]
     assert "A greeting is missing." in lines[1]
 
 

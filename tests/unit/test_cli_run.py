@@ -211,6 +211,12 @@ def test_json_is_exactly_one_document(cli: Cli, cao: FakeCao) -> None:
         "rounds": 1,
         "turns": 5,
         "characters": document["characters"],
+        "usage": {
+            "turns": 5,
+            **dict.fromkeys(("input", "cached", "output", "tokens", "cost_usd")),
+            "tokens_unknown_turns": 5,
+            "cost_unknown_turns": 5,
+        },
         "seconds": document["seconds"],
         "state_file": str(cli.wd / ".tmp" / "agnostic-3agents-loop-state.json"),
     }

@@ -328,7 +328,7 @@ def test_the_doctor_names_agent_programs_with_their_versions(cli: Cli, tmp_path:
     (tools / "codex").chmod(0o755)
     cli.env(API=NOWHERE, PATH=f"{tools}:{os.environ['PATH']}")
     rows = {row["about"]: row["text"] for row in cli("doctor", "--json").json["checks"]}
-    assert rows["agent codex"] == "codex: codex-cli 9.9, used by this configuration"
+    assert rows["agent codex"] == "codex: codex-cli 9.9, logged in, used by this configuration"
 
 
 def test_the_doctor_looks_at_the_log(cli: Cli) -> None:

@@ -28,7 +28,7 @@ Script = scripts.Script | Mapping[str, Any]
 Json = dict[str, Any]
 
 # How the sessions of scripted agents begin.
-SESSION = "scripted"
+SESSION = "scripted-"
 _TURN = re.compile(r"Turn: (\S+)")
 _LIMIT = "You've hit your usage limit. Try again later."
 _HICCUP = "API Error: 503 service unavailable"
@@ -49,7 +49,7 @@ class ScriptedHost:
         about = {"profile": agent_profile, "provider": provider}
         terminal = self._turns.create(idempotency_key, about)
         # The session bears its first terminal's name: what another run in this folder did is not this one's past.
-        session = f"{SESSION}-{terminal}"
+        session = f"{SESSION}{terminal}"
         self._turns.note(terminal, {**about, "session": session})
         return {"id": terminal, "session_name": session}
 

@@ -86,7 +86,7 @@ def _sum(used: int | None, cost: float | None, turns: int, unknown: int, charact
         return f"{sent}, tokens unknown" if turns else sent
     told = f"{sent}, tokens unknown" if used is None else f"{number(used)} tokens"
     price = f", {dollars(cost)}" if cost is not None else ""
-    rest = f" and {count(unknown, 'turn')} unknown" if unknown and used is not None else ""
+    rest = f" (unknown for {unknown} of {count(turns, 'turn')})" if unknown and used is not None else ""
     return f"{told}{price}{rest}"
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,27 +16,11 @@ from logos.cli.place import default_config, driver_at, has_log, place_of, readin
 from logos.errors import ConfigError, HostError, LogError
 
 if TYPE_CHECKING:
+    from logos.cli.clis import Cli
     from logos.runtime.settings import Settings
 
 EXAMPLES = examples("logos doctor", "logos doctor --json | jq '.checks[] | select(.level == \"fail\")'")
 
-# The program behind each provider, as the CAO server looks for it.
-PROGRAMS = {
-    "antigravity_cli": "agy",
-    "claude_code": "claude",
-    "codex": "codex",
-    "copilot_cli": "copilot",
-    "cursor_cli": "agent",
-    "grok_cli": "grok",
-    "hermes": "hermes",
-    "kimi_cli": "kimi",
-    "kiro_cli": "kiro-cli",
-    "mcode": "mcode",
-    "omp": "omp",
-    "opencode_cli": "opencode",
-    "q_cli": "q",
-}
-VERSION_SECONDS = 5
 OLDEST = (3, 11)
 
 
@@ -52,14 +35,21 @@ class Finding:
 
 
 def doctor(wd: WorkDir = None, as_json: AsJson = False) -> int:
-    """Check what a run needs: Python, git, tmux, the CAO server with its profiles, agent CLIs, work dir, log, lock."""
-    from logos.cli import show
+    """Check what a run needs: Python, git, agent CLIs and whether they are logged in, a CAO server, work dir, log.
 
-    findings = list(examine(place_of(wd)))
+    Says which host a new run would use and why. No model is asked.
+    """
+    from logos.cli import show
+    from logos.cli.clis import installed
+
+    settings, config = _configuration()
+    host, clis = choose(settings), installed()
+    findings = list(examine(place_of(wd), config, host, clis))
     failed = any(finding.level == "fail" for finding in findings)
     if as_json:
         rows = [{"about": f.about, "level": f.level, "text": f.text, "remedy": f.remedy or None} for f in findings]
-        show.document({"ok": not failed, "checks": rows})
+        chosen = {"name": host.name, "why": host.why}
+        show.document({"ok": not failed, "host": chosen, "agents": [cli.as_json() for cli in clis], "checks": rows})
         return int(failed)
     target = show.console()
     width = max(len(finding.about) for finding in findings)
@@ -71,18 +61,51 @@ def doctor(wd: WorkDir = None, as_json: AsJson = False) -> int:
     return int(failed)
 
 
-def examine(place: Path) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a new run would run its agents on; no name: it could not start."""
+
+    name: Literal["cao", "local"] | None
+    why: str
+    settings: Settings
+
+
+def choose(settings: Settings) -> Host:
+    """As `logos run --fresh` would."""
+    from logos.cli.wiring import cao_host, choose_host
+
+    told: list[str] = []
+    try:
+        chosen, make = choose_host(settings.model_copy(update={"resume": False}), told.append)
+    except ConfigError as error:
+        return Host(None, str(error), settings)
+    if make is not cao_host:
+        return Host("local", told[-1] if told else "as configured", chosen)
+    why = f"host = {settings.host}" if settings.host != "auto" else "it answers"
+    return Host("cao", "its address is configured" if "api" in settings.model_fields_set else why, chosen)
+
+
+def examine(place: Path, config: Finding, host: Host, clis: list[Cli]) -> Iterator[Finding]:
     yield _python()
     yield _program("git", "without it no change is shown or committed")
     yield _program("tmux", "a CAO server on this machine needs it")
     yield _work_dir(place)
-    settings, finding = _configuration()
-    yield finding
-    yield from _server(settings)
-    yield from _agents(settings)
+    yield config
+    yield _host(host)
+    if host.name == "cao":
+        yield from _server(host.settings)
+    yield from _agents(host, clis)
     yield _log(place)
     driver = driver_at(place)
     yield Finding("lock", "ok", f"a driver is at work, pid {driver}" if driver else "free, no driver is at work")
+
+
+def _host(host: Host) -> Finding:
+    if host.name is None:
+        return Finding("host", "fail", host.why)
+    if host.name == "local":
+        return Finding("host", "ok", host.why)
+    return Finding("host", "ok", f"agents run on the CAO server at {host.settings.api} ({host.why})")
 
 
 def _python() -> Finding:
@@ -95,24 +118,9 @@ def _python() -> Finding:
 def _program(name: str, why: str) -> Finding:
     if shutil.which(name) is None:
         return Finding(name, "warn", "not on the PATH", why)
-    return Finding(name, "ok", _version_of(name, "-V" if name == "tmux" else "--version"))
+    from logos.cli.clis import version_of
 
-
-def _version_of(program: str, flag: str = "--version") -> str:
-    try:
-        ran = subprocess.run(
-            [program, flag],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=VERSION_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "does not tell its version"
-    return next((line.strip() for line in ran.stdout.splitlines() if line.strip()), "does not tell its version")
+    return Finding(name, "ok", version_of(name, "-V" if name == "tmux" else "--version"))
 
 
 def _work_dir(place: Path) -> Finding:
@@ -164,25 +172,25 @@ def _server(settings: Settings) -> Iterator[Finding]:
         host.close()
 
 
-def _agents(settings: Settings) -> Iterator[Finding]:
-    """The agent CLIs here; the server may run elsewhere, so a missing one is only a doubt."""
-    from logos.runtime.together import at_once
+def _agents(host: Host, clis: list[Cli]) -> Iterator[Finding]:
+    """The agent CLIs here; a CAO server may run elsewhere, then a missing one is only a doubt."""
+    from logos.adapters.providers import COMMAND, PROVIDERS
+    from logos.cli.clis import PROGRAMS
 
-    wanted = {own["provider"] for own in settings.agent_config().values()}
-    here = {provider: program for provider, program in PROGRAMS.items() if shutil.which(program)}
-
-    def job(program: str) -> Callable[[], str]:
-        return lambda: _version_of(program)
-
-    versions = dict(at_once({provider: job(program) for provider, program in here.items()}))
-    for provider in sorted(versions):
-        used = ", used by this configuration" if provider in wanted else ""
-        yield Finding(f"agent {provider}", "ok", f"{here[provider]}: {versions[provider]}{used}")
-    for provider in sorted(wanted - set(here)):
-        program = PROGRAMS.get(provider, provider)
-        yield Finding(
-            f"agent {provider}", "warn", f"`{program}` is not on the PATH", "install it where the CAO server runs"
-        )
+    wanted = {own["provider"] for own in host.settings.agent_config().values()}
+    for cli in clis:
+        used = ", used by this configuration" if cli.provider in wanted else ""
+        login = {True: ", logged in", False: ", not logged in", None: ""}[cli.logged_in]
+        level = "warn" if cli.logged_in is False and used else "ok"
+        log_in = f"`{' '.join((cli.program, *PROVIDERS[cli.provider].login))}` tells more" if level == "warn" else ""
+        yield Finding(f"agent {cli.provider}", level, f"{cli.program}: {cli.version}{login}{used}", log_in)
+    for provider in sorted(wanted - {cli.provider for cli in clis} - {COMMAND}):
+        text = f"`{PROGRAMS.get(provider, provider)}` is not on the PATH"
+        row = PROVIDERS.get(provider)
+        if host.name == "cao":
+            yield Finding(f"agent {provider}", "warn", text, "install it where the CAO server runs")
+        elif host.name == "local":
+            yield Finding(f"agent {provider}", "fail", text, f"install it: {row.install}" if row else "")
 
 
 def _log(place: Path) -> Finding:

@@ -35,7 +35,7 @@ from logos.ports import Log
 _TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)")
 LOGOS = "logos"
 # How the sessions of scripted agents begin.
-SCRIPTED = "scripted"
+SCRIPTED = "scripted-"
 
 
 @dataclass(frozen=True, slots=True)
