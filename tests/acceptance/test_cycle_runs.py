@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from logos import testing
+from logos.adapters.cao import ApiClient
 from logos.domain.events import Noted, Recorded, RunResumed, TurnAnswered
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Outcome
-from logos.errors import Busy, Interrupted, PromptError, RunPaused, StateError, UsageError
+from logos.errors import Busy, Interrupted, PromptError, RunPaused, StateError, TerminalNotCreated, UsageError
 from logos.flows.cycle import CycleState
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, ScriptedAgents
+from logos.testing.cao_server import FakeCao
 from tests.acceptance.conftest import PROMPT, Shop
 
 ROOT = Path(__file__).parents[2]
@@ -426,6 +428,18 @@ def test_nothing_is_ended_without_cleanup(shop: Shop):
     assert shop.agents.exited == []
 
 
+def test_a_set_up_that_failed_half_way_is_undone_and_can_be_tried_again(shop: Shop):
+    with FakeCao(shop.wd / ".tmp" / "agent-responses", testing.script()) as cao:
+        cao.refuse_profiles = frozenset({"programmer"})
+        with pytest.raises(TerminalNotCreated, match="programmer"):
+            shop.run(ApiClient(cao.url, str(shop.wd)))
+        assert cao.agents == {}
+        cao.refuse_profiles = frozenset()
+        assert shop.run(ApiClient(cao.url, str(shop.wd)), **ONE_CYCLE).outcome is Outcome.PASSED
+        assert len(cao.agents) == 5
+    assert len(shop.records()) == 1
+
+
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.scenario("CYC-21")
 def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: int, code: int):
@@ -447,7 +461,8 @@ def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: i
     assert shop.state["final_status"] == "RUNNING"
     assert shop.state["logos"]["seq"] == len(shop.events())
     for pid_file in (tmp_path / ".telos" / "scripted").glob("*/turn-*/pid"):
-        os.killpg(int(pid_file.read_text()), signal.SIGKILL)
+        with pytest.raises(ProcessLookupError):
+            os.killpg(int(pid_file.read_text()), 0)
 
 
 def test_no_prompt_and_nothing_to_resume_is_an_error_before_anything_exists(shop: Shop):

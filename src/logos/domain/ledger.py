@@ -56,7 +56,8 @@ class Ledger:
                 return self._opened(agent, Terminal(terminal, provider), session)
             case TerminalClosed(agent, terminal):
                 still = {name: kept for name, kept in self.terminals.items() if (name, kept.id) != (agent, terminal)}
-                return replace(self, terminals=MappingProxyType(still))
+                # A session ends with its last terminal.
+                return replace(self, terminals=MappingProxyType(still), session=self.session if still else "")
             case TurnAsked(turn, agent, prompt):
                 asked = self._with(turn, InHand(agent, prompt))
                 return replace(asked, briefed=self.briefed | {agent}, characters=self.characters + len(prompt))

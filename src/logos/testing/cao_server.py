@@ -44,6 +44,8 @@ class FakeCao:
     agents: dict[str, _Agent] = field(default_factory=dict[str, _Agent])
     taken: list[float] = field(default_factory=list[float])
     ready: list[float] = field(default_factory=list[float])
+    _made: int = 0
+    _ended: bool = False
     _keys: dict[str, str] = field(default_factory=dict[str, str])
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _server: ThreadingHTTPServer | None = None
@@ -135,6 +137,8 @@ class FakeCao:
                 return 200, [{"name": "codex", "binary": "codex", "installed": True}]
             case "POST", ["sessions"]:
                 return self._create("cao-fake", query)
+            case "POST", ["sessions", session, "terminals"] if self._ended and not self.agents:
+                return 404, {"detail": f"Session '{session}' not found"}
             case "POST", ["sessions", session, "terminals"]:
                 return self._create(session, query)
             case _, ["terminals", terminal, *rest]:
@@ -148,7 +152,11 @@ class FakeCao:
             return 500, {"detail": "Failed to create session: the agent did not start"}
         key = query.get("idempotency_key", "")
         with self._lock:
-            terminal = self._keys.get(key) or f"{0xA0000000 + len(self.agents):08x}"
+            terminal = self._keys.get(key, "")
+            if terminal not in self.agents:
+                # A key whose terminal was deleted is free again.
+                self._made += 1
+                terminal = f"{0xA0000000 + self._made:08x}"
             if key:
                 self._keys[key] = terminal
             self.agents.setdefault(terminal, _Agent(query.get("agent_profile", ""), query.get("provider", "")))
@@ -170,6 +178,7 @@ class FakeCao:
                 return 200, {"success": True}
             case "DELETE", []:
                 del self.agents[terminal]
+                self._ended = not self.agents
                 return 200, {"success": True}
             case _:
                 return 200, {"success": True}

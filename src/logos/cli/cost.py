@@ -1,0 +1,81 @@
+"""`logos cost`: what a run cost, by role, by phase, by round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from logos.cli.options import AsJson, OneRun, WorkDir, examples
+from logos.cli.place import find_run, place_of, reading
+
+if TYPE_CHECKING:
+    from logos.cli.bill import Bill
+    from logos.cli.story import Story, Told
+
+EXAMPLES = examples("logos cost", "logos cost k3 --json | jq .roles.tester.cost_usd")
+
+
+def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> int:
+    """Show tokens and dollars per role, phase and round, and how many turns did not tell. Unknown is never zero."""
+    from logos.cli import show
+    from logos.cli.bill import bill_as_json
+    from logos.cli.story import read_story
+
+    with reading(place_of(wd)) as log:
+        story = read_story(log, find_run(log, run))
+    groups = grouped(story)
+    if as_json:
+        parts: dict[str, Any] = {
+            by: {name: bill_as_json(bill) for name, bill in bills.items()} for by, bills in groups.items()
+        }
+        show.document({"run": story.run, "simulated": story.simulated, "total": bill_as_json(story.bill), **parts})
+    else:
+        put_cost(story, groups)
+    return 0
+
+
+def grouped(story: Story) -> dict[str, dict[str, Bill]]:
+    """Bills by role, phase and round, in the order they came up."""
+    from logos.cli.bill import Bill
+
+    groups: dict[str, dict[str, Bill]] = {"roles": {}, "phases": {}, "rounds": {}}
+    for told in story.turns:
+        if told.bills:
+            for by, name in zip(groups, _names(told), strict=True):
+                groups[by][name] = groups[by].get(name, Bill()).plus(told)
+    return groups
+
+
+def _names(told: Told) -> tuple[str, str, str]:
+    from logos.domain.roles import Role, stage_with
+
+    phase = stage_with(Role(told.agent)).phase.value if told.agent in set(Role) else "-"
+    return told.agent, phase, told.turn.partition(".")[0].removeprefix("r")
+
+
+def put_cost(story: Story, groups: dict[str, dict[str, Bill]]) -> None:
+    from logos.cli import show
+    from logos.cli.bill import sum_in_words
+    from logos.cli.words import count
+
+    target, total = show.console(), story.bill
+    simulated = " (simulated)" if story.simulated else ""
+    words = sum_in_words(total, story.characters)
+    show.put(target, f"run {story.run}{simulated}: {count(total.turns, 'turn')}, {words}", "bold")
+    if not total.turns:
+        return
+    show.put(target, "")
+    rows = [
+        (f"{by.removesuffix('s')} {name.replace('_', ' ')}", *_cells(bill))
+        for by, bills in groups.items()
+        for name, bill in bills.items()
+    ]
+    headers = ("", "turns", "input", "cached", "output", "tokens", "cost", "tokens unknown in", "cost unknown in")
+    show.put_table(target, headers, [*rows, ("total", *_cells(total))])
+
+
+def _cells(bill: Bill) -> tuple[object, ...]:
+    from logos.cli.bill import dollars, tokens
+
+    usage = bill.usage
+    told = (tokens(usage.input), tokens(usage.cached), tokens(usage.output), tokens(usage.tokens))
+    return (bill.turns, *told, dollars(usage.cost_usd), bill.tokens_unknown, bill.cost_unknown)
