@@ -155,14 +155,14 @@ class LocalHost:
         return int(self._turns.about(terminal_id).get("since", 0))
 
     def _usage(self, terminal_id: str, turns: list[Path]) -> Usage | None:
-        """What the conversation cost so far; None when no turn told."""
+        """What the conversation cost so far; None when its latest turn did not tell."""
         row = self._row(self._turns.about(terminal_id)["provider"])
-        told = [usage for turn in turns if (usage := self._read(terminal_id, turn).usage) is not None]
-        if not told or row.cumulative:
-            return told[-1] if told else None
+        told = [self._read(terminal_id, turn).usage for turn in turns]
+        if told[-1] is None or row.cumulative:
+            return told[-1]
         total = Usage()
         for usage in told:
-            total = total.plus(usage)
+            total = total.plus(usage or Usage())
         return total
 
     def _complaint(self, terminal_id: str, turn: Path) -> str:
