@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +79,7 @@ class Rehearsal:
 
 
 @pytest.fixture
-def stage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Rehearsal]:
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Rehearsal]:
     rehearsal = Rehearsal(Cli(tmp_path, monkeypatch, capsys))
     yield rehearsal
     assert rehearsal.left_behind() == []
@@ -92,6 +90,13 @@ def last_words(done: Done) -> tuple[str, str]:
     *_, error, hint = done.err.splitlines()
     assert error.startswith("logos: "), done.err
     return error, hint
+
+
+def wait_until(condition: Callable[[], bool], within: float = 30) -> None:
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
 
 
 # --- scripts
@@ -432,7 +437,11 @@ def test_usage_is_told_per_turn_role_phase_round_and_run(stage: Rehearsal) -> No
         "peer_programmer": None,
         "tester": None,
     }
-    assert {name: told["turns"] for name, told in cost["phases"].items()} == {"analyst": 2, "programmer": 4, "tester": 2}
+    assert {name: told["turns"] for name, told in cost["phases"].items()} == {
+        "analyst": 2,
+        "programmer": 4,
+        "tester": 2,
+    }
     assert {name: told["tokens"] for name, told in cost["rounds"].items()} == {"1": 4700, "2": 3500}
     assert stage.cli("status", "--json").json["usage"] == total
     assert stage.cli("runs", "--json").json[0]["usage"] == total
@@ -551,6 +560,7 @@ def test_ctrl_c_ends_the_agents_and_the_run_can_be_resumed(stage: Rehearsal) -> 
         assert process.stderr is not None
         while "r1.programmer.c1 prompt delivered" not in process.stderr.readline():
             pass
+        wait_until(lambda: any(out.read_text() == "working" for out in stage.wd.glob(".telos/scripted/*/turn-1/out")))
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert process.returncode == 130
@@ -575,9 +585,7 @@ def test_a_killed_driver_leaves_its_agents_at_work_and_the_next_one_waits_for_th
         _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert stage.asked == TURNS
-    until = time.monotonic() + 5
-    while stage.left_behind() and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_until(lambda: not stage.left_behind())
 
 
 def test_a_simulation_goes_on_with_a_script_only(stage: Rehearsal) -> None:

@@ -105,12 +105,9 @@ plugins = false
 
 def _codex_seat(url: str, wd: Path) -> Mapping[str, str]:
     ((name, config),) = _codex_files(url).items()
-    # The daemon would outlive its terminal; the tips come from the network.
+    # `config` ends in its features; the daemon would outlive its terminal.
     more = f"""\
 daemon_auto_start = false
-
-[tui]
-show_tooltips = false
 
 [projects.{json.dumps(str(wd))}]
 trust_level = "trusted"

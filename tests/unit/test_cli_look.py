@@ -11,9 +11,19 @@ import pytest
 
 from logos.adapters.lock import DriverLock
 from logos.adapters.sqlite import SqliteLog
-from logos.domain.events import Noted, RunStarted, Topic, TurnAsked, TurnSent
+from logos.domain.events import (
+    Noted,
+    RunResumed,
+    RunStarted,
+    Topic,
+    TurnAnswered,
+    TurnAsked,
+    TurnFailed,
+    TurnSent,
+)
 from logos.domain.plans import CyclePlan
-from logos.domain.turns import AgentName, RunId, TurnId
+from logos.domain.turns import AgentName, RunId, Trouble, TurnId
+from logos.domain.usage import Usage
 from logos.testing import APPROVED, FAIL, PASS, REVISE
 from tests.unit.test_cli import LOGOS, Cli, clean_env
 
@@ -55,7 +65,7 @@ def test_status_of_a_passed_run(cli: Cli) -> None:
     run = cli.run().run
     done = cli("status")
     assert done.code == 0
-    assert f"run {run}: PASSED, the tester reported PASS" in done.out
+    assert f"run {run} (simulated): PASSED, the tester reported PASS" in done.out
     assert cli("status", "--json").json == cli("status", "--json").json | {
         "run": run,
         "status": "PASSED",
@@ -103,6 +113,69 @@ def test_status_shows_an_agent_that_waits_for_a_person(cli: Cli) -> None:
         done = cli("status")
     assert "WAITING FOR YOU" in done.out
     assert "it waits for you: may I?" in done.out
+
+
+def test_status_and_log_tell_of_an_agent_that_rests_until_it_is_asked_again(cli: Cli) -> None:
+    begin(cli.wd, "abcd1234")
+    log = SqliteLog(cli.wd / ".telos" / "logos.db")
+    turn = TurnId("r1.analyst.c1")
+    log.append(RunId("abcd1234"), Noted(Topic.TRIED_AGAIN, "r1.analyst.c1: 429; waiting until 12:00", turn), 3)
+    with DriverLock(cli.wd / ".telos" / "driver.lock"):
+        assert "it rests: r1.analyst.c1: 429; waiting until 12:00" in cli("status").out
+        assert cli("status", "--json").json["in_hand"][0]["rests"] == "r1.analyst.c1: 429; waiting until 12:00"
+        log.append(RunId("abcd1234"), TurnSent(turn), 4)
+        assert cli("status", "--json").json["in_hand"][0]["rests"] is None
+    log.close()
+    assert "resting: r1.analyst.c1: 429; waiting until 12:00" in cli("log").out
+
+
+def test_a_driver_that_left_says_why_until_the_next_one_comes(cli: Cli) -> None:
+    begin(cli.wd, "abcd1234")
+    log = SqliteLog(cli.wd / ".telos" / "logos.db")
+    why = "limits.max_tokens reached: 9 tokens of 8 tokens"
+    log.append(RunId("abcd1234"), Noted(Topic.INTERRUPTED, why), 3)
+    assert f"STOPPED, {why}" in cli("status").out
+    assert cli("status", "--json").json["next"] == "logos run --set limits.max_tokens=… --resume"
+    plan = CyclePlan("p", "add a greeting", "run it", str(cli.wd), str(cli.wd / ".tmp"))
+    log.append(RunId("abcd1234"), RunResumed(plan), 4)
+    log.close()
+    assert cli("status", "--json").json["stopped_because"] is None
+
+
+def test_usage_of_every_try_is_on_the_bill(cli: Cli) -> None:
+    begin(cli.wd, "abcd1234")
+    log = SqliteLog(cli.wd / ".telos" / "logos.db")
+    turn = TurnId("r1.analyst.c1")
+    log.append(RunId("abcd1234"), TurnFailed(turn, Trouble.PROVIDER, "crashed", Usage(100, None, 5, 0.5)), 3)
+    log.append(RunId("abcd1234"), TurnAnswered(turn, "done", usage=Usage(200, 50, 5)), 4)
+    log.close()
+    assert cli("cost", "abcd", "--json").json["total"] == {
+        "turns": 1,
+        "input": 300,
+        "cached": 50,
+        "output": 10,
+        "tokens": 310,
+        "cost_usd": 0.5,
+        "tokens_unknown_turns": 0,
+        "cost_unknown_turns": 1,
+    }
+    usage = "usage: 310 tokens (300 in, 50 of them cached, 10 out), cost $0.5000"
+    assert usage in cli("show", "abcd", "r1.analyst.c1").out
+    assert "abcd1234: 1 turn, 310 tokens, $0.5000\n" in cli("cost").out
+
+
+def test_cost_of_a_run_that_has_not_begun_is_nothing_yet(cli: Cli) -> None:
+    begin(cli.wd, "abcd1234")
+    assert cli("cost").out == "run abcd1234: 0 turns, 5 characters sent\n"
+    assert cli("cost", "--json").json["roles"] == {}
+
+
+def test_cost_of_a_run_whose_host_tells_nothing_is_unknown(cli: Cli) -> None:
+    run = cli.run().run
+    total = cli("cost", run[:3], "--json").json["total"]
+    assert (total["tokens"], total["cost_usd"], total["tokens_unknown_turns"]) == (None, None, 9)
+    assert "characters sent, tokens unknown" in cli("cost").out
+    assert cli("cost", "nonesuch").code == 2
 
 
 def test_another_work_dir_is_looked_at_with_wd_and_suggested_again(cli: Cli, tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ from rich.console import Console
 
 from logos.cli.live import LiveView
 from logos.cli.run import split_words
-from logos.domain.events import Noted, Recorded, Topic
+from logos.domain.events import Noted, Recorded, Topic, TurnAnswered
 from logos.domain.ledger import Ledger
-from logos.domain.turns import TurnId
+from logos.domain.turns import RunId, TurnId
+from logos.domain.usage import Usage
 from logos.flows.cycle import CycleState
 from logos.testing import APPROVED, FAIL, PASS, REVISE, script
 from logos.testing.cao_server import FakeCao
+from tests.builders import a_plan
 from tests.unit.test_cli import LOGOS, PROMPT, Cli, clean_env, logos
 
 NOWHERE = "http://127.0.0.1:9"
@@ -426,6 +428,47 @@ def test_a_permission_prompt_stands_out_until_it_is_answered(cli: Cli) -> None:
     assert waiting
     assert "rm -rf [bold]x[/bold]?" in waiting[0]
     assert "waits for you" not in frames[-1]
+
+
+def test_a_resting_agent_is_shown_with_what_it_waits_for(cli: Cli) -> None:
+    frames: list[str] = []
+    view = LiveView()
+
+    def watch(record: Recorded, state: CycleState, ledger: Ledger) -> None:
+        view.watch(record, state, ledger)
+        if getattr(record.event, "turn", "") == "r1.analyst.c1" and record.event.kind == "turn_asked":
+            rests = Noted(Topic.TRIED_AGAIN, "r1.analyst.c1: 429; waiting until 12:00", TurnId("r1.analyst.c1"))
+            view.watch(Recorded(record.run, record.seq, record.at, rests), state, ledger)
+        frames.append(picture(view))
+
+    with view:
+        cli.run(watchers=[watch])
+    assert any("resting, analyst, cycle 1 · r1.analyst.c1: 429; waiting until 12:00" in frame for frame in frames)
+    assert "resting, analyst" not in frames[-1]
+
+
+@pytest.mark.parametrize(
+    ("usages", "says"),
+    [
+        ([], "0 characters sent"),
+        ([None], "0 characters sent, tokens unknown"),
+        ([Usage(1000, 0, 200, 0.5)], "1,200 tokens, $0.5000"),
+        ([Usage(1000, 0, 200, 1.5), Usage(1, 1, 1)], "1,202 tokens, $1.50"),
+        ([Usage(1000, 0, 200), None], "1,200 tokens (unknown for 1 of 2 turns)"),
+        ([Usage(cost_usd=0.25)], "0 characters sent, tokens unknown, $0.2500"),
+        ([Usage(0, 0, 0, 0.0)], "0 tokens, $0.00"),
+    ],
+)
+def test_the_view_tells_tokens_where_they_are_known_and_characters_otherwise(
+    usages: list[Usage | None], says: str
+) -> None:
+    ledger = Ledger()
+    for usage in usages:
+        ledger = ledger.enter(TurnAnswered(TurnId("r1.analyst.c1"), "done", usage=usage))
+    view = LiveView()
+    plan = a_plan()
+    view.watch(Recorded(RunId("r"), 1, 1.0, Noted(Topic.WARNING, "x")), CycleState(plan), ledger)
+    assert f" · {says} " in picture(view, 120)
 
 
 def test_a_narrow_terminal_cuts_lines_and_nothing_else(cli: Cli) -> None:

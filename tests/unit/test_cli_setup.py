@@ -331,6 +331,86 @@ def test_the_doctor_names_agent_programs_with_their_versions(cli: Cli, tmp_path:
     assert rows["agent codex"] == "codex: codex-cli 9.9, logged in, used by this configuration"
 
 
+def install(folder: Path, **programs: str) -> None:
+    """Programs that are nothing but a shell script."""
+    folder.mkdir(exist_ok=True)
+    for name, body in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+
+
+LOGIN = 'case "$*" in --version) echo {version};; "{login}") echo {says}; exit {code};; *) exit 9;; esac'
+
+
+def test_the_doctor_says_who_is_logged_in_and_keeps_what_they_print_to_itself(cli: Cli, tmp_path: Path) -> None:
+    secret = "token-0123456789"
+    install(
+        tmp_path / "bin",
+        codex=LOGIN.format(version="codex-cli 9", login="login status", says=secret, code=1),
+        claude=LOGIN.format(version="2.0", login="auth status", says=secret, code=0),
+        opencode=LOGIN.format(version="1.0", login="auth list", says="0 credentials", code=0),
+        gemini="echo 0.9",
+    )
+    cli.env(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    done = cli("doctor", "--json")
+    assert {row["provider"]: (row["version"], row["logged_in"]) for row in done.json["agents"]} == {
+        "codex": ("codex-cli 9", False),
+        "claude_code": ("2.0", True),
+        "opencode_cli": ("1.0", False),
+        "gemini": ("0.9", None),
+    }
+    assert levels(done.json)["agent codex"] == "warn", "used, and not logged in"
+    assert levels(done.json)["agent opencode_cli"] == "ok", "not used"
+    assert "not logged in, used by this configuration; `codex login status` tells more" in cli("doctor").out
+    assert secret not in done.out + cli("doctor").out
+
+
+def test_a_key_in_the_environment_is_a_login_too(cli: Cli, tmp_path: Path) -> None:
+    says = "'0 credentials, 1 environment variable'"
+    install(tmp_path / "bin", opencode=LOGIN.format(version="1.0", login="auth list", says=says, code=0))
+    cli.env(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert [row["logged_in"] for row in cli("doctor", "--json").json["agents"]] == [True]
+
+
+def test_the_doctor_does_not_wait_for_a_program_that_does_not_answer(cli: Cli, tmp_path: Path) -> None:
+    install(tmp_path / "bin", codex="sleep 30")
+    cli.monkeypatch.setattr("logos.cli.clis.ANSWER_SECONDS", 0.2)
+    cli.env(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    (row,) = cli("doctor", "--json").json["agents"]
+    assert (row["version"], row["logged_in"]) == ("does not tell its version", None)
+
+
+def test_the_doctor_says_which_host_a_run_would_use_and_why(cli: Cli, tmp_path: Path, store: Store) -> None:
+    cli.env(PATH="/usr/bin:/bin")
+    nothing = cli("doctor", "--json").json
+    assert (nothing["ok"], nothing["host"]["name"]) == (False, None)
+    assert "npm install -g @openai/codex" in nothing["host"]["why"]
+    install(tmp_path / "bin", claude="echo 2.0")
+    cli.env(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    local = cli("doctor", "--json").json
+    assert (local["ok"], local["host"]["name"]) == (True, "local")
+    assert "agents run on this machine with claude_code: no CAO server answers" in local["host"]["why"]
+    assert "CAO server" not in levels(local)
+    cli.env(API=store.url)
+    assert cli("doctor", "--json").json["host"] == {"name": "cao", "why": "its address is configured"}
+    cli.env(API="", LOGOS_HOST="cao")
+    assert cli("doctor", "--json").json["host"] == {"name": "cao", "why": "host = cao"}
+
+
+def test_a_role_whose_program_is_missing_is_a_failure_on_this_machine(cli: Cli, tmp_path: Path) -> None:
+    install(tmp_path / "bin", codex="echo 9")
+    write(cli.wd / "logos.json", {"agents": {"tester": {"provider": "gemini"}}})
+    cli.env(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    done = cli("doctor")
+    assert done.code == 1
+    assert "`gemini` is not on the PATH; install it: npm install -g @google/gemini-cli" in done.out
+
+
+def test_the_schema_of_scripts(cli: Cli) -> None:
+    schema = cli("schema", "--script").json
+    assert set(schema["properties"]) == {"agents", "turns", "otherwise"}
+
+
 def test_the_doctor_looks_at_the_log(cli: Cli) -> None:
     cli.run()
     cli.env(API=NOWHERE)

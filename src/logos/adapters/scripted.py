@@ -27,8 +27,7 @@ from logos.ports import Report
 Script = scripts.Script | Mapping[str, Any]
 Json = dict[str, Any]
 
-# How the sessions of scripted agents begin.
-SESSION = "scripted-"
+SESSION = "scripted"
 _TURN = re.compile(r"Turn: (\S+)")
 _LIMIT = "You've hit your usage limit. Try again later."
 _HICCUP = "API Error: 503 service unavailable"
@@ -48,19 +47,19 @@ class ScriptedHost:
     def create_session(self, agent_profile: str, *, provider: str, idempotency_key: str = "") -> Mapping[str, str]:
         about = {"profile": agent_profile, "provider": provider}
         terminal = self._turns.create(idempotency_key, about)
-        # The session bears its first terminal's name: what another run in this folder did is not this one's past.
-        session = f"{SESSION}{terminal}"
-        self._turns.note(terminal, {**about, "session": session})
-        return {"id": terminal, "session_name": session}
+        # A cast is named after its first terminal: what another run in this folder did is not this one's past.
+        self._turns.note(terminal, {**about, "cast": terminal})
+        write_atomically(self._root / "cast", terminal)
+        return {"id": terminal, "session_name": SESSION}
 
     def create_terminal(
         self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
     ) -> Mapping[str, str]:
-        about = {"profile": agent_profile, "provider": provider, "session": session_name}
+        about = {"profile": agent_profile, "provider": provider, "cast": _text(self._root / "cast")}
         return {"id": self._turns.create(idempotency_key, about), "session_name": session_name}
 
     def send_input(self, terminal_id: str, message: str) -> None:
-        session = self._turns.about(terminal_id).get("session", "")
+        cast = str(self._turns.about(terminal_id).get("cast", ""))
         role, turn = _addressed(message)
         if role is None:
             # A label for somebody who looks at terminals; nothing is to be done.
@@ -71,7 +70,7 @@ class ScriptedHost:
         folder = self._turns.next_turn(terminal_id)
         turn = turn or f"{terminal_id}/{folder.name}"
         write_atomically(folder / "prompt.md", message)
-        write_atomically(folder / "orders.json", json.dumps(self._orders(session, role, turn)))
+        write_atomically(folder / "orders.json", json.dumps(self._orders(cast, role, turn)))
         response = self._response_dir / RESPONSE_FILES[SEATS[role].answer]
         # Isolated and without site: the agent needs nothing but the standard library, and starts in half the time.
         command = [sys.executable, "-I", "-S", scripted_agent.__file__, str(folder), str(response)]
@@ -124,9 +123,9 @@ class ScriptedHost:
         waits = turns and (turns[-1] / "question").exists() and not (turns[-1] / "answer").exists()
         return turns[-1] if waits else None
 
-    def _orders(self, session: str, role: Role, turn: str) -> Json:
+    def _orders(self, cast: str, role: Role, turn: str) -> Json:
         """What is to be done in this try of this turn."""
-        past = [orders["turn"] for orders in self._history(session) if orders["role"] == role]
+        past = [orders["turn"] for orders in self._history(cast) if orders["role"] == role]
         # A turn that is asked again keeps its place in the script.
         known = list(dict.fromkeys([*past, turn]))
         step = self._script.step(role, turn, known.index(turn) + 1)
@@ -135,9 +134,9 @@ class ScriptedHost:
             step = Step.model_validate({"fault": Fault.CRASH, "message": missing})
         return {"turn": turn, "role": role.value, **_done_now(step, role, past.count(turn))}
 
-    def _history(self, session: str) -> list[Json]:
-        """The orders of every try that really began in a session, oldest first, closed terminals included."""
-        homes = [home for home in self._root.glob("*/terminal.json") if _json(home).get("session") == session]
+    def _history(self, cast: str) -> list[Json]:
+        """The orders of every try that really began in a cast, oldest first, closed terminals included."""
+        homes = [home for home in self._root.glob("*/terminal.json") if _json(home).get("cast") == cast]
         pids = [pid for home in homes for pid in home.parent.glob("turn-*/pid")]
         return [_json(pid.with_name("orders.json")) for pid in sorted(pids, key=lambda pid: pid.stat().st_mtime_ns)]
 

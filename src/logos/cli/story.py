@@ -16,6 +16,7 @@ from logos.domain.events import (
     Recorded,
     RunResumed,
     RunStarted,
+    TerminalOpened,
     Topic,
     TurnAnswered,
     TurnAsked,
@@ -34,8 +35,8 @@ from logos.ports import Log
 
 _TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)")
 LOGOS = "logos"
-# How the sessions of scripted agents begin.
-SCRIPTED = "scripted-"
+# What scripted agents call their session.
+SCRIPTED = "scripted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class Story:
     @property
     def simulated(self) -> bool:
         """Whether its agents followed a script."""
-        return self.ledger.session.startswith(SCRIPTED)
+        opened = (record.event for record in self.records if isinstance(record.event, TerminalOpened))
+        return any(event.session == SCRIPTED for event in opened)
 
     @property
     def bill(self) -> Bill:

@@ -110,7 +110,7 @@ def choose_host(settings: Settings, tell: Tell) -> tuple[Settings, MakeHost]:
             session = unfinished_session(settings)
             if session == LOCAL_SESSION:
                 return _with_a_program(settings, tell, "as the unfinished run began"), local_host
-            if session.startswith(SCRIPTED_SESSION):
+            if session == SCRIPTED_SESSION:
                 raise ConfigError(
                     "the unfinished run here is a simulation: --simulate SCRIPT goes on, --fresh starts anew"
                 )
@@ -167,7 +167,7 @@ def scripted_host(script: Script) -> MakeHost:
 
     def make(settings: Settings, tell: Tell) -> AgentHost:  # noqa: ARG001
         session = unfinished_session(settings)
-        if session and not session.startswith(SCRIPTED_SESSION):
+        if session not in ("", SCRIPTED_SESSION):
             raise UsageError("the unfinished run here is no simulation: --resume without --simulate, or --fresh")
         return ScriptedHost(settings.telos_dir / "scripted", script, settings.response_dir, settings.work_dir)
 
