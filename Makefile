@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 PINS := pyproject.toml constraints.txt
 # The live tests of one file share one server, so they must share one worker.
-PYTEST_FLAGS ?= -n auto --dist loadgroup
+PYTEST_FLAGS ?= -n auto --dist loadfile
 
 .PHONY: help demo test check format bench tmux clis venv venv-dev clean
 

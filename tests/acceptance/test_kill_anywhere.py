@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from logos.adapters.sqlite import SqliteLog
 from logos.domain.events import Event, RunResumed, RunStarted, TurnAnswered, TurnAsked, TurnSent
 from logos.domain.roles import Role
 
-ROOT = Path(__file__).parents[2]
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"
 KILLED = -signal.SIGKILL
 
@@ -35,6 +35,20 @@ SCRIPT: dict[str, list[dict[str, Any]]] = {
 TURNS = 14
 
 
+# Real processes, really killed; forked from one that has read our modules already, since there are many of them.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.driver"])
+
+
+def be_a_driver(env: dict[str, str], log: str) -> None:
+    from tests.driver import main
+
+    os.environ.clear()
+    os.environ.update(env)
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    sys.exit(main())
+
+
 class Workshop:
     """A work dir with scripted agents, and drivers that may be told when to die."""
 
@@ -43,10 +57,12 @@ class Workshop:
         self.script = wd / "script.json"
         self.script.write_text(json.dumps(script))
 
-    def drive(self, **environment: str) -> int:
-        return self.start(**environment).wait()
+    def drive(self, **environment: str) -> int | None:
+        driver = self.start(**environment)
+        driver.join()
+        return driver.exitcode
 
-    def start(self, **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, **environment: str) -> BaseProcess:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.wd),
@@ -57,8 +73,9 @@ class Workshop:
             "IDLE_GRACE_SECONDS": "0.6",
             **environment,
         }
-        with (self.wd / "driver.log").open("ab") as log:
-            return subprocess.Popen([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, stderr=log)
+        driver = PROCESSES.Process(target=be_a_driver, args=(env, str(self.wd / "driver.log")))
+        driver.start()
+        return driver
 
     def events(self) -> list[Event]:
         if not (self.wd / ".telos" / "logos.db").exists():
@@ -148,10 +165,11 @@ def test_a_driver_killed_inside_a_wait_is_resumed_without_loss(role: Role, momen
     driver = shop.start()
 
     for _ in until(lambda: asked(shop, role)):
-        assert driver.poll() is None
+        assert driver.is_alive()
     time.sleep(moment)
     driver.kill()
-    assert driver.wait() == KILLED
+    driver.join()
+    assert driver.exitcode == KILLED
 
     assert shop.drive() == 0
     check_nothing_was_lost_or_repeated(shop)

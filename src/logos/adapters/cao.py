@@ -147,8 +147,8 @@ class ApiClient:
                     f"`logos profiles install` installs ours (provider {agent.provider})"
                 )
             if known.get(agent.provider) is False:
-                suspicious.append(f"{agent.name}: the CAO server does not find the program of {agent.provider}")
-        return suspicious
+                suspicious.append(f"the CAO server does not find the program of {agent.provider} on its own PATH")
+        return list(dict.fromkeys(suspicious))
 
     def providers(self) -> dict[str, bool | None]:
         """Each provider the server accepts, and whether it finds its program (None: it does not say)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from logos.domain.events import Noted, Topic, TurnAnswered, TurnAsked, TurnFailed, TurnSent
@@ -24,6 +24,7 @@ Render = Callable[[str, Mapping[str, Fact]], str]
 COME_BACK_POLL_SECONDS = 0.25
 # How often a driver that waits for a limit to end looks whether it should stop.
 REST_POLL_SECONDS = 1.0
+NEW_GRACE_SECONDS = 2.0
 
 
 class ReplaceAgent(Protocol):
@@ -44,7 +45,7 @@ class Asker:
     wall: Callable[[], float]
     on_limit: OnLimit
     back_off: float
-    replace: ReplaceAgent
+    replace_agent: ReplaceAgent
 
     def ask(self, turn: Turn, ledger: Ledger, desk: Desk) -> None:
         """Post what becomes of `turn`: an answer, or a failure that names its cause."""
@@ -54,7 +55,7 @@ class Asker:
         tries = 0
         while True:
             try:
-                found = self._try(turn, prompt, hand, case, desk, again=tries > 0)
+                found = self._try(turn, prompt, hand, case, ledger, desk, again=tries > 0)
                 break
             except NoResponse as lost:
                 match remedy(lost.trouble, tries, self.on_limit, self.back_off):
@@ -71,12 +72,15 @@ class Asker:
         # The file goes only once its text is in the log: a driver that dies before finds the response again.
         desk.post(answered, then=lambda: self.responses.clear(turn.answer))
 
-    def _try(self, turn: Turn, prompt: str, hand: InHand | None, case: Case, desk: Desk, *, again: bool) -> Found:
+    def _try(
+        self, turn: Turn, prompt: str, hand: InHand | None, case: Case, ledger: Ledger, desk: Desk, *, again: bool
+    ) -> Found:
         vigil = Vigil(self.host, self.responses, self.bell, self.rules, self.now, desk.check)
         if hand is not None and not again and self._still_in_hand(hand, case, vigil, desk):
             watch = Watch.begin(self.now(), self.timeout, hand.reminders, hand.permissions)
             return vigil.wait(case, watch, desk.post)
-        self._send(turn, prompt, case, vigil, desk, first=hand is None)
+        self._until_it_listens(turn, case, ledger, desk)
+        self._send(turn, prompt, case, desk, first=hand is None)
         return vigil.wait(case, Watch.begin(self.now(), self.timeout), desk.post)
 
     def _usage(self, turn: Turn, ledger: Ledger) -> Usage | None:
@@ -99,7 +103,7 @@ class Asker:
             desk.check()
 
     def _replaced(self, lost: NoResponse, turn: Turn, desk: Desk) -> bool:
-        provider = self.replace(turn.agent, desk)
+        provider = self.replace_agent(turn.agent, desk)
         if provider is None:
             return False
         desk.post(Noted(Topic.WARNING, f"{turn.agent}: {lost.detail}; {provider} takes over", turn.id))
@@ -123,8 +127,14 @@ class Asker:
         desk.post(Noted(Topic.WARNING, f"back at {case.turn}: {verdict.why}; {what}", case.turn))
         return verdict.wait
 
-    def _send(self, turn: Turn, prompt: str, case: Case, vigil: Vigil, desk: Desk, *, first: bool) -> None:
+    def _until_it_listens(self, turn: Turn, case: Case, ledger: Ledger, desk: Desk) -> None:
+        """A terminal that has had no prompt yet has nothing to be busy with for long, whatever its status says."""
+        new = turn.agent not in ledger.briefed
+        rules = replace(self.rules, idle_grace=min(self.rules.idle_grace, NEW_GRACE_SECONDS)) if new else self.rules
+        vigil = Vigil(self.host, self.responses, self.bell, rules, self.now, desk.check)
         vigil.until_it_listens(case, Watch.begin(self.now(), self.timeout), desk.post)
+
+    def _send(self, turn: Turn, prompt: str, case: Case, desk: Desk, *, first: bool) -> None:
         self.responses.ensure()
         self.responses.clear(turn.answer)
         if first:

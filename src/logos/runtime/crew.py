@@ -17,6 +17,7 @@ from logos.runtime.vigil import status_of
 RENAME_SECONDS = 5.0
 RENAME_POLL_SECONDS = 0.05
 SHELL_SECONDS = 2.0
+STILL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,20 @@ class Crew:
     def _rename_one(self, name: AgentName, terminal: TerminalId) -> bool:
         self.host.send_input(terminal, f"/rename {name}-{terminal}")
         until = self.now() + RENAME_SECONDS
+        moved, screen = self.now(), None
         while not (status := status_of(self.host, terminal)).resting and status is not Status.UNKNOWN:
+            before, screen = screen, self._screen(terminal)
+            moved = moved if screen == before else self.now()
+            # Some agents rename at once and never report the end of it: a screen that stands still does.
+            if screen is not None and self.now() - moved >= STILL_SECONDS:
+                return True
             if self.now() >= until:
                 return False
             self.pause(RENAME_POLL_SECONDS)
         return True
+
+    def _screen(self, terminal: TerminalId) -> str | None:
+        return self.host.get_screen(terminal) if isinstance(self.host, Screen) else None
 
     def change(self, run: RunId, agent: Agent, ledger: Ledger) -> None:
         """Another agent in an agent's place, in a conversation of its own."""
