@@ -120,6 +120,11 @@ def test_with_json_everything_else_is_on_stderr(shown: tuple[Path, subprocess.Co
     assert "Traceback" not in done.stderr
 
 
+def test_what_scripts_do_not_tell_is_unknown_and_not_zero(told: dict[str, Any]) -> None:
+    assert (told["usage"]["tokens"], told["usage"]["cost_usd"]) == (None, None)
+    assert told["usage"]["tokens_unknown_turns"] == told["turns"]
+
+
 def test_no_process_is_left_behind(told: dict[str, Any]) -> None:
     assert left_behind(Path(told["folder"])) == []
 

@@ -93,7 +93,7 @@ class Asker:
     def _rest(self, lost: NoResponse, seconds: float | None, case: Case, desk: Desk) -> None:
         pause = seconds_to_wait(lost.detail, self.wall()) if seconds is None else seconds
         until = until_words(lost.detail, self.wall()) if seconds is None else ""
-        words = until or f"{pause:.0f} s"
+        words = until or f"{pause:.3g} s"
         desk.post(
             Noted(Topic.TRIED_AGAIN, f"{case.turn}: {lost.detail}; waiting {words}, then asking again", case.turn)
         )
@@ -154,7 +154,7 @@ _CAUSES: dict[Trouble, str] = {
     Trouble.TIMEOUT: "no response within RESPONSE_TIMEOUT ({timeout:g} s), and its terminal is still at work",
     Trouble.NO_FILE: "it went idle without writing its response file, also after a reminder",
     Trouble.DIED: "the agent has ended; its terminal shows a shell",
-    Trouble.PROVIDER: "its provider reports",
+    Trouble.PROVIDER: "it could not go on",
     Trouble.LIMIT: "its provider's limit is reached",
     Trouble.TRANSIENT: "its provider fails, also when asked again",
     Trouble.PERMISSION: "it kept asking for permission",

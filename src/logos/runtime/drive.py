@@ -64,9 +64,11 @@ def drive(
     busy: set[TurnId] = set()
     try:
         while journal.outcome is None and not stop.is_set():
-            if not busy:
+            due = journal.due()
+            # Whoever is still busy with what is no longer due has answered.
+            if due and not any(errand.id in busy for errand in due):
                 brake()
-            for errand in journal.due():
+            for errand in due:
                 if errand.id not in busy:
                     busy.add(errand.id)
                     _start(errand, perform, Desk(errand.id, inbox, stop), inbox)

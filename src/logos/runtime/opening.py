@@ -55,7 +55,8 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
         wd=str(settings.work_dir),
         response_dir=response_dir,
         agents=tuple(
-            Agent(AgentName(role), own["provider"], own["profile"]) for role, own in settings.agent_config().items()
+            Agent(AgentName(role), own["provider"], own["profile"], settings.spare(role))
+            for role, own in settings.agent_config().items()
         ),
         start=settings.start_agent,
         max_rounds=limits.max_rounds,

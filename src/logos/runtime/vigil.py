@@ -116,6 +116,8 @@ class Vigil:
     def _act(self, decision: Decision, case: Case, watch: Watch, heard: int, tell: Tell) -> Watch:
         """Do what was decided short of an end; returns the watch after it."""
         match decision:
+            case GiveUp(Trouble.NO_FILE, ""):
+                raise NoResponse(Trouble.NO_FILE, self._last_words(case))
             case GiveUp(trouble, detail):
                 raise NoResponse(trouble, detail)
             case Remind():
@@ -168,6 +170,13 @@ class Vigil:
         if not text.strip():
             raise NoResponse(Trouble.NO_FILE, "and its last output is empty")
         return Found(text, Source.SCREEN)
+
+    def _last_words(self, case: Case) -> str:
+        """The end of what it said instead of writing it."""
+        try:
+            return " ⏎ ".join(screens.last_lines(self._host.get_last_output(case.terminal), 5))[:600]
+        except HostError:
+            return ""
 
     def _remind(self, case: Case, tell: Tell) -> None:
         tell(Noted(Topic.REMINDED, f"idle without {case.answer}: reminded of the response file", case.turn))
