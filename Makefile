@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 # -qq: warnings are silent, errors are not.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 PINS := pyproject.toml constraints.txt
-# The live tests of one file share one server, so they must share one worker.
-PYTEST_FLAGS ?= -n auto --dist loadfile
+# The live tests of one file share one server, so they must share one worker; the order is that of testpaths.
+PYTEST_FLAGS ?= -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test check format bench tmux clis venv venv-dev clean
 
