@@ -271,7 +271,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
+    # What YAML takes for a line break, too, survives only where it is written as an escape.
+    style = '"' if any(sign in text for sign in "\r\x85\u2028\u2029\ufeff") else "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)  # pyright: ignore[reportUnknownMemberType]
 
 
