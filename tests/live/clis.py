@@ -323,6 +323,17 @@ def processes(home: Home) -> list[psutil.Process]:
     return found
 
 
+def all_gone(home: Home, within: float = 5) -> bool:
+    """Whether nothing is left; what was killed takes a moment to go."""
+    deadline = time.monotonic() + within
+    while left := processes(home):
+        if time.monotonic() > deadline:
+            print(f"still there: {left}")
+            return False
+        time.sleep(0.02)
+    return True
+
+
 def sweep(home: Home) -> None:
     """End what a killed CLI leaves: its shell commands run in sessions of their own."""
     for process in (left := processes(home)):

@@ -21,6 +21,7 @@ from tests.live.clis import (
     OPENCODE,
     Client,
     Home,
+    all_gone,
     install,
     json_lines,
     make_home,
@@ -161,7 +162,7 @@ def test_a_turn_killed_while_the_model_thinks_is_gone_and_its_conversation_is_no
         until(lambda: home.remembers("The apple is red."))  # which claude writes down a little later
         os.killpg(process.pid, signal.SIGKILL)
         stdout, _ = process.communicate()
-        assert processes(home) == []
+        assert all_gone(home)
         session = client.read(json_lines(stdout)).session
         assert (session is None) == (client is OPENCODE)  # which names it when the model has answered
         if session is not None:
@@ -187,7 +188,7 @@ def test_a_command_outlives_the_group_of_its_killed_agent_and_is_known_by_its_ho
         if client is not CODEX:  # whose sandbox dies with it, where there is one
             assert "sleep" in names(home)
         sweep(home)
-        assert processes(home) == []
+        assert all_gone(home)
         assert not sleeper.is_running()
 
 

@@ -18,7 +18,19 @@ import pytest
 from logos.adapters.sqlite import SqliteLog
 from logos.domain.events import Event, RunStarted, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS
-from tests.live.clis import BIN, CLAUDE, CODEX, OPENCODE, Client, Home, install, make_home, processes, sweep
+from tests.live.clis import (
+    BIN,
+    CLAUDE,
+    CODEX,
+    OPENCODE,
+    Client,
+    Home,
+    all_gone,
+    install,
+    make_home,
+    processes,
+    sweep,
+)
 from tests.live.model import TURN, FakeModel, Script, usage_limit
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +149,7 @@ def test_a_whole_cycle_is_run_in_conversations_that_go_on_and_every_token_is_cou
     assert all(usage is not None for usage in used)
     assert sum(usage.input or 0 for usage in used if usage) == sum(bill.input for bill in model.billed)
     assert sum(usage.output or 0 for usage in used if usage) == sum(bill.output for bill in model.billed)
-    assert processes(shop.home) == []
+    assert all_gone(shop.home)
     assert model.outside == []
 
 
@@ -157,7 +169,7 @@ def test_kill_9_loses_and_repeats_nothing_and_ctrl_c_leaves_no_process(shop: Sho
     assert prompts_seen(model)["r1.programmer.c1"] == 1
     driver.send_signal(signal.SIGINT)
     assert driver.wait(30) == 130
-    assert processes(shop.home) == []
+    assert all_gone(shop.home)
 
     model.reply.delay = 0.0
     assert shop.drive() == 0
@@ -178,4 +190,4 @@ def test_a_usage_limit_stops_the_run_and_says_until_when(shop: Shop, model: Fake
     assert "limit" in failure.message
     # opencode does not tell when; the others do.
     assert ("until 20" in failure.message) == (shop.provider != "opencode_cli")
-    assert processes(shop.home) == []
+    assert all_gone(shop.home)
