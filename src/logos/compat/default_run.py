@@ -18,7 +18,6 @@ from logos.domain.roles import ANSWERS, RESPONSE_FILES, Phase, Role, stage_with
 from logos.domain.turns import Agent, AgentName, Terminal, TerminalId
 from logos.errors import PromptError
 from logos.flows.cycle import CycleState
-from logos.flows.patience import Rules
 from logos.ports import AgentHost
 from logos.runtime.opening import given_prompt, plan_from
 from logos.runtime.prompt import Prompt, split_prompt
@@ -101,16 +100,6 @@ class DefaultRun:
 
     def responses(self) -> ResponseFiles:
         return ResponseFiles(Path(self.RESPONSE_DIR), self.RESPONSE_FILES)
-
-    def rules(self) -> Rules:
-        handoff = self.settings().handoff
-        return Rules(
-            poll_seconds=self.settings().limits.poll_seconds,
-            idle_grace=handoff.idle_grace_seconds,
-            max_reminders=handoff.max_file_reminders,
-            strict=handoff.strict_file_handoff,
-            auto_accept=handoff.auto_accept_permissions,
-        )
 
     def ledger(self) -> Ledger:
         terminals = {

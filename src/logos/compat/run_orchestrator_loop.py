@@ -32,7 +32,7 @@ from logos.prompts import render, response_instruction
 from logos.runtime import afterwards
 from logos.runtime.crew import Crew
 from logos.runtime.notify import notify as _notify
-from logos.runtime.run import new_run_id
+from logos.runtime.run import new_run_id, rules_for
 from logos.runtime.settings import Settings, as_environment, load_settings
 from logos.runtime.signals import interruptible
 from logos.runtime.vigil import Case, NoResponse, Vigil
@@ -110,7 +110,8 @@ def wait_for_response_file(role: str, terminal_id: str, timeout: float | None = 
     seconds = _default.settings().handoff.response_timeout if timeout is None else timeout
     ensure_response_dir()
     bell = Doorbell(Path(_default.RESPONSE_DIR))
-    vigil = Vigil(_default.host(), _default.responses(), bell, _default.rules(), time.monotonic)
+    host = _default.host()
+    vigil = Vigil(host, _default.responses(), bell, rules_for(_default.settings(), host), time.monotonic)
     try:
         case = Case(TerminalId(terminal_id), role, reminder=response_file_instruction(role))
         found = vigil.wait(case, Watch.begin(time.monotonic(), seconds), _crew_said)
