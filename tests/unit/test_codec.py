@@ -15,6 +15,7 @@ from logos.domain.events import (
     CheckRan,
     Event,
     Noted,
+    QuestionResolved,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -26,9 +27,13 @@ from logos.domain.events import (
     TurnAsked,
     TurnFailed,
     TurnSent,
+    WorkGathered,
+    WorkMerged,
 )
-from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, OnExhausted, ReviewRules
+from logos.domain.levels import ALL_LEVELS, Level
+from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, LevelsPlan, OnExhausted, ReviewRules
 from logos.domain.roles import ANSWERS, Phase, Role
+from logos.domain.specs import Clash, Tool, Touched
 from logos.domain.turns import Agent, AgentName, Outcome, TerminalId, Trouble, TurnId
 from tests.builders import a_plan, examples
 
@@ -42,7 +47,21 @@ reviews = st.builds(ReviewRules, counts, counts, st.booleans(), counts, st.sampl
 condensing = st.builds(
     CondenseRules, st.booleans(), counts, st.booleans(), st.booleans(), st.booleans(), counts, st.none() | counts
 )
-plans = st.builds(
+levels = st.sampled_from(Level)
+builds = st.builds(
+    LevelsPlan,
+    feature=texts,
+    wd=words,
+    base=words,
+    telos=st.lists(st.tuples(levels, texts), max_size=3).map(tuple),
+    agents=st.lists(agents, max_size=3).map(tuple),
+    levels=st.sets(levels).map(lambda chosen: tuple(level for level in ALL_LEVELS if level in chosen)),
+    tools=st.lists(st.builds(Tool, levels, words, words), max_size=2).map(tuple),
+    max_parallel=counts,
+    max_reconciliations=counts,
+    max_rounds=counts,
+)
+cycles = st.builds(
     CyclePlan,
     prompt=texts,
     explore=texts,
@@ -57,6 +76,7 @@ plans = st.builds(
     review=reviews,
     condense=condensing,
 )
+plans = cycles | builds
 seeds = st.builds(
     CycleSeed,
     counts,
@@ -76,6 +96,21 @@ EVENTS: dict[type, st.SearchStrategy[Event]] = {
     TurnAnswered: st.builds(TurnAnswered, turns, texts, st.sampled_from(Source)),
     TurnFailed: st.builds(TurnFailed, turns, st.sampled_from(Trouble), texts),
     CheckRan: st.builds(CheckRan, turns, words, st.integers(-300, 300), texts),
+    WorkGathered: st.builds(
+        WorkGathered,
+        turns,
+        words,
+        words,
+        st.lists(st.builds(Touched, texts, words, st.lists(words).map(tuple)), max_size=3).map(tuple),
+        st.lists(texts, max_size=3).map(tuple),
+    ),
+    WorkMerged: st.builds(
+        WorkMerged,
+        turns,
+        words,
+        st.lists(st.builds(Clash, words, st.lists(words).map(tuple), texts, texts), max_size=2).map(tuple),
+    ),
+    QuestionResolved: st.builds(QuestionResolved, words, counts, texts),
     Noted: st.builds(Noted, st.sampled_from(Topic), texts, st.none() | turns),
     RunEnded: st.builds(RunEnded, st.sampled_from(Outcome)),
 }

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from logos.domain.plans import CyclePlan, CycleSeed
+from logos.domain.plans import CycleSeed, Plan
+from logos.domain.specs import Clash, Touched
 from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, Trouble, TurnId
 from logos.domain.usage import Usage
 
@@ -43,7 +44,7 @@ class TerminalOpened:
 class RunStarted:
     """An imported run brings its terminals along in the same event, so that a crash cannot part them."""
 
-    plan: CyclePlan
+    plan: Plan
     seed: CycleSeed | None = None
     opened: tuple[TerminalOpened, ...] = ()
     kind: Literal["run_started"] = "run_started"
@@ -53,7 +54,7 @@ class RunStarted:
 class RunResumed:
     """A driver took over, with the settings it was given; what had stalled may go on."""
 
-    plan: CyclePlan
+    plan: Plan
     kind: Literal["run_resumed"] = "run_resumed"
 
 
@@ -108,6 +109,38 @@ class CheckRan:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkGathered:
+    """What an agent left in its place is a commit now; `problems` are what keeps it from being accepted."""
+
+    turn: TurnId
+    place: str
+    commit: str
+    touched: tuple[Touched, ...] = ()
+    problems: tuple[str, ...] = ()
+    kind: Literal["work_gathered"] = "work_gathered"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkMerged:
+    """All pieces are in `commit`; with clashes none is, and `commit` is what they were to be merged onto."""
+
+    turn: TurnId
+    commit: str
+    clashes: tuple[Clash, ...] = ()
+    kind: Literal["work_merged"] = "work_merged"
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionResolved:
+    """A person decided: one of the options (from 1), or in words of their own (0)."""
+
+    question: str
+    option: int
+    text: str
+    kind: Literal["question_resolved"] = "question_resolved"
+
+
+@dataclass(frozen=True, slots=True)
 class Noted:
     """Worth telling a person; changes nothing in a flow."""
 
@@ -133,6 +166,9 @@ Event = (
     | TurnAnswered
     | TurnFailed
     | CheckRan
+    | WorkGathered
+    | WorkMerged
+    | QuestionResolved
     | Noted
     | RunEnded
 )

@@ -11,6 +11,7 @@ from logos.domain.events import (
     CheckRan,
     Event,
     Noted,
+    QuestionResolved,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -21,6 +22,8 @@ from logos.domain.events import (
     TurnAsked,
     TurnFailed,
     TurnSent,
+    WorkGathered,
+    WorkMerged,
 )
 from logos.domain.turns import AgentName, Terminal, TurnId
 from logos.domain.usage import Spent, Usage
@@ -72,7 +75,7 @@ class Ledger:
                 return self._count(topic, turn)
             case RunStarted(_, _, opened):
                 return reduce(Ledger.enter, opened, self)
-            case RunResumed() | CheckRan() | RunEnded():
+            case RunResumed() | CheckRan() | WorkGathered() | WorkMerged() | QuestionResolved() | RunEnded():
                 return self
 
     def _account(self, turn: TurnId, usage: Usage | None) -> Ledger:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
+from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.roles import ANSWERS, Phase, Role
+from logos.domain.specs import Tool
 from logos.domain.turns import Agent
 
 
@@ -54,6 +57,27 @@ class CyclePlan:
     verify_pass: bool = False
     review: ReviewRules = field(default_factory=ReviewRules)
     condense: CondenseRules = field(default_factory=CondenseRules)
+    flow: Literal["cycle"] = "cycle"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelsPlan:
+    """`telos` says what is known per level, the purpose at L9; `base` is the commit that all work starts from."""
+
+    feature: str
+    wd: str
+    base: str
+    telos: tuple[tuple[Level, str], ...]
+    agents: tuple[Agent, ...] = ()
+    levels: tuple[Level, ...] = ALL_LEVELS
+    tools: tuple[Tool, ...] = ()
+    max_parallel: int = 4
+    max_reconciliations: int = 4
+    max_rounds: int = 3
+    flow: Literal["levels"] = "levels"
+
+
+Plan = CyclePlan | LevelsPlan
 
 
 @dataclass(frozen=True, slots=True)

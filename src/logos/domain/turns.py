@@ -72,14 +72,28 @@ class Terminal:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A git worktree of its own: what it is called, and the commits whose work is in it, the first one its start."""
+
+    name: str
+    commits: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
-    """One prompt to one agent. The flow decides the facts; a document says them."""
+    """One prompt to one agent. The flow decides the facts; a document says them.
+
+    `seat` is the plan's agent that is asked, where many agents have the same; `place` where it works, if not in the
+    work dir.
+    """
 
     id: TurnId
     agent: AgentName
     answer: str
     document: str
     facts: Mapping[str, Fact] = field(hash=False)
+    seat: str = ""
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,31 @@ class Check:
 
     id: TurnId
     command: str
+    place: Place | None = None
 
 
-Errand = Turn | Check
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Commit what an agent left in its place, and say what it is. `declared` are files that must be among it.
+
+    `since` are the commits to compare it with, where the place began with earlier work of its own.
+    """
+
+    id: TurnId
+    place: Place
+    title: str
+    declared: tuple[str, ...] = ()
+    must_change: bool = True
+    since: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Merge pieces of work, in order, onto a commit: all of them, or none."""
+
+    id: TurnId
+    onto: str
+    pieces: tuple[tuple[str, str], ...]
+
+
+Errand = Turn | Check | Gather | Merge

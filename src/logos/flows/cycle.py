@@ -10,6 +10,7 @@ from logos.domain.events import (
     CheckRan,
     Event,
     Noted,
+    QuestionResolved,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -19,6 +20,8 @@ from logos.domain.events import (
     TurnAsked,
     TurnFailed,
     TurnSent,
+    WorkGathered,
+    WorkMerged,
 )
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
 from logos.domain.roles import ANSWERS, RESPONSE_FILES, SEATS, Phase, Role, phase_after, stage_of, stage_with
@@ -104,7 +107,7 @@ class Cycle:
                 return _answered(state, text) if awaited else state
             case TurnFailed(_, trouble, message):
                 return replace(state, stalled=message, trouble=trouble)
-            case RunResumed(plan):
+            case RunResumed(CyclePlan() as plan):
                 return replace(state, plan=plan, stalled=None, trouble=None)
             case CheckRan(turn, command, exit_code, output):
                 awaited = state.checking and turn == state.check_id
@@ -113,6 +116,9 @@ class Cycle:
                 # A new conversation has not seen the explore summary.
                 return replace(state, briefed=state.briefed - {Role(agent)})
             case RunStarted() | TerminalClosed() | TurnSent() | Noted() | RunEnded():
+                return state
+            case RunResumed() | WorkGathered() | WorkMerged() | QuestionResolved():
+                # What belongs to another flow changes nothing in this one.
                 return state
 
     def outcome(self, state: CycleState) -> Outcome | None:

@@ -1,0 +1,123 @@
+"""The nine levels from purpose to syntax, as a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Level(IntEnum):
+    """Higher is nearer to the purpose."""
+
+    L1 = 1
+    L2 = 2
+    L3 = 3
+    L4 = 4
+    L5 = 5
+    L6 = 6
+    L7 = 7
+    L8 = 8
+    L9 = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One level's row: what it is for, and what its spec must contain."""
+
+    level: Level
+    title: str
+    mandate: str
+    profile: str
+    sections: tuple[str, ...]
+    document: str = "decompose"
+
+    @property
+    def name(self) -> str:
+        return self.level.name
+
+
+LADDER: dict[Level, Rung] = {
+    rung.level: rung
+    for rung in (
+        Rung(
+            Level.L9,
+            "Telos-Guardian",
+            "guards the project's purpose: decides whether a request serves it, and in the end whether the result does",
+            "telos_guardian",
+            ("purpose", "boundaries"),
+        ),
+        Rung(
+            Level.L8,
+            "Market-Analyst",
+            "states why the feature is worth having and how anybody will see that it was",
+            "market_analyst",
+            ("business_case", "success_measures"),
+        ),
+        Rung(
+            Level.L7,
+            "Insight-Synthesizer",
+            "states which needs of which users the feature serves, and on what evidence",
+            "insight_synthesizer",
+            ("user_needs", "evidence"),
+        ),
+        Rung(
+            Level.L6,
+            "UX-Simulator",
+            "states what using the feature is like, for everybody, with every error a user can meet",
+            "ux_simulator",
+            ("experience", "accessibility"),
+        ),
+        Rung(
+            Level.L5,
+            "Journey-Validator",
+            "states the user journeys as end-to-end checks that can be run",
+            "journey_validator",
+            ("journeys", "end_to_end_checks"),
+        ),
+        Rung(
+            Level.L4,
+            "Integration-Contractor",
+            "states the interfaces and contracts between the parts, with their errors",
+            "integration_contractor",
+            ("interfaces", "contracts"),
+        ),
+        Rung(
+            Level.L3,
+            "Component-Architect",
+            "divides the work into components and says what each needs, so that the independent are built in parallel",
+            "component_architect",
+            ("architecture",),
+        ),
+        Rung(
+            Level.L2,
+            "Function-Author",
+            "writes the code of one component, its tests first",
+            "function_author",
+            ("behaviour",),
+            document="author",
+        ),
+        Rung(
+            Level.L1,
+            "Syntax-Linter",
+            "makes linters and formatters content without changing what the code does",
+            "syntax_linter",
+            (),
+            document="lint",
+        ),
+    )
+}
+
+ALL_LEVELS: tuple[Level, ...] = tuple(LADDER)
+"""From purpose to syntax."""
+
+# What is proven by tools, which Logos runs itself; the levels above judge.
+PROVEN_BY_TOOLS = (Level.L1, Level.L2)
+
+
+def above(level: Level, taking_part: tuple[Level, ...]) -> Level | None:
+    """The nearest level above that takes part."""
+    return min((other for other in taking_part if other > level), default=None)
+
+
+def below(level: Level, taking_part: tuple[Level, ...]) -> Level | None:
+    return max((other for other in taking_part if other < level), default=None)

@@ -1,0 +1,106 @@
+"""What flows between levels: specs with their lineage, handoffs, pieces of work, and questions for a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from logos.domain.levels import Level
+from logos.domain.reports import Proposal, Section
+from logos.domain.turns import TurnId
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a level hands down. A new version replaces the old one; both stay in the log."""
+
+    level: Level
+    version: int
+    turn: TurnId
+    parent: str
+    summary: str
+    sections: tuple[Section, ...]
+    component: str = ""
+
+    @property
+    def id(self) -> str:
+        who = f"{self.level.name}.{self.component}" if self.component else self.level.name
+        return f"{who}.v{self.version}"
+
+
+class Toward(StrEnum):
+    DOWN = "down"
+    BACK = "back"
+    UP = "up"
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """Work that went from one level to another: the turn it came from, and what it said."""
+
+    from_level: Level
+    to_level: Level
+    toward: Toward
+    turn: TurnId
+    text: str
+
+    @property
+    def pattern(self) -> str:
+        return f"{self.from_level.name}→{self.to_level.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A file that was changed: its content's hash (empty: deleted), and what it newly defines at top level."""
+
+    path: str
+    blob: str
+    defines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Two pieces of work that cannot both be merged."""
+
+    kind: str
+    components: tuple[str, ...]
+    where: str
+    detail: str = ""
+
+    @property
+    def words(self) -> str:
+        return f"{self.kind}: {self.where} ({' and '.join(self.components)}){f': {self.detail}' if self.detail else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A command that Logos runs itself to prove a level."""
+
+    level: Level
+    name: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a tool said of the merged work."""
+
+    level: Level
+    tool: str
+    command: str
+    exit_code: int
+    output: str
+
+    @property
+    def passed(self) -> bool:
+        return self.exit_code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What only a person can decide; `options` are numbered from 1, `objections` are what was said against them."""
+
+    id: str
+    text: str
+    options: tuple[Proposal, ...] = ()
+    objections: tuple[str, ...] = ()

@@ -1,0 +1,65 @@
+"""What the id of a level's turn tells, read strictly: an id comes from the state, but a log can hold anything."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from logos.domain.levels import Level
+from logos.domain.reports import Kind
+
+NUMBER = r"[1-9][0-9]{0,5}"
+COMPONENT = r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}"
+_LEVEL_TURN = re.compile(
+    rf"(?P<key>s(?P<sweep>{NUMBER})(?:\.q{NUMBER})?\.(?P<level>L[1-9])(?:\.(?P<component>{COMPONENT}))?"
+    rf"\.(?P<kind>{'|'.join(Kind)})(?:\.(?P<again>[rv]{NUMBER}))?)(?:\.t(?P<attempt>{NUMBER}))?"
+)
+GATHER = ".gather"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTurn:
+    """`first`: nobody did the same before it in this run; `key` is what all attempts at it have in common."""
+
+    id: str
+    level: Level
+    kind: Kind
+    component: str = ""
+    first: bool = True
+    sweep: int = 1
+    key: str = ""
+    attempt: int = 1
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What a script may call it, the most particular first."""
+        own = (f"{self.level.name}.{self.component}",) if self.component else ()
+        return (self.id, *own, f"{self.level.name}.{self.kind}", self.level.name)
+
+    @property
+    def who(self) -> str:
+        """The agent as a person calls it."""
+        return f"{self.level.name} {self.component}".rstrip()
+
+    @property
+    def before(self) -> str:
+        """The attempt that this one repeats; empty for the first."""
+        earlier = self.attempt - 1
+        return "" if not earlier else self.key if earlier == 1 else f"{self.key}.t{earlier}"
+
+
+def level_turn(turn: str) -> LevelTurn | None:
+    """A turn of a level by its id, such as s1.L2.cart.author; only authors have components."""
+    found = _LEVEL_TURN.fullmatch(turn)
+    if found is None or (found["component"] and found["level"] != Level.L2.name):
+        return None
+    return LevelTurn(
+        turn,
+        Level[found["level"]],
+        Kind(found["kind"]),
+        found["component"] or "",
+        first=found["sweep"] == "1" and found["again"] is None,
+        sweep=int(found["sweep"]),
+        key=found["key"],
+        attempt=int(found["attempt"] or 1),
+    )

@@ -1,0 +1,282 @@
+"""Builders for tests of the levels: reports as texts, work that nobody did, and a build driven without threads or files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from logos.domain.events import (
+    CheckRan,
+    Event,
+    QuestionResolved,
+    TurnAnswered,
+    TurnAsked,
+    TurnSent,
+    WorkGathered,
+    WorkMerged,
+)
+from logos.domain.levels import LADDER, Level
+from logos.domain.plans import LevelsPlan
+from logos.domain.reports import Change, Component, Finding, Kind, Proposal, Refused, Report, Say, Section
+from logos.domain.specs import Clash, Tool, Touched
+from logos.domain.turns import Check, Errand, Gather, Merge, Turn
+from logos.flows import replay
+from logos.flows.ladder import MAIN, LevelsState
+from logos.flows.levels import Levels, turns_at_most
+
+TELOS = tuple((level, f"what is known at {level.name}") for level in sorted(Level, reverse=True))
+TOOLS = (
+    Tool(Level.L1, "ruff", "ruff check"),
+    Tool(Level.L2, "pytest", "pytest -q"),
+)
+
+
+def a_levels_plan(*levels: Level, **changes: Any) -> LevelsPlan:
+    """All nine levels unless some are named."""
+    plan = LevelsPlan("greet by name", "/repo", "base", TELOS, tools=TOOLS)
+    return replace(plan, **({"levels": tuple(sorted(levels, reverse=True))} if levels else {}), **changes)
+
+
+def a_component(name: str, *depends_on: str, **changes: Any) -> Component:
+    return Component(name, f"what {name} is for", (f"src/{name}.py",), depends_on=depends_on, **changes)
+
+
+# A report as a text is its repr; every other text is no report.
+_WRITTEN: dict[str, Report] = {}
+
+
+def written(report: Report) -> str:
+    _WRITTEN[repr(report)] = report
+    return repr(report)
+
+
+def read(kind: Kind, level: Level, text: str) -> Report | Refused:
+    report = _WRITTEN.get(text)
+    if report is None:
+        return Refused((f"this is no report: {text}",))
+    wrong = (report.kind, report.level) != (kind, level)
+    return Refused((f"this is a report of {report.level.name} {report.kind}",)) if wrong else report
+
+
+def flow_of(*levels: Level, **changes: Any) -> Levels:
+    return Levels(a_levels_plan(*levels, **changes), read)
+
+
+_VERDICTS = {Kind.VALIDATE: Say.PASS, Kind.AGREE: Say.AGREE, Kind.ALIGN: Say.ALIGNED}
+
+
+def a_report(turn: Turn, **changes: Any) -> Report:
+    """What a good agent answers a turn."""
+    level, kind, name = Level[turn.seat], Kind(turn.document), str(turn.facts["component"])
+    report = Report(kind, level, f"{turn.id} is done", results=(Finding("looked at", "pass", f"by {turn.id}"),))
+    return replace(report, **{**_DEFAULTS[kind](turn, level, name), **changes})
+
+
+def _decomposed(turn: Turn, level: Level, _name: str) -> dict[str, Any]:
+    spec = tuple(Section(section, f"{section} by {turn.id}") for section in LADDER[level].sections)
+    verdict = {"verdict": Say.ALIGNED} if level is Level.L9 else {}
+    return {"spec": spec, **verdict, **({"components": (a_component("one"),)} if level is Level.L3 else {})}
+
+
+def _authored(turn: Turn, _level: Level, name: str) -> dict[str, Any]:
+    return {
+        "spec": (Section("behaviour", f"behaviour by {turn.id}"),),
+        "files": (f"src/{name}.py",),
+        "tests": (f"tests/test_{name}.py",),
+    }
+
+
+def _proposed(turn: Turn, level: Level, _name: str) -> dict[str, Any]:
+    names = tuple(name for name in str(turn.facts["components"]).split(", ") if name)
+    return {"proposal": Proposal(f"proposal of {turn.id}", (Change(level, f"changed by {turn.id}"),), names)}
+
+
+def _judged(turn: Turn, _level: Level, _name: str) -> dict[str, Any]:
+    return {"verdict": _VERDICTS[Kind(turn.document)]}
+
+
+_DEFAULTS: Mapping[Kind, Callable[[Turn, Level, str], dict[str, Any]]] = {
+    Kind.DECOMPOSE: _decomposed,
+    Kind.AUTHOR: _authored,
+    Kind.LINT: lambda _turn, _level, _name: {},
+    Kind.VALIDATE: _judged,
+    Kind.POSITION: lambda turn, _level, _name: {"position": f"position of {turn.id}"},
+    Kind.PROPOSE: _proposed,
+    Kind.AGREE: _judged,
+    Kind.ALIGN: _judged,
+}
+
+Reply = str | Mapping[str, Any] | Callable[[Turn], str]
+
+
+def touched_by(name: str) -> tuple[Touched, ...]:
+    """What an author of this component changes when it minds its own business."""
+    return (Touched(f"src/{name}.py", f"blob of {name}", (f"{name}_of",)),)
+
+
+@dataclass(frozen=True)
+class World:
+    """What agents say and leave behind, by the id of the errand; whoever is not named does well.
+
+    A reply is a raw text, changes to a good report, or a function of the turn.
+    """
+
+    replies: Mapping[str, Reply] = field(default_factory=dict)
+    touched: Mapping[str, tuple[Touched, ...]] = field(default_factory=dict)
+    problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    clashes: Mapping[str, tuple[Clash, ...]] = field(default_factory=dict)
+    exits: Mapping[str, int] = field(default_factory=dict)
+    division: tuple[Component, ...] = ()
+
+    def answer(self, turn: Turn) -> str:
+        divides = self.division and (turn.seat, turn.document) == (Level.L3.name, Kind.DECOMPOSE)
+        reply = self.replies.get(turn.id, dividing(*self.division) if divides else {})
+        if isinstance(reply, str):
+            return reply
+        return written(a_report(turn, **reply)) if isinstance(reply, Mapping) else reply(turn)
+
+    def gather(self, gather: Gather) -> WorkGathered:
+        name = gather.place.name
+        touched = self.touched.get(gather.id, self.touched.get(name, () if name == MAIN else touched_by(name)))
+        return WorkGathered(gather.id, name, f"work of {gather.id}", touched, self.problems.get(gather.id, ()))
+
+    def merge(self, merge: Merge) -> WorkMerged:
+        found = self.clashes.get(merge.id, ())
+        return WorkMerged(merge.id, merge.onto if found else f"all of {merge.id}", found)
+
+    def check(self, check: Check) -> CheckRan:
+        return CheckRan(check.id, check.command, self.exits.get(check.id, 0), f"output of {check.id}")
+
+
+def dividing(*components: Component) -> dict[str, Any]:
+    """What L3 says to have these components built."""
+    return {"components": components}
+
+
+Order = Callable[[Sequence[str]], int]
+
+
+def first(_waiting: Sequence[str]) -> int:
+    return 0
+
+
+def last(waiting: Sequence[str]) -> int:
+    return len(waiting) - 1
+
+
+class Endless(AssertionError):
+    """A build that goes on past its bound."""
+
+
+class Deadlock(AssertionError):
+    """A build without an outcome in which nothing is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A build that was driven purely: its events, the errands it asked for as they first were, and its last state."""
+
+    events: tuple[Event, ...]
+    errands: Mapping[str, Errand]
+    state: LevelsState
+
+    @property
+    def asked(self) -> list[str]:
+        return [event.turn for event in self.events if isinstance(event, TurnAsked)]
+
+    @property
+    def happened(self) -> list[str]:
+        """The errand of each event, in the order in which they came."""
+        return [str(getattr(event, "turn", "")) for event in self.events]
+
+    def turn(self, turn: str) -> Turn:
+        found = self.errands[turn]
+        assert isinstance(found, Turn)
+        return found
+
+    def facts(self, turn: str) -> Mapping[str, Any]:
+        return self.turn(turn).facts
+
+    @property
+    def turns(self) -> list[Turn]:
+        return [errand for errand in self.errands.values() if isinstance(errand, Turn)]
+
+    @property
+    def settled_state(self) -> LevelsState:
+        """The state without what depends on the moment."""
+        return lasting(self.state)
+
+
+def lasting(state: LevelsState) -> LevelsState:
+    return replace(state, started=frozenset(), stalled=None, trouble=None)
+
+
+def drive_levels(
+    flow: Levels,
+    world: World | None = None,
+    *,
+    order: Order = first,
+    before: Iterable[Event] = (),
+    eager: bool = True,
+    until: Callable[[LevelsState], bool] = lambda _state: False,
+    watch: Callable[[LevelsState, tuple[Errand, ...]], None] = lambda _state, _due: None,
+) -> Built:
+    """Start whatever is due and let `order` choose whose event comes next, from after `before` to the outcome.
+
+    Eager: a turn counts as asked as soon as it is due; else being asked and being answered are events like others.
+    """
+    world, events = world or World(), list(before)
+    state = replay(flow, events)
+    asked = {event.turn for event in events if isinstance(event, TurnAsked)}
+    bound = turns_at_most(flow.plan) * (1 + sum(isinstance(event, QuestionResolved) for event in events))
+    errands: dict[str, Errand] = {}
+    busy: dict[str, Errand] = {}
+
+    def happen(*happened: Event) -> None:
+        nonlocal state
+        for event in happened:
+            events.append(event)
+            state = flow.apply(state, event)
+
+    def ask(turn: Turn) -> None:
+        asked.add(turn.id)
+        if len(asked) > bound:
+            raise Endless(f"{len(asked)} turns, and only {bound} are allowed; now {turn.id}")
+        happen(TurnAsked(turn.id, turn.agent, "prompt"), TurnSent(turn.id))
+
+    while state.outcome is None and state.stalled is None and not until(state):
+        due = flow.due(state)
+        watch(state, due)
+        if not due:
+            raise Deadlock(f"nothing is due in {state.stage} at {state.level.name} after {events[-3:]}")
+        for errand in due:
+            busy.setdefault(errand.id, errand)
+            errands.setdefault(errand.id, errand)
+            if eager and isinstance(errand, Turn) and errand.id not in asked:
+                ask(errand)
+        waiting = sorted(busy)
+        chosen = busy[waiting[order(waiting) % len(waiting)]]
+        if isinstance(chosen, Turn) and chosen.id not in asked:
+            ask(chosen)
+            continue
+        del busy[chosen.id]
+        happen(_done(chosen, world))
+    return Built(tuple(events), errands, state)
+
+
+def _done(errand: Errand, world: World) -> Event:
+    match errand:
+        case Turn():
+            return TurnAnswered(errand.id, world.answer(errand))
+        case Gather():
+            return world.gather(errand)
+        case Merge():
+            return world.merge(errand)
+        case Check():
+            return world.check(errand)
+
+
+def answered_by_a_person(state: LevelsState, text: str = "do as you think best", option: int = 0) -> QuestionResolved:
+    assert state.question is not None
+    return QuestionResolved(state.question.id, option, text)
