@@ -6,20 +6,31 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from logos.domain.events import Event, Recorded
-from logos.domain.turns import RunId
+from logos.domain.events import Event, Recorded, WorkGathered, WorkMerged
+from logos.domain.turns import Gather, Merge, Place, RunId
 from logos.domain.usage import Usage
 
 
 class AgentHost(Protocol):
     """Where agents run: a CAO server, this machine, or a script."""
 
-    def create_session(self, agent_profile: str, *, provider: str, idempotency_key: str = "") -> Mapping[str, str]:
-        """Start a session with its first terminal; returns at least `id` and `session_name`."""
+    def create_session(
+        self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
+    ) -> Mapping[str, str]:
+        """Start a session with its first terminal; returns at least `id` and `session_name`.
+
+        `working_directory` is where the agent works, if not in the host's own.
+        """
         ...
 
     def create_terminal(
-        self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
+        self,
+        session_name: str,
+        agent_profile: str,
+        *,
+        provider: str,
+        idempotency_key: str = "",
+        working_directory: str = "",
     ) -> Mapping[str, str]: ...
 
     def send_input(self, terminal_id: str, message: str) -> None: ...
@@ -91,6 +102,10 @@ class Bell(Protocol):
 
     def ring(self) -> None: ...
 
+    def close(self) -> None:
+        """Stop listening, and end every waiting."""
+        ...
+
 
 class Log(Protocol):
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
@@ -108,3 +123,27 @@ class Log(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Workspace(Protocol):
+    """The git worktrees of one run. The person's branch, index, stash and work tree are never touched."""
+
+    def open(self, place: Place, *, anew: bool) -> str:
+        """The folder of a place, made where it is not there. `anew`: nothing an agent did is in it yet, start over."""
+        ...
+
+    def gather(self, errand: Gather) -> WorkGathered: ...
+
+    def merge(self, errand: Merge) -> WorkMerged: ...
+
+    def ready(self, place: Place) -> str:
+        """The folder of a place, exactly as its commit says: what was left lying there is gone."""
+        ...
+
+    def give_up(self, result: str | None) -> None:
+        """Close, but keep as commits what was done in places and never merged."""
+        ...
+
+    def close(self, result: str | None) -> None:
+        """Remove every place and branch of the run; `result` stays as the run's branch when given."""
+        ...

@@ -9,8 +9,8 @@ from pathlib import Path
 from logos.errors import UsageError
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Temp file beside the target, fsync, rename."""
+def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
+    """Temp file beside the target, fsync where it must outlive a power cut, rename."""
     try:
         private_folder(path.parent)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -18,10 +18,12 @@ def write_atomically(path: Path, text: str) -> None:
             with os.fdopen(handle, "w", encoding="utf-8") as sink:
                 sink.write(text)
                 sink.flush()
-                os.fsync(sink.fileno())
+                if durable:
+                    os.fsync(sink.fileno())
             os.replace(temporary, path)
         except BaseException:
-            os.unlink(temporary)
+            # A signal may come when it is in its place already.
+            Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error

@@ -1,9 +1,47 @@
-"""The little git that the cycle needs: is this a repository, and commit what the agents did."""
+"""Git as Logos calls it: nothing that an agent may have planted in a repository runs."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from logos.errors import HostError
+
+Settings = tuple[tuple[str, str], ...]
+
+# Where the person's own settings are; every other GIT_* variable would point us at another repository or index.
+_KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_EXEC_PATH"}
+_STANDING = {
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_AUTHOR_NAME": "Logos",
+    "GIT_AUTHOR_EMAIL": "logos@localhost",
+    "GIT_COMMITTER_NAME": "Logos",
+    "GIT_COMMITTER_EMAIL": "logos@localhost",
+}
+_SAFE: Settings = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.untrackedCache", "false"),
+    ("core.splitIndex", "false"),
+    ("commit.gpgSign", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+)
+# Programs that the attributes of a file can name, and what takes their place: no filter, and git's own merge.
+_DISARMED = {
+    "filter": (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")),
+    "merge": (("driver", "git merge-file -q %A %O %B"),),
+}
+_PLANTABLE = {"local", "worktree"}
+_PROGRAMS = re.compile(rb"\[\s*(filter|merge|include)", re.IGNORECASE)
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 def git(wd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -20,3 +58,197 @@ def git(wd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def is_repository(wd: Path) -> bool:
     return git(wd, "rev-parse", "--is-inside-work-tree").stdout.strip() == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """Git in a folder, with variables and settings that no repository can override."""
+
+    cwd: Path
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    settings: Settings = _SAFE
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        try:
+            return subprocess.run(
+                ["git", *arguments],
+                cwd=self.cwd,
+                env=self._environment(),
+                input=stdin,
+                capture_output=True,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            gone = not self.cwd.is_dir()
+            raise HostError(f"the folder {self.cwd} is gone" if gone else "git is not installed") from error
+
+    def ask(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        done = self.run(*arguments, stdin=stdin)
+        if done.returncode != 0:
+            raise HostError(f"git {arguments[0]} failed: {complaint(done)}")
+        return done.stdout
+
+    def line(self, *arguments: str, stdin: bytes = b"") -> str:
+        return os.fsdecode(self.ask(*arguments, stdin=stdin)).removesuffix("\n")
+
+    def using(self, **variables: str) -> Git:
+        return replace(self, variables={**self.variables, **variables})
+
+    def disarmed(self) -> Git:
+        """Without the filters and merge drivers that the repository's own settings name: agents can write those.
+
+        The person's own, set for all their repositories, stay.
+        """
+        if not self._names_programs():
+            return self
+        said = self.ask("config", "--list", "-z", "--show-scope", "--name-only").decode("utf-8", "surrogateescape")
+        fields = said.split("\0")
+        named = {key for scope, key in zip(fields[::2], fields[1::2], strict=False) if scope in _PLANTABLE}
+        return replace(self, settings=(*self.settings, *_disarming(named)))
+
+    def _names_programs(self) -> bool:
+        """Whether the repository's own settings can name any; most have none, and git need not be asked."""
+        home = self.variables.get("GIT_DIR")
+        if home is None:
+            return True
+        for name in ("config", "config.worktree"):
+            with suppress(FileNotFoundError):
+                if _PROGRAMS.search((Path(home) / name).read_bytes()):
+                    return True
+        return False
+
+    @property
+    def disarmed_filters(self) -> set[str]:
+        keys = (key for key, _ in self.settings if key.startswith("filter."))
+        return {key.split(".", 1)[1].rpartition(".")[0] for key in keys}
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+        numbered = {
+            f"GIT_CONFIG_{part}_{number}": text
+            for number, setting in enumerate(self.settings)
+            for part, text in zip(("KEY", "VALUE"), setting, strict=True)
+        }
+        return {**kept, **_STANDING, **numbered, "GIT_CONFIG_COUNT": str(len(self.settings)), **self.variables}
+
+
+def _disarming(keys: Iterable[str]) -> Settings:
+    drivers = {(section, name) for key in keys for section, name in [_driver(key)] if section in _DISARMED and name}
+    return tuple(
+        (f"{section}.{name}.{key}", value) for section, name in sorted(drivers) for key, value in _DISARMED[section]
+    )
+
+
+def _driver(key: str) -> tuple[str, str]:
+    """The section and the name in `section.name.key`; the name may have dots and is empty in `section.key`."""
+    section, _, rest = key.partition(".")
+    return section, rest.rpartition(".")[0]
+
+
+def complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+    """What git said went wrong, in one line."""
+    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    told = (
+        [line for line in lines if line.startswith(("fatal:", "error:"))] or lines or [f"exit code {done.returncode}"]
+    )
+    return told[0].removeprefix("fatal:").removeprefix("error:").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository as seen from a folder in it: git's shared folder, the top, and the way from there to the folder."""
+
+    common: Path
+    top: Path
+    prefix: str
+
+
+def repository_of(wd: Path) -> Repository:
+    said = Git(wd).line("rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel", "--show-prefix")
+    common, top, prefix = said.split("\n")
+    return Repository(Path(common), Path(top), prefix)
+
+
+def text_of(path: bytes) -> str:
+    """A path as text that can be stored; what is not UTF-8 in it is escaped."""
+    return path.decode("utf-8", "backslashreplace")
+
+
+def checked_commit(commit: str) -> str:
+    if not _COMMIT.fullmatch(commit):
+        raise HostError(f"{commit!r} is not a commit")
+    return commit
+
+
+def tree_of(git: Git, commit: str) -> str:
+    done = git.run("rev-parse", "--verify", "--quiet", f"{checked_commit(commit)}^{{tree}}")
+    if done.returncode != 0:
+        raise HostError(f"commit {commit} is not in the repository")
+    return done.stdout.decode().strip()
+
+
+def commit_tree(git: Git, tree: str, parents: Iterable[str], message: str, at: int | None = None) -> str:
+    """A commit of a tree, dated now or `at`."""
+    if at is not None:
+        git = git.using(GIT_AUTHOR_DATE=f"@{at} +0000", GIT_COMMITTER_DATE=f"@{at} +0000")
+    heritage = [word for parent in parents for word in ("-p", parent)]
+    said = message.replace("\0", "").encode("utf-8", "replace")
+    return git.line("commit-tree", tree, *heritage, stdin=said)
+
+
+def point_refs(git: Git, common: Path, refs: Mapping[str, str | None]) -> None:
+    """Point refs of ours to commits, or delete those that point to None; all of them or none.
+
+    Never through a symbolic ref: an agent could have made one that leads to the person's branch.
+    """
+    for ref in refs:
+        with suppress(OSError):  # what a killed git left behind
+            (common / f"{ref}.lock").unlink()
+    orders = (f"update {ref} {to}\n" if to else f"delete {ref}\n" for ref, to in refs.items())
+    git.ask("update-ref", "--no-deref", "--stdin", stdin="".join(orders).encode())
+
+
+def refs_under(git: Git, *folders: str) -> list[str]:
+    return git.ask("for-each-ref", "--format=%(refname)", *folders).decode().split()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A path that differs between two commits. Mode and blob are empty on the side where it is not."""
+
+    path: bytes
+    mode: str
+    blob: str
+    old_mode: str
+    old_blob: str
+
+
+def changes(git: Git, old: str, new: str) -> list[Change]:
+    flags = ("-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--full-index")
+    fields = git.ask("diff-tree", *flags, old, new, "--").split(b"\0")
+    return sorted(map(_change, fields[0:-1:2], fields[1::2]), key=lambda change: change.path)
+
+
+def _change(about: bytes, path: bytes) -> Change:
+    old_mode, mode, old_blob, blob, _ = about.decode().lstrip(":").split()
+    was, there = old_mode != "000000", mode != "000000"
+    return Change(path, mode if there else "", blob if there else "", old_mode if was else "", old_blob if was else "")
+
+
+def blobs(git: Git, hashes: Iterable[str], largest: int) -> dict[str, bytes]:
+    """The contents of blobs, those over `largest` bytes left out."""
+    asked = "".join(f"{blob}\n" for blob in sorted(set(hashes))).encode()
+    sizes = git.ask("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked).decode().splitlines()
+    small = [blob for blob, size in (line.split() for line in sizes) if size.isdigit() and int(size) <= largest]
+    said = git.ask("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in small).encode())
+    contents: dict[str, bytes] = {}
+    for blob in small:
+        head, _, said = said.partition(b"\n")
+        size = int(head.split()[-1])
+        contents[blob], said = said[:size], said[size + 1 :]
+    return contents
+
+
+def paths_in(git: Git, commit: str) -> set[bytes]:
+    """Every file and folder of a commit."""
+    return set(git.ask("ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", commit).split(b"\0"))
