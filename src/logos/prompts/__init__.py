@@ -20,7 +20,10 @@ _HERE = Path(__file__).parent
 _SUFFIX = ".md.j2"
 
 
-DOCUMENTS = ("analyst", "peer_analyst", "programmer", "peer_programmer", "tester", "reminder")
+DOCUMENTS = (
+    *("analyst", "peer_analyst", "programmer", "peer_programmer", "tester", "reminder"),
+    *("decompose", "author", "lint", "validate", "position", "propose", "agree", "align", "level_reminder"),
+)
 
 
 def preload(overrides: Path | None = None) -> None:
