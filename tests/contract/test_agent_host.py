@@ -58,6 +58,8 @@ class Place:
     provider: str = "codex"
     # Whether its agents say on their screen what they write into their response.
     repeats_itself: bool = True
+    # Where an agent really worked; for a server, where it was asked to have it work.
+    worked_in: Callable[[str], str] = lambda _terminal: ""
 
     def prompt(self, answer: str = "analyst") -> str:
         return f"Do it.\n\n{response_instruction(self.responses / RESPONSE_FILES[answer])}"
@@ -72,18 +74,24 @@ class Place:
 
 
 def scripted_agents(tmp_path: Path, _stack: ExitStack) -> Place:
-    responses = tmp_path / "responses"
-    return Place(ScriptedAgents(responses, {"analyst": SAID}), responses, lambda: None)
+    responses = tmp_path / ".tmp" / "responses"
+    host = ScriptedAgents(responses, {"analyst": SAID})
+    return Place(host, responses, lambda: None, worked_in=lambda terminal: host.folders[terminal])
 
 
 def scripted_host(tmp_path: Path, stack: ExitStack) -> Place:
     responses = tmp_path / "responses"
-    steps = [{"run": "until [ -e go ]; do sleep 0.02; done", "say": text} for text in SAID]
+    wait = f"pwd >'{tmp_path}/worked_in'; until [ -e '{tmp_path}/go' ]; do sleep 0.02; done"
+    steps = [{"run": wait, "say": text} for text in SAID]
     host = ScriptedHost(tmp_path / "host", {"analyst": steps}, responses, tmp_path)
     stack.callback(host.close)
     # An agent that is still held back when a test fails must not wait for ever.
     stack.callback((tmp_path / "go").touch)
-    return Place(host, responses, (tmp_path / "go").touch)
+    return Place(host, responses, (tmp_path / "go").touch, worked_in=noted_in(tmp_path))
+
+
+def noted_in(folder: Path) -> Callable[[str], str]:
+    return lambda _terminal: (folder / "worked_in").read_text().strip()
 
 
 def cao(tmp_path: Path, stack: ExitStack) -> Place:
@@ -95,12 +103,13 @@ def cao(tmp_path: Path, stack: ExitStack) -> Place:
     server = stack.enter_context(FakeCao(responses, {"analyst": [held_back(text) for text in SAID]}))
     client = stack.enter_context(closing(ApiClient(server.url, str(tmp_path), patience=5)))
     stack.callback(gate.set)
-    return Place(client, responses, gate.set)
+    return Place(client, responses, gate.set, worked_in=lambda terminal: server.agents[terminal].cwd)
 
 
 # As codex: the prompt on its standard input, the conversation's name and the last word as JSON lines.
 FAKE_CODEX = """#!{python}
-import json, pathlib, re, sys, time
+import json, os, pathlib, re, sys, time
+pathlib.Path({folder!r}, "worked_in").write_text(os.getcwd())
 prompt = sys.stdin.read()
 path = re.search(r"^/.*/analyst_summary.md$", prompt, re.MULTILINE)
 seen = pathlib.Path({folder!r}, "turns")
@@ -119,7 +128,7 @@ print(json.dumps({{"type": "turn.completed", "usage": {{"input_tokens": 5, "cach
 
 def local_host(tmp_path: Path, stack: ExitStack) -> Place:
     responses, program = tmp_path / "responses", tmp_path / "bin" / "codex"
-    program.parent.mkdir()
+    program.parent.mkdir(exist_ok=True)
     program.write_text(FAKE_CODEX.format(python=sys.executable, folder=str(tmp_path), said=SAID))
     program.chmod(0o755)
     host = LocalHost(
@@ -131,7 +140,7 @@ def local_host(tmp_path: Path, stack: ExitStack) -> Place:
     )
     stack.callback(host.close)
     stack.callback((tmp_path / "go").touch)
-    return Place(host, responses, (tmp_path / "go").touch)
+    return Place(host, responses, (tmp_path / "go").touch, worked_in=noted_in(tmp_path))
 
 
 @pytest.fixture(params=[scripted_agents, scripted_host, local_host, cao], ids=lambda build: build.__name__)
@@ -172,6 +181,33 @@ def test_the_same_key_gives_the_same_terminal(place: Place) -> None:
 def test_without_a_key_every_terminal_is_new(place: Place) -> None:
     made = [place.host.create_session("tester", provider=place.provider)["id"] for _ in range(3)]
     assert len(set(made)) == 3
+
+
+def test_an_agent_works_in_the_folder_it_is_given_and_otherwise_in_the_hosts_own(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "a worktree").mkdir()
+    place.let_go()
+    first = place.host.create_session("system_analyst", provider=place.provider)
+    made = [
+        place.host.create_terminal(
+            first["session_name"], "tester", provider=place.provider, idempotency_key="k", working_directory=folder
+        )["id"]
+        # The same key gives the same terminal, which stays where it is.
+        for folder in (str(tmp_path / "a worktree"), str(tmp_path / "a worktree"))
+    ]
+    assert made[0] == made[1]
+    for terminal, folder in ((first["id"], tmp_path), (made[0], tmp_path / "a worktree")):
+        place.host.send_input(terminal, place.prompt())
+        place.finish(terminal)
+        assert place.worked_in(terminal) == str(folder)
+
+
+def test_a_session_may_begin_in_a_folder_of_its_own(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    place.let_go()
+    made = place.host.create_session("tester", provider=place.provider, working_directory=str(tmp_path / "own"))
+    place.host.send_input(made["id"], place.prompt())
+    place.finish(made["id"])
+    assert place.worked_in(made["id"]) == str(tmp_path / "own")
 
 
 def test_a_terminal_nobody_opened_is_gone(place: Place) -> None:
@@ -283,6 +319,44 @@ def test_a_scripted_agent_whose_terminal_is_ended_leaves_no_process_behind(tmp_p
             until((tmp_path / "began").exists)
         host.exit_terminal(terminal)
         until(lambda: not processes_of(tmp_path), within=10)
+
+
+@pytest.mark.parametrize("build", [scripted_host, local_host], ids=lambda build: build.__name__)
+def test_a_new_driver_finds_an_agent_in_its_own_folder(
+    build: Callable[[Path, ExitStack], Place], tmp_path: Path
+) -> None:
+    (tmp_path / "own").mkdir()
+    with ExitStack() as stack:
+        first = build(tmp_path, stack)
+        first.let_go()
+        terminal = first.host.create_session("tester", provider="codex", working_directory=str(tmp_path / "own"))["id"]
+        second = build(tmp_path, stack)
+        second.host.send_input(terminal, second.prompt())
+        second.finish(terminal)
+        assert second.worked_in(terminal) == str(tmp_path / "own")
+
+
+@pytest.mark.parametrize("folder", ["tree", ""])
+def test_a_prompt_too_long_for_an_argument_lies_where_its_agent_may_read(tmp_path: Path, folder: str) -> None:
+    program, tree = tmp_path / "bin" / "kimi", tmp_path / "tree"
+    program.parent.mkdir()
+    tree.mkdir()
+    program.write_text(f"""#!/bin/sh\nfor last; do :; done\nprintf %s "$last" >'{tmp_path}/heard'\n""")
+    program.chmod(0o755)
+    host = LocalHost(
+        tmp_path / "host",
+        tmp_path,
+        {"PATH": f"{program.parent}:/usr/bin:/bin"},
+        leave_of=lambda _profile: Leave.RUN,
+        profile_text=lambda _name: "You test.",
+    )
+    with closing(host):
+        made = host.create_session("tester", provider="kimi_cli", working_directory=str(tree) if folder else "")
+        host.send_input(made["id"], "語" * 50_000)
+        until(lambda: host.get_status(made["id"]) == "completed")
+    file = Path((tmp_path / "heard").read_text().split("'")[1])
+    assert file.read_text() == "You test.\n\n" + "語" * 50_000
+    assert file.is_relative_to(tree if folder else tmp_path / "host")
 
 
 # --- a CAO server: the calls
@@ -419,6 +493,48 @@ def test_a_prompt_too_long_for_a_url_goes_by_file_and_arrives_whole(tmp_path: Pa
     assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.parent.stat().st_mode & 0o777 == 0o700
     assert (kept.parent / ".gitignore").exists()
+
+
+def a_worktree(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / ".git").write_text("gitdir: elsewhere")
+    return folder
+
+
+LONG = "語" * MAX_MESSAGE_BYTES
+
+
+def test_a_long_prompt_lies_in_the_folder_of_the_agent_it_is_for(client: ApiClient, tmp_path: Path) -> None:
+    tree = a_worktree(tmp_path / "trees" / "cart")
+    terminal = client.create_session("tester", provider="codex", working_directory=str(tree))["id"]
+    client.send_input(terminal, LONG)
+    (kept,) = (tree / ".tmp" / "agent-prompts").glob("*.md")
+    assert kept.read_text() == LONG
+    assert (tree / ".tmp" / ".gitignore").exists()
+    assert not (tmp_path / ".tmp").exists()
+
+
+@pytest.mark.parametrize(
+    ("found_in", "kept_in"),
+    [
+        ("trees/cart", "trees/cart"),
+        ("trees/cart/src/deep", "trees/cart"),
+        ("src", "."),
+        ("../elsewhere", "."),
+        ("trees/cart/../../../elsewhere", "."),
+        ("trees/cart\0", "."),
+        ("", "."),
+    ],
+)
+def test_a_driver_that_did_not_start_an_agent_asks_the_server_where_it_is_and_writes_nothing_outside(
+    server: FakeCao, client: ApiClient, tmp_path: Path, found_in: str, kept_in: str
+) -> None:
+    a_worktree(tmp_path / "trees" / "cart")
+    terminal = client.create_session("tester", provider="codex", working_directory=str(tmp_path / "trees/cart"))["id"]
+    server.agents[terminal].cwd = str(tmp_path / found_in) if found_in else ""
+    with closing(ApiClient(server.url, str(tmp_path), patience=5)) as restarted:
+        restarted.send_input(terminal, LONG)
+    assert len(list((tmp_path / kept_in / ".tmp" / "agent-prompts").glob("*.md"))) == 1
 
 
 def test_a_prompt_just_short_enough_goes_as_it_is(server: FakeCao, client: ApiClient) -> None:

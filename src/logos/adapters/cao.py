@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -66,6 +67,7 @@ class ApiClient:
         self.working_directory = working_directory or str(Path.cwd())
         self.patience = patience
         self._tell = tell
+        self._folders: dict[str, Path] = {}
         try:
             self._client = httpx.Client(
                 base_url=self.base_url,
@@ -78,20 +80,28 @@ class ApiClient:
         except (httpx.InvalidURL, ValueError) as error:
             raise ConfigError(f"api = {base_url!r}: not a URL ({error})") from error
 
-    def create_session(self, agent_profile: str, *, provider: str, idempotency_key: str = "") -> Mapping[str, str]:
-        return self._create("/sessions", agent_profile, provider, idempotency_key)
+    def create_session(
+        self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
+    ) -> Mapping[str, str]:
+        return self._create("/sessions", agent_profile, provider, idempotency_key, working_directory)
 
     def create_terminal(
-        self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
+        self,
+        session_name: str,
+        agent_profile: str,
+        *,
+        provider: str,
+        idempotency_key: str = "",
+        working_directory: str = "",
     ) -> Mapping[str, str]:
         path = f"/sessions/{quote(session_name, safe='')}/terminals"
-        return self._create(path, agent_profile, provider, idempotency_key)
+        return self._create(path, agent_profile, provider, idempotency_key, working_directory)
 
     def send_input(self, terminal_id: str, message: str) -> None:
         # An escape sequence in an agent's text could end the paste and type on its own account.
         message = plain(message)
         if len(quote(message, safe="")) > MAX_MESSAGE_BYTES:
-            message = self._by_reference(message)
+            message = self._by_reference(self._folder_of(terminal_id), message)
         answer = self._post(f"{_terminal(terminal_id)}/input", {"message": message}, f"a prompt for {terminal_id}")
         if answer.status_code == _CONFLICT:
             raise InputRefused(f"terminal {terminal_id} takes no input: {_detail(answer)}")
@@ -122,6 +132,7 @@ class ApiClient:
             # Not found, or its removal already under way: either way it is gone.
             if answer.status_code not in (_NOT_FOUND, _CONFLICT):
                 self._expect(answer, terminal_id)
+        self._folders.pop(terminal_id, None)
 
     def close(self) -> None:
         self._client.close()
@@ -180,8 +191,9 @@ class ApiClient:
         except httpx.TransportError as error:
             raise self._away(error) from error
 
-    def _create(self, path: str, profile: str, provider: str, key: str) -> Mapping[str, str]:
-        wanted = {"provider": provider, "agent_profile": profile, "working_directory": self.working_directory}
+    def _create(self, path: str, profile: str, provider: str, key: str, folder: str) -> Mapping[str, str]:
+        folder = folder or self.working_directory
+        wanted = {"provider": provider, "agent_profile": profile, "working_directory": folder}
         if key:
             wanted["idempotency_key"] = key
         try:
@@ -198,6 +210,7 @@ class ApiClient:
         made = _body(answer)
         if not made.get("id") or not made.get("session_name"):
             raise TerminalNotCreated(f"{profile} ({provider}): {self.base_url} answers, but not as a CAO server does")
+        self._folders[str(made["id"])] = Path(folder)
         return {"id": str(made["id"]), "session_name": str(made["session_name"])}
 
     def _hint(self, profile: str, provider: str) -> str:
@@ -208,8 +221,24 @@ class ApiClient:
             return f"; is the program of {provider} installed and on the PATH of a login shell?"
         return ""
 
-    def _by_reference(self, message: str) -> str:
-        folder = Path(self.working_directory) / ".tmp" / "agent-prompts"
+    def _folder_of(self, terminal_id: str) -> Path:
+        """Where an agent works; a driver that did not start it asks the server."""
+        if terminal_id not in self._folders:
+            self._folders[terminal_id] = self._told_folder(terminal_id)
+        return self._folders[terminal_id]
+
+    def _told_folder(self, terminal_id: str) -> Path:
+        """The worktree that the server finds an agent in, or our own folder."""
+        own = Path(self.working_directory).resolve()
+        answer = self._get(f"{_terminal(terminal_id)}/working-directory")
+        told = Path(os.path.realpath(_told(answer, "working_directory") or own))
+        # An agent may go wherever it likes: what is written for it stays in our folder, at the top of its worktree.
+        inside = (folder for folder in (told, *told.parents) if folder.is_relative_to(own))
+        return next((folder for folder in inside if os.path.exists(folder / ".git")), Path(self.working_directory))
+
+    def _by_reference(self, home: Path, message: str) -> str:
+        """What to send instead of a long prompt: a file in the one folder that its agent can surely read."""
+        folder = home / ".tmp" / "agent-prompts"
         own_folder(folder.parent)
         own_folder(folder)
         path = folder / f"{hashlib.sha256(message.encode()).hexdigest()[:16]}.md"
@@ -305,6 +334,15 @@ def _body(answer: httpx.Response) -> dict[str, Any]:
     except ValueError as error:
         raise HostError("the CAO server answers with something that is not JSON; is it one?") from error
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+
+
+def _told(answer: httpx.Response, key: str) -> str:
+    """A text that not every server tells; empty where this one does not."""
+    try:
+        told = str(_body(answer).get(key) or "") if answer.is_success else ""
+    except HostError:
+        return ""
+    return "" if "\0" in told else told
 
 
 def _detail(answer: httpx.Response) -> str:

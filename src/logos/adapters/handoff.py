@@ -73,13 +73,16 @@ def _is_a_response(text: str) -> bool:
 
 
 class Doorbell:
-    """Rings when a folder changes. Where the file system tells nothing, polling still finds everything."""
+    """Rings when a folder changes. Where the file system tells nothing, polling still finds everything.
 
-    def __init__(self, folder: Path) -> None:
+    It looks every `step` milliseconds: one bell may be quick, many must not wake the machine all the time.
+    """
+
+    def __init__(self, folder: Path, step: int = 1) -> None:
         self._changed = threading.Condition()
         self._rings = 0
         self._closed = threading.Event()
-        threading.Thread(target=self._listen, args=(folder,), name="doorbell", daemon=True).start()
+        threading.Thread(target=self._listen, args=(folder, step), name="doorbell", daemon=True).start()
 
     @property
     def rings(self) -> int:
@@ -98,7 +101,7 @@ class Doorbell:
         self._closed.set()
         self.ring()
 
-    def _listen(self, folder: Path) -> None:
+    def _listen(self, folder: Path, step: int) -> None:
         # Imported here: it loads an extension module that a mere look at a run does not need.
         from watchfiles import watch
 
@@ -109,7 +112,7 @@ class Doorbell:
                 watch_filter=None,
                 recursive=False,
                 debounce=20,
-                step=1,
+                step=step,
                 rust_timeout=500,
                 raise_interrupt=False,
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from logos.adapters.files import write_atomically
+from logos.adapters.files import own_folder, write_atomically
 from logos.adapters.processes import Job, Stage, TurnProcesses
 from logos.adapters.providers import (
     COMMAND,
@@ -51,14 +51,34 @@ class LocalHost:
         self._profile_text = profile_text
         self._agent_command = agent_command
 
-    def create_session(self, agent_profile: str, *, provider: str, idempotency_key: str = "") -> Mapping[str, str]:
-        return self.create_terminal(SESSION, agent_profile, provider=provider, idempotency_key=idempotency_key)
+    def create_session(
+        self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
+    ) -> Mapping[str, str]:
+        return self.create_terminal(
+            SESSION,
+            agent_profile,
+            provider=provider,
+            idempotency_key=idempotency_key,
+            working_directory=working_directory,
+        )
 
     def create_terminal(
-        self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
+        self,
+        session_name: str,
+        agent_profile: str,
+        *,
+        provider: str,
+        idempotency_key: str = "",
+        working_directory: str = "",
     ) -> Mapping[str, str]:
         row = self._checked(agent_profile, provider)
-        about = {"profile": agent_profile, "provider": provider, "session": _new_name(row), "since": 0}
+        about = {
+            "profile": agent_profile,
+            "provider": provider,
+            "session": _new_name(row),
+            "since": 0,
+            "cwd": working_directory,
+        }
         return {"id": self._turns.create(idempotency_key, about), "session_name": session_name}
 
     def preflight(self, agents: Iterable[Agent]) -> None:
@@ -92,14 +112,15 @@ class LocalHost:
         folder = self._turns.next_turn(terminal_id)
         file = folder / "prompt.md"
         write_atomically(file, prompt)
-        leave = self._leave_of(about["profile"])
+        leave, cwd = self._leave_of(about["profile"]), Path(about.get("cwd") or self._wd)
         words = [word.replace("{prompt_file}", str(file)) for word in row.arguments(leave, session, again)]
-        command = [str(self._program(row)), *(word.replace("{cwd}", str(self._wd)) for word in words)]
+        command = [str(self._program(row)), *(word.replace("{cwd}", str(cwd)) for word in words)]
         if row.as_argument:
-            command.append(prompt if len(prompt.encode()) <= MAX_ARGUMENT_BYTES else _by_reference(file))
+            long = len(prompt.encode()) > MAX_ARGUMENT_BYTES
+            command.append(_by_reference(file if cwd == self._wd else _copy(file, cwd)) if long else prompt)
         env = {**row.env, **self._env, **(row.env_when_all if leave is Leave.ALL else {})}
         stdin = None if row.as_argument or row.name == COMMAND else file
-        self._turns.begin(terminal_id, folder, Job(command, stdin, self._wd, env))
+        self._turns.begin(terminal_id, folder, Job(command, stdin, cwd, env))
 
     def get_status(self, terminal_id: str) -> str:
         stage, _ = self._turns.stage(terminal_id)
@@ -181,6 +202,16 @@ class LocalHost:
 
 def _new_name(row: Provider) -> str:
     return str(uuid.uuid4()) if row.names_sessions else ""
+
+
+def _copy(file: Path, cwd: Path) -> Path:
+    """A prompt where an agent that may read nothing but its own folder can read it."""
+    folder = cwd / ".tmp" / "agent-prompts"
+    own_folder(folder.parent)
+    own_folder(folder)
+    copy = folder / f"{file.parents[1].name}-{file.parent.name}.md"
+    write_atomically(copy, file.read_text(encoding="utf-8"))
+    return copy
 
 
 def _by_reference(file: Path) -> str:

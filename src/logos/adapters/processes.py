@@ -12,6 +12,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -152,9 +153,15 @@ class TurnProcesses:
         return noted_pid(turns[-1] / "pid") if turns and not (turns[-1] / "exit").exists() else None
 
     def end_all(self) -> None:
-        for terminal in list(self._children):
+        """End what runs in all terminals, at once: each may need its time."""
+
+        def end(terminal: str) -> None:
             with suppress(TerminalGone):
                 self.end(terminal)
+
+        running = list(self._children)
+        with ThreadPoolExecutor(max_workers=max(len(running), 1)) as threads:
+            list(threads.map(end, running))
 
     def remove(self, terminal: str) -> None:
         """End a terminal for good; what was said in it is kept under another name."""
@@ -185,4 +192,18 @@ def _alive(group: int | None) -> bool:
         return False
     except PermissionError:
         return True
-    return True
+    return _has_more_than_zombies(group)
+
+
+def _has_more_than_zombies(group: int) -> bool:
+    """A process that ended and was not waited for is still in its group; where nothing tells them apart, it lives."""
+    states = [_group_and_state(entry) for entry in Path("/proc").glob("[0-9]*/stat")]
+    return not states or any(of == group and state not in ("Z", "X") for of, state in states)
+
+
+def _group_and_state(stat: Path) -> tuple[int, str]:
+    with suppress(OSError, ValueError, IndexError):
+        # The name in brackets may have anything in it; what follows it is state, parent, group.
+        state, _, group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+        return int(group), state
+    return 0, ""

@@ -10,12 +10,25 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, cast
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictStr,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from logos.domain.levels import ALL_LEVELS, LADDER, PROVEN_BY_TOOLS, Level
+from logos.domain.reports import Kind
 from logos.domain.roles import Role
 from logos.domain.usage import Usage
 from logos.errors import ConfigError
+from logos.flows.turn_names import COMPONENT, NUMBER, LevelTurn, level_turn
 
 Json = dict[str, Any]
 
@@ -39,7 +52,34 @@ class Otherwise(StrEnum):
     ERROR = "error"
 
 
+class Flow(StrEnum):
+    """Whose agents a script speaks of."""
+
+    CYCLE = "cycle"
+    LEVELS = "levels"
+
+
 _WORDED = (Fault.CRASH, Fault.GARBAGE, Fault.USAGE_LIMIT, Fault.TRANSIENT)
+_TURN = re.compile(rf"r{NUMBER}\.({'|'.join(Role)})\.c{NUMBER}")
+_FIRST_LINE = re.compile(r"Turn: (\S+)[ \t\r]*(?:\n|\Z)")
+
+
+def level_turn_of(prompt: str) -> LevelTurn | None:
+    """The turn of a level that a prompt's first line names."""
+    head = _FIRST_LINE.match(prompt)
+    return level_turn(head[1]) if head else None
+
+
+def _kinds_of(level: Level) -> tuple[str, ...]:
+    """What a level can be asked for."""
+    judges = () if level in PROVEN_BY_TOOLS else (Kind.VALIDATE,)
+    guards = (Kind.ALIGN,) if level is max(Level) else ()
+    return (LADDER[level].document, *judges, Kind.POSITION, Kind.PROPOSE, Kind.AGREE, *guards)
+
+
+_LEVEL_KEYS = tuple(
+    key for level in ALL_LEVELS for key in (level.name, *(f"{level.name}.{kind}" for kind in _kinds_of(level)))
+)
 
 
 def _inside(path: str) -> str:
@@ -50,17 +90,28 @@ def _inside(path: str) -> str:
 
 
 def _turn_id(turn: str) -> str:
-    if not _TURN.fullmatch(turn):
-        raise PydanticCustomError("turn", "must be a turn id such as r2.programmer.c1")
+    if not _TURN.fullmatch(turn) and level_turn(turn) is None:
+        raise PydanticCustomError("turn", "must be a turn id")
     return turn
 
 
-_TURN = re.compile(rf"r[1-9]\d{{0,5}}\.({'|'.join(Role)})\.c[1-9]\d{{0,5}}")
+def _agent_key(key: str) -> str:
+    if key not in (*Role, *_LEVEL_KEYS) and not _AUTHOR_KEY.fullmatch(key):
+        raise PydanticCustomError("agent", "must be a role or a level")
+    return key
+
+
+_AUTHOR_KEY = re.compile(rf"{Level.L2.name}\.{COMPONENT}")
+_KNOWN_KEYS: Json = {
+    "type": "string",
+    "anyOf": [{"enum": [*Role, *_LEVEL_KEYS]}, {"pattern": f"^{_AUTHOR_KEY.pattern}$"}],
+}
 Seconds = Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000_000)]
 Dollars = Annotated[float, Field(strict=True, ge=0, le=1_000_000_000, allow_inf_nan=False)]
 InsidePath = Annotated[StrictStr, AfterValidator(_inside)]
 TurnName = Annotated[StrictStr, AfterValidator(_turn_id)]
+AgentKey = Annotated[StrictStr, AfterValidator(_agent_key), WithJsonSchema(_KNOWN_KEYS)]
 
 
 class Part(BaseModel):
@@ -83,9 +134,14 @@ class Step(Part):
     """What an agent does in one turn."""
 
     say: StrictStr | None = Field(None, description="the response; {verdict} and {output} stand for what `run` gave")
+    report: dict[StrictStr, JsonValue] | None = Field(
+        None, description="levels: what a good report of that kind would say differently; the response is JSON"
+    )
     delay: Seconds = Field(0.0, description="seconds before it does anything")
     after: Seconds = Field(0.0, description="seconds from the response to the end of the turn")
-    edit: dict[InsidePath, StrictStr] = Field({}, description="files to write, each with its whole text")
+    edit: dict[InsidePath, StrictStr | None] = Field(
+        {}, description="files to write, each with its whole text; null: the file is deleted"
+    )
     run: StrictStr = Field("", description="a command; its exit code is the verdict, PASS or FAIL")
     usage: Spending | None = Field(None, description="what the turn says it cost; left out: unknown")
     fault: Fault | None = Field(None, description="what goes wrong")
@@ -97,6 +153,8 @@ class Step(Part):
 
     @model_validator(mode="after")
     def _fits(self) -> Step:
+        if self.say is not None and self.report is not None:
+            raise PydanticCustomError("fits", "`say` and `report` are two ways to give one response")
         if self.times is not None and self.fault is None:
             raise PydanticCustomError("fits", "`times` needs a `fault`")
         if self.message and self.fault not in _WORDED:
@@ -107,15 +165,49 @@ class Step(Part):
 
 
 class Script(Part):
-    """Steps by role and position, and by turn; a turn's own step wins."""
+    """Steps by agent and position, and by turn; a turn's own step wins."""
 
-    agents: dict[Role, Annotated[tuple[Step, ...], Field(min_length=1)]] = Field(
-        {}, description="per role its steps: the n-th turn takes step n, the last one repeats"
+    agents: dict[AgentKey, Annotated[tuple[Step, ...], Field(min_length=1)]] = Field(
+        {},
+        description="per role its steps: the n-th turn takes step n, the last one repeats. "
+        "For levels: per level (L5), kind (L5.validate) or author's component (L2.cart)",
     )
     turns: dict[TurnName, Step] = Field({}, description="steps for single turns, by id; they win over `agents`")
     otherwise: Otherwise = Field(
         Otherwise.GOOD, description="a turn the script does not mention: a good response, or an error"
     )
+
+    @model_validator(mode="after")
+    def _of_one_flow(self) -> Script:
+        named = [*self.agents, *self.turns]
+        of_levels = [name for name in named if _flow_of(name) is Flow.LEVELS]
+        of_cycle = [name for name in named if name not in of_levels]
+        if of_levels and of_cycle:
+            both = f"{of_cycle[0]} and {of_levels[0]}"
+            raise PydanticCustomError(
+                "fits", "a script speaks of roles or of levels, not of both: {both}", {"both": both}
+            )
+        if not of_levels:
+            self._only_levels_report()
+        return self
+
+    def _only_levels_report(self) -> None:
+        steps = {("agents", role, n): step for role, steps in self.agents.items() for n, step in enumerate(steps)}
+        for place, step in {**steps, **{("turns", turn): step for turn, step in self.turns.items()}}.items():
+            if step.report is not None:
+                raise PydanticCustomError("alone", "{place}: `report` is for levels", {"place": _words(place)})
+
+    @property
+    def flow(self) -> Flow | None:
+        """Whose agents it speaks of; None: of nobody's."""
+        return next((_flow_of(name) for name in (*self.agents, *self.turns)), None)
+
+    def level_steps(self, turn: LevelTurn) -> tuple[str, tuple[Step, ...]]:
+        """The key that speaks of a level's turn, and its steps; none: an error."""
+        for key in turn.keys:
+            if steps := (self.turns[key],) if key in self.turns else self.agents.get(key, ()):
+                return key, steps
+        return "", (Step.model_validate({}),) if self.otherwise is Otherwise.GOOD else ()
 
     def step(self, role: Role, turn: str, position: int) -> Step | None:
         """What `role` does in its `position`-th turn, whose id is `turn`."""
@@ -184,7 +276,7 @@ def _checked(data: Mapping[str, Any], where: str) -> Script:
     try:
         return Script.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(_line(f"{where}: {_explain(error.errors(include_url=False)[0])}")) from error
+        raise ConfigError(_line(f"{where}: {_explain(error.errors(include_url=False)[0], _meant(data))}")) from error
 
 
 def _long(steps: list[Json]) -> list[Json]:
@@ -209,22 +301,39 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _explain(error: ErrorDetails) -> str:
-    """One line for a person: where, what, what is allowed."""
+def _flow_of(name: str) -> Flow:
+    """Whose agent or turn something is, from how its name begins."""
+    return Flow.LEVELS if re.match(r"[Ls]\d", name) else Flow.CYCLE
+
+
+def _meant(data: Mapping[str, Any]) -> Flow:
+    """The flow that a script which is wrong somewhere speaks of."""
+    parts = [cast(Json, part) for part in (data.get("agents"), data.get("turns")) if isinstance(part, Mapping)]
+    return Flow.LEVELS if any(_flow_of(str(name)) is Flow.LEVELS for part in parts for name in part) else Flow.CYCLE
+
+
+def _explain(error: ErrorDetails, flow: Flow) -> str:
+    """One line for a person: where, what, what is allowed in this flow."""
     place = tuple(part for part in error["loc"] if part != "[key]")
     value = json.dumps(error["input"], default=str, ensure_ascii=False)
     value = value if len(value) <= 80 else value[:77] + "..."
     if error["type"] == "extra_forbidden":
-        known = ", ".join(_known(place[:-1]))
+        known = ", ".join(_known(place[:-1], flow))
         return f"{_words(place)}: unknown key; known here: {known}"
     if error["type"] == "enum":
         # pydantic names the choices as 'a', 'b' or 'c'
         allowed = str((error.get("ctx") or {}).get("expected", "")).replace("'", "").replace(" or ", ", ")
         return f"{_words(place)} = {value}: must be one of {allowed}"
+    if error["type"] == "alone":
+        return error["msg"]
     if error["type"] == "fits":
         return f"{_words(place)}: {error['msg']}"
+    if error["type"] == "agent":
+        return f"{_words(place)} = {value}: must be one of {_agent_keys(str(error['input']), flow)}"
+    if error["type"] == "turn":
+        return f"{_words(place)} = {value}: must be a turn id such as {_EXAMPLES[flow][0]}"
     if error["type"] in ("dict_type", "model_type", "model_attributes_type"):
-        return f"{_words(place)} = {value}: must be a mapping with the keys {', '.join(_known(place))}"
+        return f"{_words(place)} = {value}: must be a mapping with the keys {', '.join(_known(place, flow))}"
     message = _MESSAGES.get(error["type"]) or error["msg"][0].lower() + error["msg"][1:]
     return f"{_words(place)} = {value}: {message}"
 
@@ -235,7 +344,23 @@ _MESSAGES = {
     "int_type": "must be a whole number",
     "tuple_type": "must be a list of steps",
     "too_short": "must have at least one step",
+    "invalid-json-value": "must be text, a number, true, false, null, a list or a mapping",
 }
+_EXAMPLES = {
+    Flow.CYCLE: ["r2.programmer.c1", "r1.analyst.c1", "…"],
+    Flow.LEVELS: ["s1.L5.validate", "s1.L2.cart.author", "…"],
+}
+
+
+def _agent_keys(wrong: str, flow: Flow) -> str:
+    """What an agent's key may be where this one is wrong."""
+    if flow is Flow.CYCLE:
+        return f"{', '.join(Role)}; for levels: {', '.join(_known(('agents',), Flow.LEVELS))}"
+    level = next((level for level in ALL_LEVELS if wrong.startswith(f"{level.name}.")), None)
+    if level is None:
+        return ", ".join(_known(("agents",), flow))
+    components = [f"{level.name}.COMPONENT"] if level is Level.L2 else []
+    return ", ".join([level.name, *(f"{level.name}.{kind}" for kind in _kinds_of(level)), *components])
 
 
 def _words(place: tuple[int | str, ...]) -> str:
@@ -246,16 +371,17 @@ def _words(place: tuple[int | str, ...]) -> str:
     return ".".join(map(str, place)) or "script"
 
 
-def _known(place: tuple[int | str, ...]) -> list[str]:
+def _known(place: tuple[int | str, ...], flow: Flow) -> list[str]:
     if place[-1:] == ("usage",):
         return list(Spending.model_fields)
     if place == ("agents",):
-        return list(Role)
+        return list(Role) if flow is Flow.CYCLE else [*(level.name for level in ALL_LEVELS), "L5.validate", "L2.cart"]
     if place == ("turns",):
-        return ["r1.analyst.c1", "r2.programmer.c1", "…"]
+        return _EXAMPLES[flow]
     if place[-1:] == ("edit",):
         return ["path"]
-    return list((Step if place else Script).model_fields)
+    keys = list((Step if place else Script).model_fields)
+    return [key for key in keys if key != "report" or flow is Flow.LEVELS]
 
 
 def _or(words: tuple[Fault, ...]) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 
 # A hung agent is ended by whoever started it; one that nobody comes back for must not stay for ever.
 HANG_SECONDS = 86_400
+# The end of an output is enough for a report.
+OUTPUT_SIGNS = 2_000
 GARBAGE = b"\x1b[2J\x00\xff\xfe%PDF-1.4 \xc3\x28 0xDEADBEEF\n\x07lorem ipsum, half a sent"
 
 
@@ -35,7 +37,7 @@ def main(arguments: list[str]) -> int:
             pass
     for name, text in orders["edit"].items():
         edit(name, text)
-    text = words(orders["say"], orders["run"])
+    text = words(orders)
     say(text)
     (folder / "said.md").write_bytes(in_bytes(text))
     if orders["fault"] != "no_file":
@@ -56,23 +58,38 @@ def ask(question: str, folder: Path) -> None:
         time.sleep(0.02)
 
 
-def edit(name: str, text: str) -> None:
+def edit(name: str, text: str | None) -> None:
     target = Path(name)
     if not target.resolve().is_relative_to(Path.cwd().resolve()):
         raise SystemExit(f"edit {name}: leads out of the work dir")
+    if text is None:
+        target.unlink(missing_ok=True)
+        say(f"deleted {name}")
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(in_bytes(text))
     say(f"edited {name}")
 
 
-def words(said: str, command: str) -> str:
-    """What is said, with what the command gave in it."""
-    if not command:
-        return said
+def words(orders: dict[str, Any]) -> str:
+    """What is said, with what the command gave in it; a report is said as JSON."""
+    gave = run(orders["run"]) if orders["run"] else {}
+    said = orders["say"]
+    if orders.get("report") is not None:
+        failed = orders["failed"] if gave.get("{verdict}") == "FAIL" else None
+        said = json.dumps(failed or orders["report"], ensure_ascii=False, indent=2) + "\n"
+        gave = {word: json.dumps(text[-OUTPUT_SIGNS:], ensure_ascii=False)[1:-1] for word, text in gave.items()}
+    for word, text in gave.items():
+        said = said.replace(word, text)
+    return said
+
+
+def run(command: str) -> dict[str, str]:
+    """What a command gave, by the words that stand for it."""
     ran = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     output = ran.stdout.decode("utf-8", "replace")
     say(f"$ {command}\n{output}")
-    return said.replace("{verdict}", "FAIL" if ran.returncode else "PASS").replace("{output}", output.strip())
+    return {"{verdict}": "FAIL" if ran.returncode else "PASS", "{output}": output.strip()}
 
 
 def in_bytes(text: str) -> bytes:

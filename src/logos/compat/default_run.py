@@ -161,15 +161,23 @@ class PlainHost:
     def __init__(self, api: Any) -> None:
         self._api = api
 
-    def create_session(self, agent_profile: str, *, provider: str, idempotency_key: str = "") -> Mapping[str, str]:
-        del idempotency_key
-        return self._api.create_session(agent_profile, provider=provider)
-
-    def create_terminal(
-        self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
+    def create_session(
+        self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
     ) -> Mapping[str, str]:
         del idempotency_key
-        return self._api.create_terminal(session_name, agent_profile, provider=provider)
+        return self._api.create_session(agent_profile, provider=provider, **_folder(working_directory))
+
+    def create_terminal(
+        self,
+        session_name: str,
+        agent_profile: str,
+        *,
+        provider: str,
+        idempotency_key: str = "",
+        working_directory: str = "",
+    ) -> Mapping[str, str]:
+        del idempotency_key
+        return self._api.create_terminal(session_name, agent_profile, provider=provider, **_folder(working_directory))
 
     def send_input(self, terminal_id: str, message: str) -> None:
         self._api.send_input(terminal_id, message)
@@ -185,3 +193,8 @@ class PlainHost:
 
     def close(self) -> None:
         self._api.close()
+
+
+def _folder(working_directory: str) -> dict[str, str]:
+    """Nothing for a host that was never asked for a folder and may not know the word."""
+    return {"working_directory": working_directory} if working_directory else {}

@@ -31,8 +31,8 @@ from logos.ports import AgentHost
 from logos.prompts import render, response_instruction
 from logos.runtime import afterwards
 from logos.runtime.crew import Crew
+from logos.runtime.driving import new_run_id, rules_for
 from logos.runtime.notify import notify as _notify
-from logos.runtime.run import new_run_id, rules_for
 from logos.runtime.settings import Settings, as_environment, load_settings
 from logos.runtime.signals import interruptible
 from logos.runtime.vigil import Case, NoResponse, Vigil

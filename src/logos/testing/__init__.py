@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from logos.adapters.script import LevelTurn, level_turn_of
+from logos.adapters.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report
 from logos.domain.events import Event, Recorded
 from logos.domain.roles import RESPONSE_FILES, SEATS, Role
 from logos.domain.turns import RunId
@@ -68,6 +72,9 @@ class HandBell:
             self.rings += 1
             self._changed.notify_all()
 
+    def close(self) -> None:
+        self.ring()
+
 
 @dataclass(slots=True)
 class _Seated:
@@ -78,7 +85,54 @@ class _Seated:
     turns: int = 0
 
 
-Says = str | Callable[[str], str]
+# What is answered: a text or, at a level, a good report but for what the mapping says; with changes to files, if any.
+Answer = str | Mapping[str, Any]
+Said = Answer | tuple[Edit, Answer]
+Says = Said | Callable[[str], Said]
+
+
+@dataclass(slots=True)
+class LevelAnswers:
+    """What agents of levels do: what the script says for the first of a turn's keys that it has, or what is good."""
+
+    script: Mapping[str, Sequence[Says]]
+    _known: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def give(self, turn: LevelTurn, prompt: str, home: Path) -> str:
+        """Do a turn's work in the folder `home` and leave the response there; returns it."""
+        says = self._says(turn)
+        said = says(prompt) if callable(says) else says
+        edit, answer = said if isinstance(said, tuple) else (_unasked(turn, said), said)
+        _make(home, edit)
+        text = answer if isinstance(answer, str) else json.dumps(good_report(turn, edit, answer), indent=2)
+        _make(home, {str(LEVEL_RESPONSES / f"{turn.id}.md"): text})
+        return text
+
+    def _says(self, turn: LevelTurn) -> Says:
+        key = next((key for key in turn.keys if key in self.script), None)
+        if key is None:
+            return {}
+        with self._lock:
+            known = self._known.setdefault(key, [])
+            # A turn that is asked again keeps its place in the script.
+            if turn.id not in known:
+                known.append(turn.id)
+            return self.script[key][min(known.index(turn.id), len(self.script[key]) - 1)]
+
+
+def _unasked(turn: LevelTurn, answer: Answer) -> Edit:
+    return {} if isinstance(answer, str) else good_edit(turn, answer)
+
+
+def _make(home: Path, edit: Edit) -> None:
+    for name, text in edit.items():
+        target = home / name
+        if text is None:
+            target.unlink(missing_ok=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
 
 
 @dataclass(slots=True)
@@ -87,6 +141,8 @@ class ScriptedAgents:
 
     `script` maps a response name (`analyst`, `analyst_review`, …) to what is said turn by turn; the last answer
     repeats. An answer may be a function of the prompt. Everything sent is kept in `sent` as (terminal, message).
+    Turns of levels are done as `LevelAnswers` says, in the terminal's own folder (see `folders`) or, where it has none,
+    in the one whose `.tmp/agent-responses` is `folder`.
     """
 
     folder: Path
@@ -95,33 +151,61 @@ class ScriptedAgents:
     sent: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     exited: list[str] = field(default_factory=list[str])
     profiles: dict[str, str] = field(default_factory=dict[str, str])
+    folders: dict[str, str] = field(default_factory=dict[str, str])
     _seats: dict[str, _Seated] = field(default_factory=dict[str, _Seated])
+    _levels: LevelAnswers = field(init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def create_session(self, agent_profile: str, *, provider: str, idempotency_key: str = "") -> Mapping[str, str]:
-        return self.create_terminal("scripted", agent_profile, provider=provider, idempotency_key=idempotency_key)
+    def __post_init__(self) -> None:
+        self._levels = LevelAnswers(self.script)
+
+    def create_session(
+        self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
+    ) -> Mapping[str, str]:
+        return self.create_terminal(
+            "scripted",
+            agent_profile,
+            provider=provider,
+            idempotency_key=idempotency_key,
+            working_directory=working_directory,
+        )
 
     def create_terminal(
-        self, session_name: str, agent_profile: str, *, provider: str, idempotency_key: str = ""
+        self,
+        session_name: str,
+        agent_profile: str,
+        *,
+        provider: str,
+        idempotency_key: str = "",
+        working_directory: str = "",
     ) -> Mapping[str, str]:
-        same = (t for t, seat in self._seats.items() if idempotency_key and seat.key == idempotency_key)
-        terminal = next(same, f"{len(self._seats) + len(self.exited) + 1:08x}")
-        self._seats.setdefault(terminal, _Seated(idempotency_key, provider))
-        self.profiles[terminal] = agent_profile
+        with self._lock:
+            same = (t for t, seat in self._seats.items() if idempotency_key and seat.key == idempotency_key)
+            terminal = next(same, f"{len(self._seats) + len(self.exited) + 1:08x}")
+            self._seats.setdefault(terminal, _Seated(idempotency_key, provider))
+            self.profiles[terminal] = agent_profile
+            self.folders.setdefault(terminal, working_directory or str(self.folder.parents[1]))
         return {"id": terminal, "session_name": session_name}
 
     def send_input(self, terminal_id: str, message: str) -> None:
         seat = self._seat(terminal_id)
         self.sent.append((terminal_id, message))
+        turn = level_turn_of(message)
+        if turn is not None:
+            home = Path(self.folders[terminal_id])
+            self._work(seat, lambda: self._levels.give(turn, message, home))
+            return
         answer = next((a for a, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
         if answer is None:
             return
         said = self.script[answer]
         says = said[min(seat.turns, len(said) - 1)]
+        self._work(seat, lambda: leave_response(self.folder / RESPONSE_FILES[answer], says, message))
+
+    def _work(self, seat: _Seated, work: Callable[[], str]) -> None:
         seat.turns += 1
         seat.working = True
-        seat.output = says if isinstance(says, str) else says(message)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / RESPONSE_FILES[answer]).write_text(seat.output, encoding="utf-8")
+        seat.output = work()
         self.bell.ring()
 
     def get_status(self, terminal_id: str) -> str:
@@ -134,8 +218,9 @@ class ScriptedAgents:
         return self._seat(terminal_id).output
 
     def exit_terminal(self, terminal_id: str) -> None:
-        self.exited.append(terminal_id)
-        self._seats.pop(terminal_id, None)
+        with self._lock:
+            self.exited.append(terminal_id)
+            self._seats.pop(terminal_id, None)
 
     def close(self) -> None:
         pass
@@ -148,6 +233,15 @@ class ScriptedAgents:
         if terminal_id not in self._seats:
             raise TerminalGone(f"there is no terminal {terminal_id}")
         return self._seats[terminal_id]
+
+
+def leave_response(path: Path, says: Says, prompt: str) -> str:
+    """What an agent of the cycle does: it answers with a text, and nothing else."""
+    said = says(prompt) if callable(says) else says
+    if not isinstance(said, str):
+        raise TypeError(f"{path.name}: roles answer with a text, not with {said!r}")
+    _make(path.parent, {path.name: said})
+    return said
 
 
 GOOD_ANALYSIS = """ANALYST_SUMMARY:

@@ -13,17 +13,20 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from logos.adapters.script import level_turn_of
+from logos.domain.levels import LADDER
 from logos.domain.roles import RESPONSE_FILES, SEATS
+from logos.testing import LevelAnswers, Says, leave_response
 
 MAX_URL = 65_535
-
-Says = str | Callable[[str], str]
+_ASKED = ("agent_profile", "provider", "working_directory")
 
 
 @dataclass(slots=True)
 class _Agent:
     profile: str
     provider: str
+    cwd: str = ""
     status: str = "idle"
     screen: str = "❯ "
     output: str = ""
@@ -32,7 +35,7 @@ class _Agent:
 
 @dataclass(slots=True)
 class FakeCao:
-    """`with FakeCao(folder, script) as cao:` then talk to `cao.url`."""
+    """`with FakeCao(folder, script) as cao:` then talk to `cao.url`. The script is one of ScriptedAgents."""
 
     folder: Path
     script: Mapping[str, Sequence[Says]]
@@ -50,6 +53,10 @@ class FakeCao:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _server: ThreadingHTTPServer | None = None
     _port: int = 0
+    _levels: LevelAnswers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._levels = LevelAnswers(self.script)
 
     def __enter__(self) -> FakeCao:
         self.start()
@@ -132,7 +139,7 @@ class FakeCao:
             case "GET", ["health"]:
                 return 200, {"status": "ok"}
             case "GET", ["agents", "profiles"]:
-                return 200, [{"name": seat.profile} for seat in SEATS.values()]
+                return 200, [{"name": row.profile} for row in (*SEATS.values(), *LADDER.values())]
             case "GET", ["agents", "providers"]:
                 return 200, [{"name": "codex", "binary": "codex", "installed": True}]
             case "POST", ["sessions"]:
@@ -159,7 +166,8 @@ class FakeCao:
                 terminal = f"{0xA0000000 + self._made:08x}"
             if key:
                 self._keys[key] = terminal
-            self.agents.setdefault(terminal, _Agent(query.get("agent_profile", ""), query.get("provider", "")))
+            profile, provider, cwd = (query.get(name, "") for name in _ASKED)
+            self.agents.setdefault(terminal, _Agent(profile, provider, cwd))
         return 201, {"id": terminal, "session_name": session, "provider": query.get("provider"), "status": "idle"}
 
     def _terminal(self, method: str, terminal: str, rest: list[str], query: dict[str, str]) -> tuple[int, Any]:
@@ -169,6 +177,8 @@ class FakeCao:
         match method, rest:
             case "GET", []:
                 return 200, {"id": terminal, "status": agent.status}
+            case "GET", ["working-directory"]:
+                return 200, {"working_directory": agent.cwd or None}
             case "GET", ["output"]:
                 return 200, {"output": agent.output if query.get("mode") == "last" else agent.screen}
             case "POST", ["input"]:
@@ -184,25 +194,31 @@ class FakeCao:
                 return 200, {"success": True}
 
     def _input(self, agent: _Agent, message: str) -> None:
-        answer = next((a for a, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
+        answer = self._answer_to(agent, message)
         if answer is None and "Read the file '" in message:
             message = Path(message.split("'")[1]).read_text(encoding="utf-8")
-            answer = next((a for a, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
+            answer = self._answer_to(agent, message)
         if answer is not None:
             self.taken.append(time.monotonic())
             agent.turns += 1
-            said = self.script[answer]
-            says = said[min(agent.turns, len(said)) - 1]
             unknown, agent.status = agent.status == "unknown", "processing"
-            work = threading.Thread(target=self._work, args=(agent, answer, says, message, unknown), daemon=True)
-            work.start()
+            threading.Thread(target=self._work, args=(agent, answer, unknown), daemon=True).start()
         time.sleep(self.input_seconds)
 
-    def _work(self, agent: _Agent, answer: str, says: Says, message: str, unknown: bool) -> None:
+    def _answer_to(self, agent: _Agent, message: str) -> Callable[[], str] | None:
+        """What leaves the response that a message asks for, and says it."""
+        turn = level_turn_of(message)
+        if turn is not None:
+            return lambda: self._levels.give(turn, message, Path(agent.cwd))
+        answer = next((a for a, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
+        if answer is None:
+            return None
+        says = self.script[answer][min(agent.turns, len(self.script[answer]) - 1)]
+        return lambda: leave_response(self.folder / RESPONSE_FILES[answer], says, message)
+
+    def _work(self, agent: _Agent, answer: Callable[[], str], unknown: bool) -> None:
         time.sleep(self.turn_seconds)
-        agent.output = says if isinstance(says, str) else says(message)
+        agent.output = answer()
         agent.screen = f"{agent.output}\n❯ "
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / RESPONSE_FILES[answer]).write_text(agent.output, encoding="utf-8")
         self.ready.append(time.monotonic())
         agent.status = "unknown" if unknown else "completed"
