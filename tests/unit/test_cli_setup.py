@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from logos import profiles
-from logos.cli.init import detect_test_command
+from logos.runtime.detect import detect_test_command
 from logos.runtime.settings import LEAVES, load_settings
 from tests.unit.test_cli import PROMPT, Cli
 
@@ -108,7 +108,7 @@ def test_init_says_when_no_test_command_is_found(cli: Cli) -> None:
 def test_init_never_overwrites_without_force(cli: Cli) -> None:
     (cli.wd / "prompt.md").write_text("mine")
     first = cli("init", "--json").json
-    assert (first["written"], first["kept"]) == (["logos.json"], ["prompt.md"])
+    assert (first["written"], first["kept"]) == (["logos.json", "telos.toml"], ["prompt.md"])
     again = cli("init")
     assert (again.code, (cli.wd / "prompt.md").read_text()) == (2, "mine")
     assert again.err.count("\n") == 1

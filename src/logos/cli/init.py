@@ -1,12 +1,11 @@
-"""`logos init`: a configuration and a prompt to start from."""
+"""`logos init`: a configuration, a prompt and a telos to start from."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,11 +13,18 @@ from logos.cli.options import AsJson, WorkDir, examples
 from logos.cli.place import CONFIG, TELOS, place_of
 from logos.errors import UsageError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from logos.runtime.detect import Detected
+
 EXAMPLES = examples("logos init", "logos init --wd ~/project --force")
 
 PROMPT = "prompt.md"
 SCHEMA = f"{TELOS}/logos.schema.json"
-NO_NPM_TEST = "no test specified"
+READMES = ("README.md", "readme.md", "Readme.md", "README.rst", "README.txt", "README")
+README_LOOK_AT = 10_000
+README_KEEP = 200
 
 
 def init(
@@ -28,24 +34,28 @@ def init(
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> int:
-    """Write logos.json and prompt.md into the work dir, with the test command that is found there."""
+    """Write logos.json, prompt.md and telos.toml into the work dir, with the test command and the tools found there."""
     from logos.cli import show
+    from logos.runtime.detect import detect_test_command, detect_tools
     from logos.runtime.prompt import TEMPLATE
     from logos.runtime.settings import json_schema
+    from logos.runtime.telos import TELOS_FILE, first_telos
 
     place = place_of(wd)
-    command = detect_test_command(place)
+    command, detected = detect_test_command(place), detect_tools(place)
     files = {
         CONFIG: json.dumps(first_config(command), indent=2) + "\n",
         PROMPT: TEMPLATE,
+        TELOS_FILE: first_telos(detected, readme_paragraph(place)),
     }
     kept = [name for name in files if (place / name).exists() and not force]
     if len(kept) == len(files):
-        raise UsageError(f"{' and '.join(kept)} are in {place} already; --force overwrites them")
+        raise UsageError(f"{_listed(kept)} are in {place} already; --force overwrites them")
     _write_schema(place, json.dumps(json_schema(), indent=2) + "\n")
     written = [name for name, text in files.items() if name not in kept and _write(place / name, text)]
     if as_json:
-        show.document({"wd": str(place), "written": written, "kept": kept, "project_test_cmd": command})
+        found = {"project_test_cmd": command, **_as_json(detected)}
+        show.document({"wd": str(place), "written": written, "kept": kept, **found})
         return 0
     target = show.console()
     for name in files:
@@ -53,7 +63,10 @@ def init(
     if CONFIG in written:
         none = "none was found; set project_test_cmd in logos.json, so that a PASS can be verified"
         show.put(target, f"test command: {command or none}")
+    if TELOS_FILE in written:
+        _put_tools(target, detected)
     show.put(target, f"next: write in {PROMPT} what is to be done, then `logos doctor` and `logos run`", "bold")
+    show.put(target, f'or:   write in {TELOS_FILE} what the project is for, then `logos build "…"`', "bold")
     return 0
 
 
@@ -86,64 +99,66 @@ def _write(path: Path, text: str) -> bool:
     return True
 
 
-def detect_test_command(place: Path) -> str:
-    """The first command whose sign is found; empty when there is none."""
-    return next((command for found, command in DETECTORS if found(place)), "")
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _read(path: Path) -> str:
+def _as_json(detected: Detected) -> dict[str, Any]:
+    return {
+        "tools": [{"level": tool.level.name, "name": tool.name, "command": tool.command} for tool in detected.found],
+        "missing": [
+            {"level": missing.level.name, "what": missing.what, "instead": missing.instead}
+            for missing in detected.missing
+        ],
+    }
+
+
+def _put_tools(target: Console, detected: Detected) -> None:
+    """What Logos would run to prove a level, and what it would have to do without."""
+    from logos.cli import show
+
+    found = [(tool.level.name, tool.name, tool.command) for tool in detected.found]
+    missing = [(missing.level.name, missing.what, missing.instead) for missing in detected.missing]
+    for title, rows in (("tools that prove a level", found), ("not found, and what takes its place", missing)):
+        if rows:
+            show.put(target, f"{title}:")
+            for line in show.columns(("", "", ""), rows)[1:]:
+                show.put(target, f"  {line}")
+
+
+def readme_paragraph(place: Path) -> str:
+    """The first paragraph of the README in plain words on one line; empty when there is none."""
+    from logos.cli.redact import one_line
+
+    text = next(filter(None, (_beginning(place / name) for name in READMES)), "")
+    for pattern, flags, plain in MARKUP:
+        text = re.sub(pattern, plain, text, flags=flags)
+    paragraphs = (one_line(block) for block in re.split(r"\n[ \t]*\n", text))
+    first = next((words for words in paragraphs if " " in words and any(map(str.isalpha, words))), "")
+    return first if len(first) <= README_KEEP else first[: README_KEEP - 1] + "…"
+
+
+def _beginning(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        if not path.is_file():
+            return ""
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(README_LOOK_AT)
     except OSError:
         return ""
 
 
-def _has(*names: str) -> Callable[[Path], bool]:
-    return lambda place: any((place / name).is_file() for name in names)
-
-
-def _says(name: str, pattern: str) -> Callable[[Path], bool]:
-    return lambda place: re.search(pattern, _read(place / name), re.MULTILINE) is not None
-
-
-def _npm_test(place: Path) -> bool:
-    try:
-        data: object = json.loads(_read(place / "package.json") or "null")
-    except ValueError:
-        return False
-    scripts: object = cast("dict[str, Any]", data).get("scripts") if isinstance(data, dict) else None
-    test = cast("dict[str, Any]", scripts).get("test") if isinstance(scripts, dict) else None
-    return isinstance(test, str) and bool(test) and NO_NPM_TEST not in test
-
-
-def _pytest(place: Path) -> bool:
-    configured = _has("pytest.ini", "conftest.py", "tests/conftest.py")(place) or any(
-        _says(name, pattern)(place)
-        for name, pattern in (
-            ("pyproject.toml", r"\bpytest\b"),
-            ("setup.cfg", r"^\[tool:pytest\]"),
-            ("tox.ini", "pytest"),
-        )
-    )
-    return configured or any("import pytest" in _read(path) for path in _python_tests(place))
-
-
-def _python_tests(place: Path) -> list[Path]:
-    return [path for folder in (place, place / "tests", place / "test") for path in sorted(folder.glob("test*.py"))]
-
-
-DETECTORS: tuple[tuple[Callable[[Path], bool], str], ...] = (
-    (_says("Makefile", r"^test\s*:(?!=)"), "make test"),
-    (_says("justfile", r"^test\b.*:(?!=)"), "just test"),
-    (_npm_test, "npm test"),
-    (_has("Cargo.toml"), "cargo test"),
-    (_has("go.mod"), "go test ./..."),
-    (_pytest, "python3 -m pytest -q"),
-    (lambda place: bool(_python_tests(place)), "python3 -m unittest"),
-    (_has("pom.xml"), "mvn -q test"),
-    (_has("gradlew"), "./gradlew test"),
-    (_has("build.gradle", "build.gradle.kts"), "gradle test"),
-    (_has("mix.exs"), "mix test"),
-    (_has("Rakefile"), "rake test"),
-    (_has("composer.json"), "composer test"),
+# What is no prose in a README, and what stands in its place.
+MARKUP: tuple[tuple[str, int, str], ...] = (
+    (r"<!--.*?-->", re.DOTALL, ""),
+    (r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE, ""),
+    (r"<[^<>]{1,300}>", 0, ""),
+    # Badges and pictures, then links.
+    (r"!\[[^\[\]]{0,300}\]\([^()]{0,500}\)", 0, ""),
+    (r"\[([^\[\]]{0,300})\](?:\([^()]{0,500}\)|\[[^\[\]]{0,100}\])", 0, r"\1"),
+    # Headings: marked, and underlined.
+    (r"^#{1,6}[ \t].*$", re.MULTILINE, "\n"),
+    (r"^.+\n[=~-]{3,}[ \t]*$", re.MULTILINE, "\n"),
+    (r"^[ \t]*(?:>|\.\. ).*$", re.MULTILINE, ""),
+    (r"\*\*|__|[*`]", 0, ""),
 )
