@@ -14,7 +14,7 @@ from logos.adapters.sqlite import SqliteLog
 from logos.cli.wiring import run_here
 from logos.domain.events import Event, Recorded
 from logos.ports import AgentHost
-from logos.runtime.run import Ended
+from logos.runtime.driving import Ended
 from logos.runtime.settings import load_settings
 from logos.testing import ScriptedAgents, script
 

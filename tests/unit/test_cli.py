@@ -15,7 +15,7 @@ import pytest
 
 from logos.cli import main
 from logos.cli.wiring import run_here
-from logos.runtime.run import Ended
+from logos.runtime.driving import Ended
 from logos.runtime.settings import LEAVES, load_settings
 from logos.testing import ScriptedAgents, script
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logos.domain.events import Event, RunEnded, RunResumed, TurnAnswered, TurnAsked, TurnFailed
-from logos.domain.turns import AgentName, Check, Errand, Outcome, RunId, Turn, TurnId
+from logos.domain.turns import AgentName, Errand, Outcome, RunId, Turn, TurnId
 from logos.errors import LogConflict
 from logos.flows.cycle import Cycle
 from logos.runtime.drive import Desk, Perform, Stopped, drive
@@ -344,7 +344,7 @@ def scripted(**said) -> Perform:
     answers = {name: iter_last(texts) for name, texts in script(**said).items()}
 
     def perform(errand: Errand, desk: Desk) -> None:
-        assert not isinstance(errand, Check)
+        assert isinstance(errand, Turn)
         desk.post(TurnAsked(errand.id, errand.agent, f"prompt of {errand.id}"))
         desk.post(TurnAnswered(errand.id, next(answers[errand.answer])))
 

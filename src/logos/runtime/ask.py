@@ -8,7 +8,7 @@ from typing import Protocol
 
 from logos.domain.events import Noted, Topic, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.domain.ledger import InHand, Ledger
-from logos.domain.turns import AgentName, Fact, Status, Terminal, Trouble, Turn
+from logos.domain.turns import Fact, Status, Terminal, Trouble, Turn
 from logos.domain.usage import Usage
 from logos.errors import DeliveryUnknown, InputRefused
 from logos.flows.complaints import Leave, OnLimit, Replace, TryAgain, remedy
@@ -28,8 +28,8 @@ NEW_GRACE_SECONDS = 2.0
 
 
 class ReplaceAgent(Protocol):
-    def __call__(self, agent: AgentName, desk: Desk) -> str | None:
-        """Give an agent's place to its next provider; returns its name, or None when there is none left."""
+    def __call__(self, desk: Desk) -> str | None:
+        """Give the agent's place to its next provider; returns its name, or None when there is none left."""
         ...
 
 
@@ -46,11 +46,12 @@ class Asker:
     on_limit: OnLimit
     back_off: float
     replace_agent: ReplaceAgent
+    reminder: str = "reminder"
 
     def ask(self, turn: Turn, ledger: Ledger, desk: Desk) -> None:
         """Post what becomes of `turn`: an answer, or a failure that names its cause."""
         terminal, hand = ledger.terminals[turn.agent], ledger.in_hand.get(turn.id)
-        case = Case(terminal.id, turn.answer, turn.id, self.render("reminder", turn.facts))
+        case = Case(terminal.id, turn.answer, turn.id, self.render(self.reminder, turn.facts))
         prompt = hand.prompt if hand is not None else self.render(turn.document, turn.facts)
         tries = 0
         while True:
@@ -103,7 +104,7 @@ class Asker:
             desk.check()
 
     def _replaced(self, lost: NoResponse, turn: Turn, desk: Desk) -> bool:
-        provider = self.replace_agent(turn.agent, desk)
+        provider = self.replace_agent(desk)
         if provider is None:
             return False
         desk.post(Noted(Topic.WARNING, f"{turn.agent}: {lost.detail}; {provider} takes over", turn.id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened, Topic
@@ -47,6 +47,18 @@ class Crew:
             self._exit(opened)
             raise
         self._rename(opened)
+
+    def open_one(self, run: RunId, agent: Agent, folder: str, again: str = "") -> None:
+        """An agent in a session and a folder of its own; `again` marks a terminal that replaces a lost one."""
+        made = self._sound(
+            lambda: self.host.create_session(
+                agent.profile,
+                provider=agent.provider,
+                idempotency_key=_key(run, agent) + again,
+                working_directory=folder,
+            )
+        )
+        self._opened(agent, made, made["session_name"], {})
 
     def _open_rest(
         self, run: RunId, agents: Sequence[Agent], session: str, opened: dict[AgentName, TerminalId]
@@ -145,8 +157,10 @@ class Crew:
                 )
                 self.record(Noted(Topic.WARNING, text))
 
-    def close(self, ledger: Ledger) -> None:
-        self._exit({name: terminal.id for name, terminal in ledger.terminals.items()})
+    def close(self, ledger: Ledger, names: Collection[AgentName] | None = None) -> None:
+        """End these agents' terminals, or all."""
+        gone = ledger.terminals.keys() if names is None else ledger.terminals.keys() & set(names)
+        self._exit({name: ledger.terminals[name].id for name in sorted(gone)})
 
     def _exit(self, terminals: Mapping[AgentName, TerminalId]) -> None:
         def job(terminal: TerminalId) -> Callable[[], None]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from logos.domain.events import Event, RunEnded
 from logos.domain.turns import Errand, Outcome, TurnId
+from logos.errors import RunPaused
 from logos.runtime.journal import Journal
 
 WAKE_SECONDS = 0.2
@@ -58,30 +59,41 @@ def drive(
 ) -> Outcome | None:
     """Run until there is an outcome (returned) or nothing more can be done now (None).
 
-    `brake` is called when nobody is at work; what it raises ends the drive between turns.
+    `brake` is asked before something is started. When it raises RunPaused nothing more is; whoever is at work
+    finishes, then it is raised.
     """
     inbox: SimpleQueue[_Mail] = SimpleQueue()
     busy: set[TurnId] = set()
+    braked: RunPaused | None = None
     try:
         while journal.outcome is None and not stop.is_set():
             due = journal.due()
+            new = [errand for errand in due if errand.id not in busy]
+            braked = _asked(brake) if new and braked is None else braked
             # Whoever is still busy with what is no longer due has answered.
-            if due and not any(errand.id in busy for errand in due):
-                brake()
-            for errand in due:
-                if errand.id not in busy:
-                    busy.add(errand.id)
-                    _start(errand, perform, Desk(errand.id, inbox, stop), inbox)
+            if braked is not None and not any(errand.id in busy for errand in due):
+                raise braked
+            for errand in new if braked is None else ():
+                busy.add(errand.id)
+                _start(errand, perform, Desk(errand.id, inbox, stop), inbox)
             if not busy:
                 return None
             mail = _next(inbox)
             if mail is not None:
                 _receive(mail, journal, busy)
-        if journal.outcome is not None:
+        if journal.outcome is not None and not journal.ended:
             journal.record(RunEnded(journal.outcome))
         return journal.outcome
     finally:
         stop.set()
+
+
+def _asked(brake: Callable[[], None]) -> RunPaused | None:
+    try:
+        brake()
+    except RunPaused as paused:
+        return paused
+    return None
 
 
 def _next(inbox: SimpleQueue[_Mail]) -> _Mail | None:

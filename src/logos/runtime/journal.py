@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
-from logos.domain.events import Event, Recorded, RunResumed, RunStarted
+from logos.adapters.reports import read_report
+from logos.domain.events import Event, Recorded, RunEnded, RunResumed, RunStarted
 from logos.domain.ledger import Ledger
+from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.turns import Errand, Outcome, RunId
-from logos.errors import LogError
+from logos.errors import LogError, UsageError
 from logos.flows import Flow
 from logos.flows.cycle import Cycle, CycleState
+from logos.flows.ladder import LevelsState
+from logos.flows.levels import Levels
 from logos.ports import Log
 
 State = TypeVar("State")
@@ -23,6 +28,7 @@ class Journal(Generic[State]):
         self.seq = 0
         self.ledger = Ledger()
         self.driven = 0.0
+        self.ended = False
         self._last_at: float | None = None
         self.state = flow.start()
         self._log = log
@@ -60,15 +66,54 @@ class Journal(Generic[State]):
         self._last_at = record.at
         self.ledger = self.ledger.enter(record.event)
         self.state = self._flow.apply(self.state, record.event)
+        # A run that is over stays so, whoever comes back to tidy up; one that goes on has no end yet.
+        self.ended = self.outcome is not None and (self.ended or isinstance(record.event, RunEnded))
+
+
+def flow_of(started: RunStarted) -> Flow[Any]:
+    """The flow that a run's first event asks for."""
+    match started.plan:
+        case CyclePlan() as plan:
+            return Cycle(plan, started.seed)
+        case LevelsPlan() as plan:
+            return Levels(plan, read_report)
+
+
+def plan_of(log: Log, run: RunId) -> Plan:
+    """The plan a run began with."""
+    return _started(log, run).plan
+
+
+def open_run(log: Log, run: RunId, upto: int | None = None) -> Journal[Any]:
+    """The journal of a run that is in the log, up to event `upto`."""
+    journal = Journal(log, run, flow_of(_started(log, run)))
+    journal.catch_up(record for record in log.read(run) if upto is None or record.seq <= upto)
+    return journal
 
 
 def open_cycle(log: Log, run: RunId, upto: int | None = None) -> Journal[CycleState]:
-    """The journal of a cycle run that is in the log, up to event `upto`."""
-    recorded = iter(log.read(run))
-    first = next(recorded, None)
+    if not isinstance(plan_of(log, run), CyclePlan):
+        raise UsageError(f"run {run} is a build; `logos build` goes on with it")
+    return open_run(log, run, upto)
+
+
+def open_levels(log: Log, run: RunId) -> Journal[LevelsState]:
+    if not isinstance(plan_of(log, run), LevelsPlan):
+        raise UsageError(f"run {run} is no build; `logos run` goes on with it")
+    return open_run(log, run)
+
+
+def runs_with(log: Log, kind: type[Plan]) -> list[RunId]:
+    """The runs of one flow, oldest first; what cannot be read is left out."""
+    found: list[RunId] = []
+    for run in log.runs():
+        with suppress(LogError):
+            found += [run] if isinstance(plan_of(log, run), kind) else []
+    return found
+
+
+def _started(log: Log, run: RunId) -> RunStarted:
+    first = next(iter(log.read(run)), None)
     if first is None or not isinstance(first.event, RunStarted):
         raise LogError(f"run {run} is not in the log")
-    journal = Journal(log, run, Cycle(first.event.plan, first.event.seed))
-    journal.catch_up([first])
-    journal.catch_up(record for record in recorded if upto is None or record.seq <= upto)
-    return journal
+    return first.event

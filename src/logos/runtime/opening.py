@@ -14,7 +14,7 @@ from logos.domain.plans import CondenseRules, CyclePlan, OnExhausted, ReviewRule
 from logos.domain.turns import Agent, AgentName, RunId
 from logos.errors import ConfigError, LogDamaged, PromptError, StateError, UsageError
 from logos.flows.cycle import CycleState
-from logos.runtime.journal import Journal, open_cycle
+from logos.runtime.journal import Journal, open_cycle, runs_with
 from logos.runtime.prompt import Prompt, read_prompt_file, split_prompt
 from logos.runtime.settings import Settings, home_of
 
@@ -140,7 +140,7 @@ def _without_state(settings: Settings, log: SqliteLog, tell: Tell, why: str) -> 
 
 
 def last_unfinished(log: SqliteLog) -> RunId | None:
-    for run in reversed(log.runs()):
+    for run in reversed(runs_with(log, CyclePlan)):
         try:
             if open_cycle(log, run).outcome is None:
                 return run
@@ -170,10 +170,15 @@ def _reopen(settings: Settings, log: SqliteLog, run: RunId, tell: Tell, stamp: s
     try:
         return open_cycle(log, run)
     except LogDamaged as damage:
-        copy = aside(settings.telos_dir / "logos.db", stamp)
-        log.cut(run, damage.seq, copy)
-        tell(f"{damage}; the whole log is kept as {copy.name}, the run goes on from event {damage.seq - 1}")
+        without_tail(settings, log, damage, tell, stamp)
         return open_cycle(log, run) if damage.seq > 1 else None
+
+
+def without_tail(settings: Settings, log: SqliteLog, damage: LogDamaged, tell: Tell, stamp: str) -> None:
+    """Cut what cannot be read from a run, after a copy of the whole log was made."""
+    copy = aside(settings.telos_dir / "logos.db", stamp)
+    log.cut(RunId(damage.run), damage.seq, copy)
+    tell(f"{damage}; the whole log is kept as {copy.name}, the run goes on from event {damage.seq - 1}")
 
 
 def _unedited(settings: Settings, log: SqliteLog, saved: Saved) -> bool:

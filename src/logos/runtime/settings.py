@@ -6,6 +6,7 @@ Every leaf has an environment variable, and every error says which source gave t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,8 +17,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails, PydanticCustomError
 from typing_extensions import Annotated, get_args  # noqa: UP035 - get_args sees through Annotated here
 
+from logos.domain.levels import ALL_LEVELS, LADDER, Level
 from logos.domain.plans import OnExhausted
 from logos.domain.roles import SEATS, Role
+from logos.domain.turns import Agent, AgentName
 from logos.errors import ConfigError
 from logos.flows.complaints import OnLimit
 
@@ -55,6 +58,7 @@ Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1_000_000)]
 CountOrNone = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=1_000_000)]
 Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, le=10_000_000)]
 Text = Annotated[str, BeforeValidator(_text)]
+LevelName = Annotated[str, Field(pattern="^L[1-9]$")]
 
 
 class HostChoice(StrEnum):
@@ -108,6 +112,16 @@ class Handoff(Section):
     )
 
 
+class Build(Section):
+    """What `logos build` goes by."""
+
+    max_parallel: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=64)] = Field(
+        4, description="authors at work at the same time"
+    )
+    max_reconciliations: CountOrNone = Field(4, description="conflicts that are settled before a build ends as FAIL")
+    max_rounds: Count = Field(3, description="proposals in one reconciliation before a person is asked")
+
+
 class PostProcessing(Section):
     openspec_archive: Flag = Field(False, description="after PASS: archive the one active OpenSpec change")
     git_commit: Flag = Field(False, description="after PASS: commit everything in the work dir")
@@ -143,7 +157,11 @@ class Settings(Section):
     resume: Flag | None = Field(None, description="true: resume; false: start anew; unset: resume what is unfinished")
     state_file: Text = Field("", description="empty: .tmp/agnostic-3agents-loop-state.json in the work dir")
 
+    levels: Text = Field("", description="the levels that take part in a build, as 9-1 or L9,L5,L3-L1; empty: all nine")
+
     agents: dict[Role, AgentSettings] = Field({}, description="provider and profile per role")
+    level_agents: dict[LevelName, AgentSettings] = Field({}, description="provider and profile per level of a build")
+    build: Build = Field(default_factory=lambda: Build.model_validate({}))
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
     condensation: Condensation = Field(default_factory=lambda: Condensation.model_validate({}))
     handoff: Handoff = Field(default_factory=lambda: Handoff.model_validate({}))
@@ -173,6 +191,27 @@ class Settings(Section):
         own = self.agents.get(Role(role), AgentSettings.model_validate({}))
         return tuple(name for name in own.providers if name != (own.provider or self.provider))
 
+    def level_agent_config(self) -> tuple[Agent, ...]:
+        """One agent per level, named after it, with the defaults filled in."""
+        blank = AgentSettings.model_validate({})
+        return tuple(
+            Agent(
+                AgentName(rung.name),
+                own.provider or self.provider,
+                own.profile or rung.profile,
+                tuple(name for name in own.providers if name != (own.provider or self.provider)),
+            )
+            for rung in LADDER.values()
+            for own in (self.level_agents.get(rung.name, blank),)
+        )
+
+    def levels_taking_part(self) -> tuple[Level, ...]:
+        """From purpose to syntax; ConfigError when it cannot be understood, or nothing would be built."""
+        chosen = _levels_in(self.levels) if self.levels.strip() else set(ALL_LEVELS)
+        if Level.L2 not in chosen:
+            raise ConfigError(f"levels = {self.levels!r}: L2 must take part, nobody else writes code")
+        return tuple(level for level in ALL_LEVELS if level in chosen)
+
     def agent_config(self) -> dict[str, dict[str, str]]:
         """Provider and profile of each role, with the defaults filled in."""
         chosen = {role: self.agents.get(role, AgentSettings.model_validate({})) for role in Role}
@@ -183,6 +222,23 @@ class Settings(Section):
             }
             for role, own in chosen.items()
         }
+
+
+_SPAN = re.compile(r"\s*L?([1-9])\s*(?:-\s*L?([1-9])\s*)?", re.IGNORECASE)
+
+
+def _levels_in(text: str) -> set[Level]:
+    """`9-1`, `L9,L5,L3-L1`, `all`."""
+    if text.strip().lower() == "all":
+        return set(ALL_LEVELS)
+    chosen: set[Level] = set()
+    for part in text.split(","):
+        span = _SPAN.fullmatch(part)
+        if span is None:
+            raise ConfigError(f"levels = {text!r}: {part.strip()!r} is no level; write 9-1 or L9,L5,L3-L1 (L1 to L9)")
+        ends = sorted((int(span[1]), int(span[2] or span[1])))
+        chosen |= {Level(number) for number in range(ends[0], ends[1] + 1)}
+    return chosen
 
 
 def home_of(key: str, path: str) -> Path:
@@ -208,10 +264,10 @@ class Leaf:
         return ".".join(self.path)
 
 
-_PREFIXED = {"post_processing": "POST_"}
+_PREFIXED = {"post_processing": "POST_", "build": "BUILD_"}
 # A variable called HOST means something else nearly everywhere.
 _RENAMED = {"host": "LOGOS_HOST"}
-_JSON_ONLY = ("agents",)
+_JSON_ONLY = ("agents", "level_agents")
 
 
 def _leaves() -> Iterator[Leaf]:
@@ -331,6 +387,8 @@ def _explain(error: ErrorDetails, origin: Mapping[str, str]) -> str:
         return f"{where}: unknown key; known here: {', '.join(known)}"
     if error["loc"][:1] == ("agents",) and error["type"] == "enum":
         return f"{where}: unknown role; known: {', '.join(Role)}"
+    if error["loc"][:1] == ("level_agents",) and "[key]" in error["loc"]:
+        return f"{where}: unknown level; known: {', '.join(level.name for level in ALL_LEVELS)}"
     allowed = error["msg"][0].lower() + error["msg"][1:]
     return f"{where} = {value}: {allowed}"
 
@@ -343,7 +401,7 @@ def _one_line(text: str) -> str:
 def _known_keys(parent: tuple[int | str, ...]) -> list[str]:
     if not parent:
         return list(Settings.model_fields)
-    if parent[0] == "agents":
+    if parent[0] in _JSON_ONLY:
         return list(AgentSettings.model_fields)
     section = Settings.model_fields[str(parent[0])].annotation
     return list(cast(type[Section], section).model_fields)
