@@ -3,7 +3,10 @@
 usage: python -m tests.driver        configured by the environment like the bare form, and by
     DIE_AFTER   the number of the event (in the log) after which the process kills itself, or `kind:count`
     DIE_BEFORE  the number of the event before whose appending it does
+    DIE_BETWEEN the number of the event after whose appending, and before anybody hears of it, it does
+    DEATHS      a file of such instants by name, `before|between|after KIND SUBJECT` a line; each is died at once
     SCRIPT      a script for scripted agents; without it the CAO server at API is used
+    FEATURE     what is to be built: a build by levels instead of a run of the cycle
 """
 
 from __future__ import annotations
@@ -12,7 +15,10 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from logos.adapters.scripted import ScriptedHost
 from logos.adapters.sqlite import SqliteLog
@@ -21,14 +27,33 @@ from logos.domain.events import Event, Recorded
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
 from logos.errors import LogosError
-from logos.flows.cycle import CycleState
 from logos.ports import AgentHost
+from logos.runtime.driving import Ended
 from logos.runtime.settings import Settings, load_settings
 from logos.runtime.signals import interruptible
 
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Deaths:
+    """Instants at which a process of this test dies; which of them are still to come is kept in a file."""
+
+    file: Path
+
+    def meet(self, when: str, event: Event) -> None:
+        left = self.file.read_text().splitlines() if self.file.is_file() else []
+        this = f"{when} {name_of(event)}"
+        if this in left:
+            self.file.write_text("\n".join(line for line in left if line != this))
+            die()
+
+
+def name_of(event: Event) -> str:
+    """An event by what it is about: in which order parallel agents' events come is nobody's business."""
+    return f"{event.kind} {getattr(event, 'turn', None) or getattr(event, 'agent', '')}".strip()
 
 
 class MortalWatcher:
@@ -39,7 +64,7 @@ class MortalWatcher:
         self.count = int(count)
         self.seen = 0
 
-    def __call__(self, record: Recorded, state: CycleState, ledger: Ledger) -> None:
+    def __call__(self, record: Recorded, state: object, ledger: Ledger) -> None:
         del state, ledger
         if self.kind:
             self.seen += record.event.kind == self.kind
@@ -54,11 +79,14 @@ class MortalLog(SqliteLog):
 
     before = 0
     between = 0
+    deaths = Deaths(Path())
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
+        self.deaths.meet("before", event)
         if after + 1 == self.before:
             die()
         record = super().append(run, event, after)
+        self.deaths.meet("between", event)
         if record.seq == self.between:
             die()
         return record
@@ -70,23 +98,28 @@ def scripted(settings: Settings, tell: wiring.Tell) -> AgentHost:
     return ScriptedHost(settings.telos_dir / "scripted", script, settings.response_dir, settings.work_dir)
 
 
+def drive() -> Ended[Any]:
+    settings, feature = load_settings(None, os.environ), os.environ.get("FEATURE")
+    make_host = scripted if os.environ.get("SCRIPT") else None
+    after, deaths = os.environ.get("DIE_AFTER"), Deaths(Path(os.environ.get("DEATHS", "")))
+    watchers: list[Callable[[Recorded, Any, Ledger], None]] = [lambda record, *_: deaths.meet("after", record.event)]
+    watchers += [MortalWatcher(after)] if after else []
+    if feature:
+        return wiring.build_here(settings, feature, make_host=make_host, watchers=watchers)
+    return wiring.run_here(settings, strict_prompt=False, make_host=make_host, watchers=watchers)
+
+
 def main() -> int:
     MortalLog.before = int(os.environ.get("DIE_BEFORE") or 0)
     MortalLog.between = int(os.environ.get("DIE_BETWEEN") or 0)
+    MortalLog.deaths = Deaths(Path(os.environ.get("DEATHS", "")))
     wiring.SqliteLog = MortalLog
-    after = os.environ.get("DIE_AFTER")
     try:
         with interruptible():
-            ended = wiring.run_here(
-                load_settings(None, os.environ),
-                strict_prompt=False,
-                make_host=scripted if os.environ.get("SCRIPT") else None,
-                watchers=[MortalWatcher(after)] if after else [],
-            )
+            return drive().exit_code
     except LogosError as error:
         print(f"logos: {error}", file=sys.stderr)
         return error.exit_code
-    return ended.exit_code
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draws docs/pictures/run.svg: what a person sees of a run, exported by rich from a real one (the demo's)."""
+"""Draws docs/pictures: what a person sees of a run and of a build, exported by rich from real ones (the demo's)."""
 
 from __future__ import annotations
 
@@ -6,54 +6,105 @@ import io
 import os
 import re
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from logos import demo as bundled
-from logos.cli import show
-from logos.cli.demo import begin_repository, demo_settings, python_name
+from logos.cli import demo, show
 from logos.cli.live import LiveView
 from logos.cli.place import reading
-from logos.cli.story import read_story
-from logos.cli.wiring import run_here, scripted_host
-from logos.domain.events import Recorded, TurnAnswered
+from logos.cli.story import State, Story, read_story
+from logos.domain.events import Recorded, TurnAnswered, TurnSent
 from logos.domain.ledger import Ledger
-from logos.flows.cycle import CycleState
+from logos.runtime.settings import Settings
 
-TARGET = Path(__file__).parents[1] / "docs" / "pictures" / "run.svg"
-# The moment the tests have caught the first attempt and the programmer repairs it.
-MOMENT = "r2.programmer.c1"
+TARGET = Path(__file__).parents[1] / "docs" / "pictures"
 WIDTH = 88
+HEIGHT = 26
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A demo, the moment its live view is drawn, and what is drawn below it at the end."""
+
+    name: str
+    title: str
+    begin: Callable[[Path, str], Settings]
+    play: Callable[[Settings, str, LiveView], int]
+    moment: tuple[type, str]
+    ending: Callable[[Console, Story], None]
+
+
+def put_settled(canvas: Console, story: Story) -> None:
+    for settled in story.build.settled if story.build is not None else ():
+        demo.put_settled(canvas, settled)
+
+
+PICTURES = (
+    # The tests have caught the first attempt, and the programmer repairs it.
+    Picture(
+        "run",
+        "logos demo",
+        demo.begin_cycle,
+        demo.play_cycle,
+        (TurnAnswered, "r2.programmer.c1"),
+        show.put_timeline,
+    ),
+    # A journey has failed, and three levels say what must hold.
+    Picture(
+        "build",
+        "logos demo --levels",
+        demo.begin_levels,
+        demo.play_levels,
+        (TurnSent, "s2.q2.L6.position"),
+        put_settled,
+    ),
+)
+
+
+class Watched(LiveView):
+    """The live view, drawn once on a canvas besides."""
+
+    def __init__(self, canvas: Console, moment: tuple[type, str]) -> None:
+        super().__init__(Console(file=io.StringIO(), force_terminal=True, width=WIDTH + 4, height=HEIGHT))
+        self._canvas = canvas
+        self._moment = moment
+
+    def watch(self, record: Recorded, state: State, ledger: Ledger) -> None:
+        super().watch(record, state, ledger)
+        if (type(record.event), getattr(record.event, "turn", "")) == self._moment:
+            self._canvas.print(self.frame())
+
+
+def draw(picture: Picture) -> Path:
+    canvas = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    python = demo.python_name()
+    with (
+        tempfile.TemporaryDirectory(prefix="logos-picture-") as folder,
+        Watched(canvas, picture.moment) as view,
+    ):
+        place = Path(folder).resolve()
+        picture.play(picture.begin(place, python), python, view)
+        with reading(place) as log:
+            story = read_story(log, log.runs()[-1])
+    canvas.print()
+    picture.ending(canvas, story)
+    canvas.print()
+    show.put_summary(canvas, story)
+    TARGET.mkdir(parents=True, exist_ok=True)
+    # Without fonts from elsewhere: the picture must load nothing.
+    drawn = re.sub(r"\s*@font-face \{.*?\}", "", canvas.export_svg(title=picture.title), flags=re.DOTALL)
+    target = TARGET / f"{picture.name}.svg"
+    target.write_text(drawn, encoding="utf-8")
+    return target
 
 
 def main() -> None:
     os.environ["COLUMNS"] = str(WIDTH + 4)
-    canvas = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    view = LiveView()
-
-    def watch(record: Recorded, state: CycleState, ledger: Ledger) -> None:
-        view.watch(record, state, ledger)
-        if isinstance(record.event, TurnAnswered) and record.event.turn == MOMENT:
-            canvas.print(view.frame())
-
-    with tempfile.TemporaryDirectory(prefix="logos-picture-") as folder, view:
-        place = Path(folder).resolve()
-        begin_repository(place)
-        python = python_name()
-        settings = demo_settings(place, python)
-        run_here(settings, strict_prompt=True, make_host=scripted_host(bundled.script(python)), watchers=[watch])
-        with reading(place) as log:
-            story = read_story(log, log.runs()[-1])
-    canvas.print()
-    show.put_timeline(canvas, story)
-    canvas.print()
-    show.put_summary(canvas, story)
-    TARGET.parent.mkdir(parents=True, exist_ok=True)
-    # Without fonts from elsewhere: the picture must load nothing.
-    picture = re.sub(r"\s*@font-face \{.*?\}", "", canvas.export_svg(title="logos demo"), flags=re.DOTALL)
-    TARGET.write_text(picture, encoding="utf-8")
-    print(f"drawn: {TARGET}")
+    for picture in PICTURES:
+        print(f"drawn: {draw(picture)}")
 
 
 if __name__ == "__main__":

@@ -7,18 +7,22 @@ from typing import Annotated
 import typer
 
 from logos.cli import (
+    build,
     cost,
     demo,
     doctor,
     init,
+    lineage,
     log,
     profiles,
     record,
+    resolve,
     run,
     runs,
     schema,
     show_turn,
     status,
+    telos,
     validate,
 )
 
@@ -54,13 +58,17 @@ def logos(
 
 for name, command, epilog, short in (
     ("run", run.run, run.EXAMPLES, "Run the cycle, or go on with the unfinished run."),
+    ("build", build.build, build.EXAMPLES, "Build a feature through nine levels, or go on with the unfinished build."),
     ("status", status.status, status.EXAMPLES, "Where the newest run stands, and what to do next."),
     ("log", log.log, log.EXAMPLES, "The events of a run; --follow for what comes."),
     ("show", show_turn.show, show_turn.EXAMPLES, "A prompt and its response, whole."),
     ("runs", runs.runs, runs.EXAMPLES, "Every run of this work dir."),
     ("cost", cost.cost, cost.EXAMPLES, "What a run cost, per role, phase and round."),
+    ("lineage", lineage.lineage, lineage.EXAMPLES, "What each file of a build was built for."),
+    ("resolve", resolve.resolve, resolve.EXAMPLES, "Answer what a build could not decide."),
+    ("telos", telos.telos, telos.EXAMPLES, "The project's purpose, level by level, and what proves each."),
     ("record", record.record, record.EXAMPLES, "A run as a script, to replay without agents."),
-    ("init", init.init, init.EXAMPLES, "Write logos.json and prompt.md to start from."),
+    ("init", init.init, init.EXAMPLES, "Write logos.json, prompt.md and telos.toml to start from."),
     ("validate", validate.validate, validate.EXAMPLES, "Check a configuration before a run."),
     ("doctor", doctor.doctor, doctor.EXAMPLES, "Is everything here that a run needs?"),
     ("demo", demo.demo, demo.EXAMPLES, "A whole run in seconds, no keys, no server."),

@@ -1,4 +1,4 @@
-"""`logos cost`: what a run cost, by role, by phase, by round."""
+"""`logos cost`: what a run cost, by role, phase and round; a build by level, kind of turn and sweep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ EXAMPLES = examples("logos cost", "logos cost k3 --json | jq .roles.tester.cost_
 
 
 def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> int:
-    """Show tokens and dollars per role, phase and round, and how many turns did not tell. Unknown is never zero."""
+    """Show tokens and dollars per role, phase and round, and how many turns did not tell. Unknown is never zero.
+
+    Of a build: per level, kind of turn and sweep.
+    """
     from logos.cli import show
     from logos.cli.bill import bill_as_json
     from logos.cli.story import read_story
@@ -27,17 +30,19 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> int
         parts: dict[str, Any] = {
             by: {name: bill_as_json(bill) for name, bill in bills.items()} for by, bills in groups.items()
         }
-        show.document({"run": story.run, "simulated": story.simulated, "total": bill_as_json(story.bill), **parts})
+        about = {"run": story.run, "flow": story.plan.flow, "simulated": story.simulated}
+        show.document({**about, "total": bill_as_json(story.bill), **parts})
     else:
         put_cost(story, groups)
     return 0
 
 
 def grouped(story: Story) -> dict[str, dict[str, Bill]]:
-    """Bills by role, phase and round, in the order they came up."""
+    """Bills in three ways, in the order they came up."""
     from logos.cli.bill import Bill
 
-    groups: dict[str, dict[str, Bill]] = {"roles": {}, "phases": {}, "rounds": {}}
+    ways = ("roles", "phases", "rounds") if story.build is None else ("levels", "kinds", "sweeps")
+    groups: dict[str, dict[str, Bill]] = {by: {} for by in ways}
     for told in story.turns:
         if told.bills:
             for by, name in zip(groups, _names(told), strict=True):
@@ -47,7 +52,11 @@ def grouped(story: Story) -> dict[str, dict[str, Bill]]:
 
 def _names(told: Told) -> tuple[str, str, str]:
     from logos.domain.roles import Role, stage_with
+    from logos.flows.turn_names import level_turn
 
+    turn = level_turn(told.turn)
+    if turn is not None:
+        return turn.level.name, turn.kind.value, str(turn.sweep)
     phase = stage_with(Role(told.agent)).phase.value if told.agent in set(Role) else "-"
     return told.agent, phase, told.turn.partition(".")[0].removeprefix("r")
 

@@ -1,4 +1,4 @@
-"""`logos demo`: a whole run on a small repository, with scripted agents instead of models."""
+"""`logos demo`: a whole run, or a whole build, on a small repository, with scripted agents instead of models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,15 +17,27 @@ from logos.errors import LogosError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from logos.cli.live import View
     from logos.cli.story import Story
+    from logos.flows.ladder import LevelsState
+    from logos.flows.reconcile import Settled
     from logos.runtime.settings import Settings
 
-EXAMPLES = examples("logos demo", "logos demo --keep ~/logos-demo", "logos demo --json")
+EXAMPLES = examples(
+    "logos demo",
+    "logos demo --levels                      # a build by the nine levels",
+    "logos demo --levels --keep ~/logos-demo  # and look around in it afterwards",
+    "logos demo --json",
+)
 
 CODE = ("*.py",)
+TESTS = ("test_*.py", "journeys.py")
 
 
 def demo(
+    levels: Annotated[
+        bool, typer.Option("--levels", help="A build by the nine levels (logos build) instead of a run of the cycle.")
+    ] = False,
     keep: Annotated[
         Path | None, typer.Option("--keep", metavar="DIR", help="Work there instead of in a new temporary folder.")
     ] = None,
@@ -35,31 +47,26 @@ def demo(
 
     They analyse a small shop's missing bulk discount, review each other, get it wrong, are caught by the tests, fix it
     and pass; Logos runs the tests itself before it believes them.
+
+    With --levels, nine levels from purpose to syntax build discount, gift wrapping and receipt: three authors work at
+    once, two of them collide, a bill comes out wrong, and both times the levels reconcile before they go on.
     """
-    from logos import demo as bundled
     from logos.cli.live import view
-    from logos.cli.wiring import run_here, scripted_host
     from logos.runtime.signals import interruptible
 
     python = python_name()
     with interruptible(), view() as shown:
         place = new_place(keep)
         shown.tell(f"scripted agents add a missing feature to the small repository {place}; its tests are real")
-        begin_repository(place)
-        settings = demo_settings(place, python)
+        settings = begin_levels(place, python) if levels else begin_cycle(place, python)
         try:
-            ended = run_here(
-                settings,
-                strict_prompt=True,
-                make_host=scripted_host(bundled.script(python)),
-                watchers=[shown.watch],
-                tell=shown.tell,
-            )
+            exit_code = (play_levels if levels else play_cycle)(settings, python, shown)
         except LogosError as error:
-            error.add_note(f"what was done so far is in {place}; `logos demo` begins a new one")
+            again = " --levels" if levels else ""
+            error.add_note(f"what was done so far is in {place}; `logos demo{again}` begins a new one")
             raise
-    report(settings, place, ended.exit_code, as_json=as_json)
-    return ended.exit_code
+    report(settings, exit_code, as_json=as_json)
+    return exit_code
 
 
 def python_name() -> str:
@@ -84,12 +91,35 @@ def new_place(keep: Path | None) -> Path:
     return place
 
 
-def begin_repository(place: Path) -> None:
-    """The bundled files as a repository with one commit, whatever the person's git is configured to do."""
+def begin_cycle(place: Path, python: str) -> Settings:
     from logos import demo as bundled
-    from logos.adapters.git import git
 
     bundled.copy_repository(place)
+    begin_repository(place)
+    return only_told(
+        f"wd={place}",
+        f"prompt={bundled.prompt(python)}",
+        f"project_test_cmd={python} -m unittest",
+        "verify_pass=1",
+        "cleanup_on_exit=1",
+        # One good review is enough here: the demo is to be short.
+        "limits.min_review_cycles_before_approval=1",
+        "limits.max_rounds=4",
+    )
+
+
+def begin_levels(place: Path, python: str) -> Settings:
+    from logos import demo as bundled
+
+    bundled.copy_levels_repository(place, python)
+    begin_repository(place)
+    return only_told(f"wd={place}")
+
+
+def begin_repository(place: Path) -> None:
+    """What lies there as a repository with one commit, whatever the person's git is configured to do."""
+    from logos.adapters.git import git
+
     who = ("-c", "user.name=Logos demo", "-c", "user.email=demo@logos.invalid")
     alone = ("-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false")
     for command in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "a small shop")):
@@ -98,48 +128,101 @@ def begin_repository(place: Path) -> None:
             raise UsageError(f"git {command[0]} failed in {place}: {done.stderr.strip()}")
 
 
-def demo_settings(place: Path, python: str) -> Settings:
+def only_told(*told: str) -> Settings:
     """Nothing of the person's environment or configuration has a say in the demo."""
-    from logos import demo as bundled
     from logos.runtime.settings import load_settings
 
-    return load_settings(
-        None,
-        {},
-        [
-            f"wd={place}",
-            f"prompt={bundled.prompt(python)}",
-            f"project_test_cmd={python} -m unittest",
-            "verify_pass=1",
-            "cleanup_on_exit=1",
-            "provider=scripted",
-            # One good review is enough here: the demo is to be short.
-            "limits.min_review_cycles_before_approval=1",
-            "limits.max_rounds=4",
-            "handoff.response_timeout=60",
-        ],
+    return load_settings(None, {}, [*told, "provider=scripted", "handoff.response_timeout=60"])
+
+
+def play_cycle(settings: Settings, python: str, shown: View) -> int:
+    from logos import demo as bundled
+    from logos.cli.wiring import run_here, scripted_host
+
+    ended = run_here(
+        settings,
+        strict_prompt=True,
+        make_host=scripted_host(bundled.script(python)),
+        watchers=[shown.watch],
+        tell=shown.tell,
     )
+    return ended.exit_code
 
 
-def code_diff(place: Path) -> str:
-    from logos.adapters.git import git
+def play_levels(settings: Settings, python: str, shown: View) -> int:
+    from logos import demo as bundled
+    from logos.cli.wiring import build_here, scripted_host
 
-    return git(place, "diff", "--no-color", "--no-ext-diff", "HEAD", "--", *CODE).stdout
+    ended = build_here(
+        settings,
+        bundled.feature(),
+        make_host=scripted_host(bundled.levels_script(python)),
+        watchers=[shown.watch],
+        tell=shown.tell,
+    )
+    return ended.exit_code
 
 
-def report(settings: Settings, place: Path, exit_code: int, *, as_json: bool) -> None:
+def report(settings: Settings, exit_code: int, *, as_json: bool) -> None:
     from logos.cli import show
-    from logos.cli.story import read_story, turns_as_json
+    from logos.cli.story import read_story
 
+    place = settings.work_dir
     with reading(place) as log:
         story = read_story(log, log.runs()[-1])
-    put_report(show.console(stderr=as_json), story, place)
+    target = show.console(stderr=as_json)
+    if story.build is None:
+        put_cycle(target, story, place)
+    else:
+        put_levels(target, story, story.build, place)
     if as_json:
-        result = show.run_as_json(story, str(settings.state_path), exit_code)
-        show.document({**result, "folder": str(place), "timeline": turns_as_json(story), "diff": code_diff(place)})
+        show.document(as_document(story, settings, exit_code))
 
 
-def put_report(target: Console, story: Story, place: Path) -> None:
+def as_document(story: Story, settings: Settings, exit_code: int) -> dict[str, Any]:
+    from logos.cli import lineage, show
+    from logos.cli.story import turns_as_json
+    from logos.runtime.build import STATE_FILE
+
+    place, build = settings.work_dir, story.build
+    state_file = settings.state_path if build is None else settings.telos_dir / STATE_FILE
+    document = {
+        **show.run_as_json(story, str(state_file), exit_code),
+        "folder": str(place),
+        "timeline": turns_as_json(story),
+        "diff": code_diff(place, *branch_of(story)),
+    }
+    if build is None:
+        return document
+    settled = [settled_as_json(own) for own in build.settled]
+    return {**document, "settled": settled, "lineage": lineage.as_document(story.run, build, None)}
+
+
+def settled_as_json(settled: Settled) -> dict[str, Any]:
+    return {
+        "id": settled.id,
+        "cause": settled.cause.value,
+        "level": settled.level.name,
+        "question": settled.question,
+        "evidence": settled.evidence,
+        "decision": settled.proposal.summary,
+        "rework": list(settled.proposal.rework),
+    }
+
+
+def branch_of(story: Story) -> tuple[str, ...]:
+    """The branch that a build left; a run of the cycle left its work in the folder."""
+    return (story.branch,) if story.branch else ()
+
+
+def code_diff(place: Path, *branch: str, without: tuple[str, ...] = ()) -> str:
+    from logos.adapters.git import git
+
+    paths = (*CODE, *(f":(exclude){path}" for path in without))
+    return git(place, "diff", "--no-color", "--no-ext-diff", "HEAD", *branch, "--", *paths).stdout
+
+
+def put_cycle(target: Console, story: Story, place: Path) -> None:
     from logos.cli import show
     from logos.cli.changes import changes
 
@@ -159,6 +242,55 @@ def put_report(target: Console, story: Story, place: Path) -> None:
             (f"logos show {story.run} r1.tester{at}", "how the tests caught the first attempt"),
             (f"logos show {story.run} r2.programmer{at}", "what the programmer was told then"),
             (f"logos log {story.run}{at}", "every event"),
+            ("logos demo --levels", "the nine levels of `logos build`"),
             ("logos init", "in your own repository; then logos run"),
         ],
     )
+
+
+def put_levels(target: Console, story: Story, build: LevelsState, place: Path) -> None:
+    from logos.adapters.workspace import diff_stat
+    from logos.cli import lineage, show
+    from logos.runtime.build_opening import result_of
+
+    result = result_of(build)
+    if result is not None:
+        show.put(target, f"\nWhat was built, on the branch {story.branch}:", "bold")
+        for line in diff_stat(place, build.plan.base, result):
+            show.put(target, line)
+        show.put(target, "")
+        show.put_diff(target, code_diff(place, *branch_of(story), without=TESTS))
+    show.put(target, "\nWhat did not fit, and how the levels settled it:", "bold")
+    for settled in build.settled:
+        put_settled(target, settled)
+    show.put(target, "\nWhat happened, turn by turn:", "bold")
+    show.put_timeline(target, story)
+    show.put(target, "\nWhat every file is for:", "bold")
+    lineage.put_lineage(target, story.run, build, None)
+    show.put(target, "")
+    show.put_summary(target, story)
+    show.put_next(target, next_after_levels(story, place))
+
+
+def put_settled(target: Console, settled: Settled) -> None:
+    from logos.cli import show
+    from logos.cli.narrator import Tone, proposal_in_short
+
+    show.put(target, f"{settled.id} at {settled.level.name}: {settled.question}", show.STYLES[Tone.BAD])
+    wrong = [line for line in settled.evidence.splitlines() if line.startswith("AssertionError")]
+    for line in wrong:
+        show.put(target, f"  {line}")
+    show.put(target, f"  decided by {settled.by}: {proposal_in_short(settled.proposal)}", show.STYLES[Tone.GOOD])
+
+
+def next_after_levels(story: Story, place: Path) -> list[tuple[str, str]]:
+    at, git = wd_flag(place), "git" if place == Path.cwd() else f"git -C {shlex.quote(str(place))}"
+    return [
+        (f"logos show {story.run} s1.q1.L3.propose{at}", "how two authors agreed"),
+        (f"logos show {story.run} s2.L5.check{at}", "the journey that failed"),
+        (f"logos show {story.run} s3.L2.discount.author{at}", "what its author was told"),
+        (f"{git} diff HEAD {story.branch}", "everything, with tests"),
+        (f"logos telos{at}", "what the shop is for"),
+        (f"logos log {story.run}{at}", "every event"),
+        ("logos init, then logos build", "in your own repository"),
+    ]

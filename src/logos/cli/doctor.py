@@ -76,7 +76,7 @@ def choose(settings: Settings) -> Host:
 
     told: list[str] = []
     try:
-        chosen, make = choose_host(settings.model_copy(update={"resume": False}), told.append)
+        chosen, make = choose_host(settings.model_copy(update={"resume": False}), told.append, "")
     except ConfigError as error:
         return Host(None, str(error), settings)
     if make is not cao_host:

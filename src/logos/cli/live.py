@@ -9,24 +9,30 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from logos.cli import show
+from logos.cli import ladder, show
 from logos.cli.bill import spent_in_words
 from logos.cli.narrator import Line, Narrator, Tone, tone_of
 from logos.cli.redact import one_line
-from logos.cli.story import Told, tell_turns
-from logos.cli.words import duration
+from logos.cli.show import short
+from logos.cli.story import State, Telling, Told
+from logos.cli.words import count, duration, first_line
 from logos.domain.events import Noted, Recorded, RunResumed, RunStarted, TerminalClosed, TerminalOpened, Topic, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.roles import STAGES, Role
 from logos.domain.turns import RunId
 from logos.flows.cycle import CycleState
+from logos.flows.ladder import LevelsState
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.live import Live
     from rich.text import Text
 
 LAST_EVENTS = 8
+# A build shows as many as its terminal has lines for.
+KEPT_EVENTS = 20
+ALARMS_OF_A_BUILD = 2
+REDRAW_SECONDS = 0.1
 _UNREMARKABLE = (TurnSent, TerminalOpened, TerminalClosed)
 _ORDER = [role for stage in STAGES for role in (stage.author, stage.reviewer) if role is not None]
 
@@ -36,7 +42,7 @@ class View(AbstractContextManager["View"], Protocol):
 
     run: RunId | None
 
-    def watch(self, record: Recorded, state: CycleState, ledger: Ledger) -> None: ...
+    def watch(self, record: Recorded, state: State, ledger: Ledger) -> None: ...
 
     def tell(self, text: str) -> None: ...
 
@@ -54,9 +60,10 @@ class PlainView:
         self._narrator = Narrator()
         self._console = show.console(stderr=True)
 
-    def watch(self, record: Recorded, state: CycleState, ledger: Ledger) -> None:  # noqa: ARG002
+    def watch(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002
         self.run = record.run
-        show.put_line(self._console, self._narrator.tell(record))
+        for line in self._narrator.lines(record, state):
+            show.put_line(self._console, line)
 
     def tell(self, text: str) -> None:
         show.put_line(self._console, Line(time.time(), text, _tone_of_word(text)))
@@ -73,33 +80,33 @@ class PlainView:
 class LiveView:
     """A frame that stays in place: where the run stands, and its last events. Begins with the first event."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Console | None = None) -> None:
         self.run: RunId | None = None
-        self._console = show.console(stderr=True)
+        self._console = target or show.console(stderr=True)
         self._narrator = Narrator()
+        self._telling = Telling()
         self._live: Live | None = None
-        self._state: CycleState | None = None
+        self._state: State | None = None
         self._ledger = Ledger()
         # Replaced as a whole, never changed: the frame is drawn by a thread of its own.
-        self._records: tuple[Recorded, ...] = ()
         self._lines: tuple[Line, ...] = ()
         self._warnings: tuple[Line, ...] = ()
         self._turns: tuple[Told, ...] = ()
-        self._started = time.time()
+        self._started = self._last = time.time()
+        self._drawn = 0.0
 
-    def watch(self, record: Recorded, state: CycleState, ledger: Ledger) -> None:
-        line = self._narrator.tell(record)
-        self.run, self._state, self._ledger = record.run, state, ledger
-        self._records = (*self._records, record)
-        self._turns = tuple(tell_turns(self._records))
-        if not isinstance(record.event, _UNREMARKABLE):
-            self._lines = (*self._lines, line)[-LAST_EVENTS:]
-        if line.tone is Tone.WARNING and isinstance(record.event, Noted):
-            self._warnings = (*self._warnings, line)[-2:]
+    def watch(self, record: Recorded, state: State, ledger: Ledger) -> None:
+        first, *changes = self._narrator.lines(record, state)
+        self._telling.hear(record)
+        self.run, self._state, self._ledger, self._last = record.run, state, ledger, record.at
+        self._turns = self._telling.turns
+        remarkable = [] if isinstance(record.event, _UNREMARKABLE) else [first]
+        self._lines = (*self._lines, *remarkable, *changes)[-KEPT_EVENTS:]
+        if first.tone is Tone.WARNING and isinstance(record.event, Noted):
+            self._warnings = (*self._warnings, first)[-2:]
         if isinstance(record.event, RunStarted | RunResumed):
             self._begin()
-        if self._live is not None:
-            self._live.refresh()
+        self._draw()
         if isinstance(record.event, Noted) and record.event.topic is Topic.PERMISSION_ASKED:
             self._console.bell()
 
@@ -115,6 +122,12 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+    def _draw(self) -> None:
+        """At once, unless the frame is fresh: many agents at work must not make their driver draw all the time."""
+        if self._live is not None and time.monotonic() - self._drawn > REDRAW_SECONDS:
+            self._live.refresh()
+            self._drawn = time.monotonic()
 
     def _begin(self) -> None:
         from rich.live import Live
@@ -134,21 +147,57 @@ class LiveView:
         from rich.text import Text
 
         state = self._state
-        if state is None:
-            return Text("starting")
-        now = time.time()
-        parts: list[RenderableType] = [self._where(state, now), _roles(state), self._numbers(now), Text()]
-        older = [line for line in self._warnings if line not in self._lines]
-        parts += [_event(line) for line in (*older, *self._lines)]
-        if state.outcome is None:
-            parts += [_alarm(told) for told in self._turns if told.waits]
-        title = Text(f"logos · run {self.run}", "bold")
         # Not the full width: the `^C` that a terminal echoes beside the frame must not break its last line.
         width = max(self._console.width - 4, 20)
-        return Panel(Group(*parts), title=title, title_align="left", border_style=_border(state), width=width)
+        match state:
+            case None:
+                return Text("starting")
+            case CycleState():
+                title, parts = f"logos · run {self.run}", self._cycle(state, time.time())
+            case LevelsState():
+                wanted = one_line(first_line(state.plan.feature, width))
+                title, parts = f"logos · build {self.run} · {wanted}", self._ladder(state, time.time(), width - 4)
+        heading = Text(title, "bold")
+        # A longer one would make the frame wider.
+        heading.truncate(width - 6, overflow="ellipsis")
+        return Panel(Group(*parts), title=heading, title_align="left", border_style=_border(state), width=width)
+
+    def _cycle(self, state: CycleState, now: float) -> list[RenderableType]:
+        from rich.text import Text
+
+        parts: list[RenderableType] = [self._where(state, now), _roles(state), self._numbers(now), Text()]
+        return [*parts, *self._events(LAST_EVENTS), *self._alarms(state)]
+
+    def _ladder(self, state: LevelsState, now: float, width: int) -> list[RenderableType]:
+        """Nine rungs come first; events get the lines that are left."""
+        from rich.text import Text
+
+        told = {told.turn: told for told in self._turns}
+        sight = ladder.Sight(state, self._ledger, told, now)
+        alarms = self._alarms(state)
+        more = len(alarms) - ALARMS_OF_A_BUILD
+        if more > 0:
+            alarms = [*alarms[:-more], short((f"… and {count(more, 'agent')} more", "bold yellow"))]
+        above: list[RenderableType] = [*ladder.where(sight), self._numbers(now), *ladder.rungs(sight, width), Text()]
+        options = self._console.options.update_width(width)
+        high = sum(len(self._console.render_lines(alarm, options)) for alarm in alarms)
+        # Two lines are the frame's own, and one is the cursor's.
+        left = self._console.height - 3 - len(above) - high - len(self._warnings)
+        return [*above, *self._events(max(left, 0)), *alarms]
+
+    def _events(self, at_most: int) -> list[RenderableType]:
+        """The last ones; warnings stay a little longer."""
+        if not at_most:
+            return []
+        shown = self._lines[-at_most:]
+        older = [line for line in self._warnings if line not in shown]
+        return [_event(line) for line in (*older, *shown)]
+
+    def _alarms(self, state: State) -> list[RenderableType]:
+        return [] if state.outcome is not None else [_alarm(told) for told in self._turns if told.waits]
 
     def _where(self, state: CycleState, now: float) -> Text:
-        return _short(*self._doing(state, now), (f" · round {state.round} of {state.plan.max_rounds}", ""))
+        return short(*self._doing(state, now), (f" · round {state.round} of {state.plan.max_rounds}", ""))
 
     def _doing(self, state: CycleState, now: float) -> list[tuple[str, str]]:
         """What goes on right now, the most telling word first: a narrow terminal cuts the end."""
@@ -169,23 +218,15 @@ class LiveView:
         return [(who, "bold"), (f"{since} · phase {state.phase}", "")]
 
     def _numbers(self, now: float) -> Text:
-        until = self._records[-1].at if self._state is not None and self._state.outcome is not None else now
+        until = self._last if self._state is not None and self._state.outcome is not None else now
         parts = [(f"elapsed {duration(until - self._started)}", "")]
         judged = next((told for told in reversed(self._turns) if told.verdict), None)
-        if judged is not None:
+        if isinstance(self._state, LevelsState):
+            parts += [(f" · {count(self._ledger.spent.turns, 'turn')}", "")]
+        elif judged is not None:
             verdict = (judged.verdict, show.STYLES[tone_of(judged.verdict)])
             parts += [(" · last verdict ", ""), verdict, (f" ({judged.turn})", "")]
-        return _short(*parts, (f" · {spent_in_words(self._ledger.spent, self._ledger.characters)}", ""))
-
-
-def _short(*parts: tuple[str, str]) -> Text:
-    """Words with their styles on one line, cut where the terminal ends."""
-    from rich.text import Text
-
-    text = Text(no_wrap=True, overflow="ellipsis")
-    for words, style in parts:
-        text.append(words, style)
-    return text
+        return short(*parts, (f" · {spent_in_words(self._ledger.spent, self._ledger.characters)}", ""))
 
 
 def _roles(state: CycleState) -> Text:
@@ -199,11 +240,11 @@ def _roles(state: CycleState) -> Text:
         if role is Role.TESTER and state.outcome is not None:
             mark, style = ("✓" if _ended(state) is Tone.GOOD else "✗"), show.STYLES[_ended(state)]
         parts += [(" → " if place else "", "dim"), (f"{mark} {role.replace('_', ' ')}", style)]
-    return _short(*parts)
+    return short(*parts)
 
 
 def _event(line: Line) -> Text:
-    return _short((f"{show.clock(line.at)}  ", "dim"), (one_line(line.text), show.STYLES[line.tone]))
+    return short((f"{show.clock(line.at)}  ", "dim"), (one_line(line.text), show.STYLES[line.tone]))
 
 
 def _alarm(told: Told) -> RenderableType:
@@ -214,11 +255,11 @@ def _alarm(told: Told) -> RenderableType:
     return Panel(words, title=Text(f"{told.turn} waits for you", "bold yellow"), border_style="bold yellow")
 
 
-def _ended(state: CycleState) -> Tone:
+def _ended(state: State) -> Tone:
     return Tone.GOOD if state.outcome is not None and state.outcome.value == "PASSED" else Tone.BAD
 
 
-def _border(state: CycleState) -> str:
+def _border(state: State) -> str:
     return show.STYLES[_ended(state)] if state.outcome is not None else "red" if state.stalled else "cyan"
 
 

@@ -49,7 +49,8 @@ def log(
             if as_json:
                 show.json_line(as_document(record))
             else:
-                show.put_line(target, narrator.tell(record))
+                for line in narrator.lines(record):
+                    show.put_line(target, line)
 
         for record in following(source, found, place, show.tell) if follow else source.read(found):
             put(record)
@@ -59,7 +60,10 @@ def log(
 def following(source: SqliteLog, run: RunId, place: Path, tell: Callable[[str], None]) -> Iterator[Recorded]:
     """Events as they come, until the run has ended and its driver has gone."""
     from logos.domain.events import RunEnded, RunResumed
+    from logos.domain.plans import LevelsPlan
+    from logos.runtime.journal import plan_of
 
+    command = "build" if isinstance(plan_of(source, run), LevelsPlan) else "run"
     ended = alone = False
     for record in source.watch(run):
         if record is not None:
@@ -70,7 +74,7 @@ def following(source: SqliteLog, run: RunId, place: Path, tell: Callable[[str], 
         if ended and driver is None:
             return
         if driver is None and not alone:
-            tell(f"no driver is at work on run {run}; `logos run --resume` goes on with it, Ctrl-C ends this")
+            tell(f"no driver is at work on run {run}; `logos {command} --resume` goes on with it, Ctrl-C ends this")
         alone = driver is None
 
 

@@ -42,6 +42,11 @@ def record(
 
     with reading(place_of(wd)) as log:
         story = read_story(log, find_run(log, run))
+    if story.build is not None:
+        raise UsageError(
+            f"run {story.run} is a build, and a build cannot be recorded: what its authors wrote is in git and not in "
+            "the log; `logos show` has every turn whole"
+        )
     script = script_of(story, delays=delays)
     if not script["turns"]:
         raise UsageError(f"run {story.run} has no answered turn yet; there is nothing to record")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from logos.cli.story import Story
     from logos.cli.wiring import MakeHost
-    from logos.runtime.run import Ended
+    from logos.flows.cycle import CycleState
+    from logos.runtime.driving import Ended
     from logos.runtime.settings import Settings
 
 EXAMPLES = examples(
@@ -86,7 +87,7 @@ def start(
     from logos.runtime.signals import interruptible
 
     with interruptible(), view() as shown:
-        make_host = simulated(simulate, shown.tell) if simulate else None
+        make_host = simulated(simulate, shown.tell, "cycle") if simulate else None
         config, text = split_words(words)
         if config is None and (config := default_config()) is not None:
             shown.tell(f"using ./{config}")
@@ -101,12 +102,15 @@ def start(
     return ended.exit_code
 
 
-def simulated(script: Path, tell: Callable[[str], None]) -> MakeHost:
+def simulated(script: Path, tell: Callable[[str], None], flow: str) -> MakeHost:
     """Hosts whose agents follow this script, which is read before anything starts."""
     from logos.adapters.script import load_script
     from logos.cli.wiring import scripted_host
 
     read = load_script(script)
+    if read.flow not in (None, flow):
+        command = {"cycle": "logos run", "levels": "logos build"}
+        raise UsageError(f"{script} is a script for `{command[read.flow]}`, not for `{command[flow]}`")
     tell(f"simulation: the agents follow {script}; no agent CLI is started and no model asked")
     return scripted_host(read)
 
@@ -199,7 +203,7 @@ def raised(command: list[str], key: str, settings: Settings) -> list[str]:
     return [*kept, "--set", f"{key}={getattr(settings.limits, name) * 2}"]
 
 
-def report(settings: Settings, ended: Ended, *, as_json: bool) -> None:
+def report(settings: Settings, ended: Ended[CycleState], *, as_json: bool) -> None:
     """The end of a run: what came of it, what changed, where to look next."""
     from logos.cli import show
     from logos.cli.place import reading

@@ -32,21 +32,24 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> int:
         show.put(show.console(), f"no runs in {place} yet; `logos run` starts one")
         return 0
     tones = {"PASSED": Tone.GOOD, "RUNNING": Tone.NORMAL, "STOPPED": Tone.WARNING}
+    # Where all runs are cycles, the flow says nothing.
+    flow = ("flow",) if {row["flow"] for row in rows} - {"cycle", None} else ()
+    keys = ("run", *flow, "started", "status", "rounds", "turns")
     show.put_table(
         show.console(),
-        ("run", "started", "status", "rounds", "turns", "tokens", "cost", "asked for"),
-        [_cells(row) for row in rows],
+        (*keys, "tokens", "cost", "asked for"),
+        [_cells(row, keys) for row in rows],
         [tones.get(row["status"], Tone.BAD) for row in rows],
     )
     return 0
 
 
-def _cells(row: dict[str, Any]) -> tuple[object, ...]:
+def _cells(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[object, ...]:
     from logos.cli.bill import dollars, tokens
 
     usage: dict[str, Any] = row["usage"] or {"tokens": None, "cost_usd": None}
-    prices = (tokens(usage["tokens"]), dollars(usage["cost_usd"]))
-    return (*(row[key] for key in ("run", "started", "status", "rounds", "turns")), *prices, row["asked_for"])
+    known = ("-" if row[key] is None else row[key] for key in keys)
+    return (*known, tokens(usage["tokens"]), dollars(usage["cost_usd"]), row["asked_for"])
 
 
 def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
@@ -58,31 +61,26 @@ def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     known, driver = log.runs(), driver_at(place)
     for run in known:
-        blank = {"run": run, "started": "-", "started_at": None, "rounds": None, "turns": None, "asked_for": ""}
-        blank |= {"simulated": None, "usage": None}
+        unknown = dict.fromkeys(("flow", "started_at", "rounds", "turns", "simulated", "usage"))
+        blank = {**unknown, "run": run, "started": "-"}
         try:
             story = read_story(log, run)
         except LogError as error:
             rows.append({**blank, "status": "DAMAGED", "asked_for": str(error)})
             continue
-        state = story.state
-        status = state.outcome.value if state.outcome else "RUNNING" if driver and run == known[-1] else "STOPPED"
+        status = story.outcome.value if story.outcome else "RUNNING" if driver and run == known[-1] else "STOPPED"
         rows.append(
             {
                 "run": run,
+                "flow": story.plan.flow,
                 "started": date(story.started),
                 "started_at": iso(story.started),
                 "status": "DAMAGED" if story.damage else status,
-                "rounds": state.round,
+                "rounds": story.rounds,
                 "turns": story.answered,
                 "simulated": story.simulated,
                 "usage": bill_as_json(story.bill),
-                "asked_for": _first_line(state.plan.explore),
+                "asked_for": story.asked_for,
             }
         )
     return rows
-
-
-def _first_line(text: str) -> str:
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return first if len(first) <= 60 else first[:57] + "..."

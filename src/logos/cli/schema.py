@@ -7,12 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from logos.cli.options import AsJson, examples
+from logos.errors import UsageError
 
 EXAMPLES = examples(
     "logos schema > logos.schema.json",
     "logos schema --keys",
     "logos schema --keys --json",
     "logos schema --script > script.schema.json      # of the scripts that `logos run --simulate` follows",
+    "logos schema --state                            # of .telos/state.json, which a build writes",
+    "logos schema --report decompose.L3              # of a level's report; `--report all` prints every one",
+    "logos schema --telos                            # of telos.toml",
 )
 
 
@@ -21,14 +25,20 @@ def schema(
         bool, typer.Option("--keys", help="A table: key, environment variable, default, what it means.")
     ] = False,
     script: Annotated[bool, typer.Option("--script", help="Of a script for `logos run --simulate` instead.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Of .telos/state.json instead.")] = False,
+    telos: Annotated[bool, typer.Option("--telos", help="Of telos.toml instead.")] = False,
+    report: Annotated[
+        str, typer.Option("--report", metavar="KIND", help="Of a level's report instead: author, decompose.L3 …, all.")
+    ] = "",
     as_json: AsJson = False,
 ) -> int:
     """Print the JSON Schema of the configuration file."""
     from logos.cli import show
     from logos.runtime.settings import LEAVES, json_schema
 
-    if script:
-        show.document(script_schema())
+    other = _other(script=script, state=state, telos=telos, report=report)
+    if other is not None:
+        show.document(other)
         return 0
     if not keys:
         show.document(json_schema())
@@ -44,9 +54,36 @@ def schema(
     rows = [(leaf.key, leaf.env, _word(leaf.default), leaf.description) for leaf in LEAVES]
     rows.append(("agents.ROLE.provider", "-", "provider", "the agent CLI of one role; in the file only"))
     rows.append(("agents.ROLE.profile", "-", "its own", "the profile of one role; in the file only"))
+    rows.append(("level_agents.LEVEL.*", "-", "as above", "the same for a level of a build, L1 to L9"))
     rows.append(("agents.ROLE.providers", "-", "none", "spares, in order, for on_limit = fallback; in the file only"))
     show.put_table(show.console(), ("key", "environment", "default", "what it means"), rows)
     return 0
+
+
+def _other(*, script: bool, state: bool, telos: bool, report: str) -> dict[str, Any] | None:
+    """A schema other than the configuration's."""
+    if script:
+        return script_schema()
+    if state:
+        from logos.adapters.telosstate import state_schema
+
+        return state_schema()
+    if telos:
+        from logos.runtime.telos import telos_schema
+
+        return telos_schema()
+    return report_schema(report) if report else None
+
+
+def report_schema(wanted: str) -> dict[str, Any]:
+    from logos.adapters.reports import report_schemas
+
+    schemas = report_schemas()
+    if wanted == "all":
+        return dict(schemas)
+    if wanted not in schemas:
+        raise UsageError(f"--report {wanted}: there is no such report; there are {', '.join(schemas)}, and all")
+    return schemas[wanted]
 
 
 def script_schema() -> dict[str, Any]:

@@ -17,8 +17,11 @@ from logos.domain.usage import Usage
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from logos.cli.story import Story, Told
+    from logos.domain.specs import Question
+    from logos.flows.ladder import LevelsState
 
 STYLES: dict[Tone, str] = {
     Tone.QUIET: "dim",
@@ -50,6 +53,16 @@ def put_line(target: Console, line: Line) -> None:
     from rich.text import Text
 
     target.print(Text(f"{clock(line.at)}  ", "dim").append(one_line(line.text), STYLES[line.tone]))
+
+
+def short(*parts: tuple[str, str]) -> Text:
+    """Words with their styles on one line, cut where the terminal ends."""
+    from rich.text import Text
+
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for words, style in parts:
+        text.append(words, style)
+    return text
 
 
 def whole(text: str) -> None:
@@ -105,7 +118,7 @@ def put_timeline(target: Console, story: Story) -> None:
     rows = [
         (
             told.turn,
-            told.agent.replace("_", " "),
+            told.who,
             "-" if told.seconds is None else f"{told.seconds:.1f}",
             number(len(told.prompt)),
             *(_prices(told) if priced else ()),
@@ -115,7 +128,8 @@ def put_timeline(target: Console, story: Story) -> None:
     ]
     tones = [tone_of(told.verdict) if not told.failure else Tone.BAD for told in story.turns]
     prices = ("tokens", "cost") if priced else ()
-    put_table(target, ("turn", "role", "seconds", "characters", *prices, "verdict"), rows, tones)
+    who = "role" if story.build is None else "agent"
+    put_table(target, ("turn", who, "seconds", "characters", *prices, "verdict"), rows, tones)
 
 
 def _prices(told: Told) -> tuple[str, str]:
@@ -126,19 +140,82 @@ def _prices(told: Told) -> tuple[str, str]:
 
 
 def put_summary(target: Console, story: Story) -> None:
-    """Outcome, reason, and what it took."""
+    """Outcome, reason, and what it took; of a build also what it leaves and what it asks."""
     from rich.text import Text
 
-    state = story.state
-    passed = state.outcome is not None and state.outcome.value == "PASSED"
-    word = state.outcome.value if state.outcome else "UNFINISHED"
-    head = Text(word, f"bold {'green' if passed else 'red'}").append(f": {one_line(state.reason)}", "")
-    target.print(head)
+    passed = story.outcome is not None and story.outcome.value == "PASSED"
+    word = story.outcome.value if story.outcome else "UNFINISHED"
+    # A question is shown whole, below.
+    reason = "it waits for a decision of yours" if story.question else story.reason
+    target.print(Text(word, f"bold {'green' if passed else 'red'}").append(f": {one_line(reason)}", ""))
+    what, build = ("run", None) if story.build is None else ("build", story.build)
+    settled = f"{count(len(build.settled), 'reconciliation')}, " if build is not None else ""
     put(
         target,
-        f"run {story.run}: {count(state.round, 'round')}, {count(story.answered, 'turn')}, "
+        f"{what} {story.run}: {story.rounds_in_words}, {count(story.answered, 'turn')}, {settled}"
         f"{duration(story.seconds)}, {bill.sum_in_words(story.bill, story.characters)}",
     )
+    if build is not None:
+        _put_build(target, story, build)
+
+
+def _put_build(target: Console, story: Story, build: LevelsState) -> None:
+    from pathlib import Path
+
+    from logos.cli.place import wd_flag
+
+    if story.branch:
+        put(target, f"what was built is on the branch {story.branch}")
+    if story.unproven:
+        put(target, f"unproven: {', '.join(story.unproven)}; telos.toml names no tool for it", STYLES[Tone.WARNING])
+    for alternative in build.alternatives:
+        put(target, f"  instead: {one_line(alternative)}")
+    if story.question is not None:
+        put_question(target, story.question, wd_flag(Path(build.plan.wd)))
+
+
+def put_question(target: Console, question: Question, at: str = "") -> None:
+    """What a person must decide, whole, and the commands that decide it; `at` leads them to another work dir."""
+    from logos.flows.briefing import proposal_in_words
+
+    put(target, f"\nThe question ({question.id}):", "bold")
+    put(target, question.text)
+    for place, option in enumerate(question.options, 1):
+        put(target, f"\n{place}. {proposal_in_words(option)}")
+    if question.objections:
+        put(target, "\nWhat was said against them:", "bold")
+    for objection in question.objections:
+        put(target, f"- {objection}")
+    put(target, "\nDecide with:", "bold")
+    ways = [(f"logos resolve {place}{at}", f"option {place}") for place, _ in enumerate(question.options, 1)]
+    ways += [(f'logos resolve "…"{at}', "in words of your own"), (f"logos build --resume{at}", "then go on")]
+    width = max(len(command) for command, _ in ways)
+    for command, why in ways:
+        put(target, f"  {command.ljust(width)}  {why}")
+
+
+def set_wd(at: str) -> str:
+    """`run` and `build` take their work dir as a setting."""
+    return f" --set wd={at.removeprefix(' --wd ')}" if at else ""
+
+
+def question_as_json(question: Question | None) -> dict[str, Any] | None:
+    if question is None:
+        return None
+    return {
+        "id": question.id,
+        "text": question.text,
+        "options": [
+            {
+                "number": place,
+                "summary": option.summary,
+                "changes": [{"level": change.level.name, "change": change.change} for change in option.changes],
+                "rework": list(option.rework),
+            }
+            for place, option in enumerate(question.options, 1)
+        ],
+        "objections": list(question.objections),
+    }
 
 
 def put_next(target: Console, commands: Sequence[tuple[str, str]]) -> None:
@@ -162,16 +239,28 @@ def tell(text: str) -> None:
 
 
 def run_as_json(story: Story, state_file: str, exit_code: int) -> dict[str, Any]:
-    state = story.state
     return {
         "run": story.run,
-        "outcome": state.outcome.value if state.outcome else None,
+        "outcome": story.outcome.value if story.outcome else None,
         "exit_code": exit_code,
-        "reason": state.reason,
-        "rounds": state.round,
+        "reason": story.reason,
+        "rounds": story.rounds,
         "turns": story.answered,
         "characters": story.characters,
         "usage": bill.bill_as_json(story.bill),
         "seconds": round(story.seconds, 3),
         "state_file": state_file,
+        **(_build_as_json(story, story.build) if story.build is not None else {}),
+    }
+
+
+def _build_as_json(story: Story, build: LevelsState) -> dict[str, Any]:
+    return {
+        "flow": build.plan.flow,
+        "reconciliations": len(build.settled),
+        "branch": story.branch or None,
+        "unproven": list(story.unproven),
+        "violation": build.violation or None,
+        "alternatives": list(build.alternatives),
+        "question": question_as_json(story.question),
     }

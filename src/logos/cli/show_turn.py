@@ -17,6 +17,7 @@ EXAMPLES = examples(
     "logos show k3                    # the turns of the run whose id begins with k3",
     "logos show k3 r1.tester          # prompt and response of that turn",
     "logos show k3 r2.verify --json",
+    "logos show k3 s1.L2.cart.author  # of a build: level 2, component cart",
 )
 
 
@@ -69,7 +70,7 @@ def put_turn(story: Story, told: Told) -> None:
 
     target = page.console()
     took = f", {duration(told.seconds)}" if told.seconds is not None else ", not answered yet"
-    page.put(target, f"run {story.run}, turn {told.turn} ({told.agent.replace('_', ' ')}{took})", "bold")
+    page.put(target, f"run {story.run}, turn {told.turn} ({told.who}{took})", "bold")
     if told.bills:
         page.put(target, f"usage: {in_words(told.usage)}")
     if told.verdict:
@@ -83,12 +84,12 @@ def put_turn(story: Story, told: Told) -> None:
 
 def as_document(story: Story, told: Told) -> dict[str, Any]:
     from logos.cli.bill import usage_as_json
-    from logos.cli.story import iso
+    from logos.cli.story import agent_as_json, iso
 
     return {
         "run": story.run,
         "turn": told.turn,
-        "agent": told.agent,
+        **agent_as_json(told),
         "asked_at": iso(told.asked),
         "answered_at": None if told.ended is None else iso(told.ended),
         "seconds": None if told.seconds is None else round(told.seconds, 3),

@@ -11,7 +11,8 @@ from logos.cli.options import AsJson, WorkDir, examples
 from logos.cli.place import driver_at, find_run, has_log, place_of, reading, wd_flag
 
 if TYPE_CHECKING:
-    from logos.cli.story import Story, Told
+    from logos.cli.story import State, Story, Told
+    from logos.domain.turns import Terminal
 
 EXAMPLES = examples("logos status", "logos status --json --wd ~/project")
 # How a driver says that a budget is used up.
@@ -37,10 +38,21 @@ class Standing:
     def reason(self) -> str:
         """Why it ended or stopped; of a run that goes on, where it is."""
         state = self.story.state
+        if self.story.question is not None:
+            return "it waits for a decision of yours"
         if state.outcome is not None:
             return state.reason
         stopped = state.stalled or ("" if self.driver else self.story.left)
-        return stopped or f"round {state.round}, phase {state.phase}"
+        return stopped or self.where
+
+    @property
+    def where(self) -> str:
+        from logos.flows.cycle import CycleState
+
+        state = self.story.state
+        if isinstance(state, CycleState):
+            return f"round {state.round}, phase {state.phase}"
+        return f"sweep {state.sweep}, {state.stage} at {state.level.name}"
 
     @property
     def in_hand(self) -> list[Told]:
@@ -71,7 +83,7 @@ def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
 
 
 def next_command(standing: Standing) -> str:
-    from logos.domain.roles import Role
+    from logos.cli.show import set_wd
     from logos.domain.turns import Outcome
 
     story, at = standing.story, wd_flag(standing.place)
@@ -79,14 +91,26 @@ def next_command(standing: Standing) -> str:
         return f"tmux attach -t {story.ledger.session}"
     if standing.driver is not None:
         return f"logos log --follow{at}"
-    if story.state.outcome is None:
-        # `run` takes its work dir as a setting.
-        place = f" --set wd={at.removeprefix(' --wd ')}" if at else ""
-        return f"logos run{' --simulate SCRIPT' if story.simulated else ''}{more(story.left)} --resume{place}"
-    if story.state.outcome is Outcome.PASSED:
-        return f"logos log {story.run}{at}"
-    last = story.last_of(*((Role.TESTER,) if story.state.outcome is Outcome.FAILED else Role))
+    if story.outcome is None:
+        return f"{story.goes_on_with}{more(story.left)} --resume{set_wd(at)}"
+    if story.question is not None:
+        return f"logos resolve{at}"
+    if story.outcome is Outcome.PASSED:
+        there = at.replace(" --wd ", " -C ")
+        return f"git{there} merge {story.branch}" if story.branch else f"logos log {story.run}{at}"
+    last = _telling(story)
     return f"logos show {story.run} {last.turn}{at}" if last else f"logos log {story.run}{at}"
+
+
+def _telling(story: Story) -> Told | None:
+    """The turn that says most about why a run did not pass."""
+    from logos.cli.narrator import Tone, tone_of
+    from logos.domain.roles import Role
+    from logos.domain.turns import Outcome
+
+    if story.build is None:
+        return story.last_of(*((Role.TESTER,) if story.outcome is Outcome.FAILED else Role))
+    return next((told for told in reversed(story.turns) if tone_of(told.verdict) is Tone.BAD), None)
 
 
 def more(left: str) -> str:
@@ -101,41 +125,46 @@ def put_standing(standing: Standing) -> None:
     from logos.cli.narrator import Tone
     from logos.cli.words import count, duration
 
-    target, story, state = show.console(), standing.story, standing.story.state
+    target, story = show.console(), standing.story
     tone = {"PASSED": Tone.GOOD, "RUNNING": Tone.NORMAL, "WAITING FOR YOU": Tone.ALARM, "STOPPED": Tone.WARNING}
     simulated = " (simulated)" if story.simulated else ""
-    head = f"run {story.run}{simulated}: {standing.word}, {standing.reason}"
+    what = "run" if story.build is None else "build"
+    head = f"{what} {story.run}{simulated}: {standing.word}, {standing.reason}"
     show.put(target, head, show.STYLES[tone.get(standing.word, Tone.BAD)])
     show.put(
         target,
-        f"began {show.date(story.started)}, last event {show.date(story.last)}; {count(state.round, 'round')}, "
+        f"began {show.date(story.started)}, last event {show.date(story.last)}; {story.rounds_in_words}, "
         f"{count(story.answered, 'turn')} answered, {sum_in_words(story.bill, story.characters)}",
     )
     for told in standing.in_hand:
-        terminal = story.ledger.terminals.get(_agent(told))
+        terminal = _terminal(story, told)
         where = f" in terminal {terminal.id} ({terminal.provider})" if terminal else ""
         since = f"since {show.clock(told.asked)} ({duration(_now() - told.asked)})"
-        show.put(target, f"{told.turn} is with the {told.agent.replace('_', ' ')}{where} {since}")
+        show.put(target, f"{told.turn} is with {'the ' if story.build is None else ''}{told.who}{where} {since}")
         if told.waits:
             show.put(target, f"it waits for you: {told.waits}", show.STYLES[Tone.ALARM])
         if told.rests and standing.driver is not None:
             show.put(target, f"it rests: {told.rests}", show.STYLES[Tone.WARNING])
-    if state.outcome is None:
+    if story.outcome is None:
         driver = f"driver: pid {standing.driver}" if standing.driver else "no driver is at work on it"
         show.put(target, driver)
     if story.damage:
         show.put(target, f"damaged: {story.damage}", show.STYLES[Tone.BAD])
+    if story.question is not None:
+        show.put_question(target, story.question, wd_flag(standing.place))
+        show.put(target, "")
     show.put(target, f"next: {next_command(standing)}", "bold")
 
 
 def as_document(standing: Standing) -> dict[str, Any]:
     from logos.cli.bill import bill_as_json
-    from logos.cli.story import iso
+    from logos.cli.show import question_as_json
+    from logos.cli.story import agent_as_json, iso
 
     story, state = standing.story, standing.story.state
-    terminals = story.ledger.terminals
     return {
         "run": story.run,
+        "flow": story.plan.flow,
         "status": standing.word,
         "outcome": state.outcome.value if state.outcome else None,
         "reason": state.reason,
@@ -143,10 +172,7 @@ def as_document(standing: Standing) -> dict[str, Any]:
         "stopped_because": None if state.outcome or standing.driver else story.left or None,
         "simulated": story.simulated,
         "wd": str(standing.place),
-        "round": state.round,
-        "phase": state.phase.value,
-        "role": state.role.value,
-        "cycle": state.cycle,
+        **_where_as_json(state),
         "turns": story.answered,
         "characters": story.characters,
         "usage": bill_as_json(story.bill),
@@ -156,23 +182,42 @@ def as_document(standing: Standing) -> dict[str, Any]:
         "in_hand": [
             {
                 "turn": told.turn,
-                "agent": told.agent,
-                "terminal": terminals[_agent(told)].id if _agent(told) in terminals else None,
+                **agent_as_json(told),
+                "terminal": terminal.id if terminal else None,
                 "since": iso(told.asked),
                 "waits_for_you": told.waits or None,
                 "rests": told.rests or None,
             }
             for told in standing.in_hand
+            for terminal in (_terminal(story, told),)
         ],
+        "question": question_as_json(story.question),
         "damage": story.damage or None,
         "next": next_command(standing),
     }
 
 
-def _agent(told: Told) -> Any:
-    from logos.domain.turns import AgentName
+def _where_as_json(state: State) -> dict[str, Any]:
+    """The same keys for both flows: a sweep is a build's round, its stage the phase, its level the role."""
+    from logos.flows.cycle import CycleState
 
-    return AgentName(told.agent)
+    if isinstance(state, CycleState):
+        return {"round": state.round, "phase": state.phase.value, "role": state.role.value, "cycle": state.cycle}
+    dispute = state.dispute
+    return {
+        "round": state.sweep,
+        "phase": state.stage.value,
+        "role": state.level.name,
+        "cycle": dispute.round if dispute is not None else None,
+    }
+
+
+def _terminal(story: Story, told: Told) -> Terminal | None:
+    """Where the agent sits that holds a turn."""
+    from logos.domain.turns import TurnId
+
+    hand = story.ledger.in_hand.get(TurnId(told.turn))
+    return story.ledger.terminals.get(hand.agent) if hand is not None else None
 
 
 def _now() -> float:

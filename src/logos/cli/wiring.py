@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from logos import profiles
@@ -23,21 +24,33 @@ from logos.adapters.providers import PROVIDERS as LOCAL_PROVIDERS
 from logos.adapters.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.scripted import Script, ScriptedHost
 from logos.adapters.sqlite import SqliteLog
+from logos.adapters.workspace import GitWorkspace, base_of
 from logos.cli.place import DATABASE, LOCK, default_config
+from logos.domain.events import TerminalOpened
+from logos.domain.levels import Level
 from logos.domain.roles import Role
+from logos.domain.turns import Agent, Outcome, RunId
 from logos.errors import ConfigError, HostError, HostUnreachable, LogError, StateError, UsageError
 from logos.flows.cycle import CycleState
-from logos.ports import AgentHost
-from logos.runtime.journal import Watcher
+from logos.flows.ladder import LevelsState
+from logos.ports import AgentHost, Bell
+from logos.runtime.build import run_build
+from logos.runtime.build_opening import choose_build, result_of
+from logos.runtime.crew import Crew
+from logos.runtime.driving import Ended, Outside
+from logos.runtime.journal import Journal, Watcher, open_levels
 from logos.runtime.opening import Opening, Way, choose_opening, given_prompt
 from logos.runtime.prompt import split_prompt
-from logos.runtime.run import Ended, Outside, run_cycle
+from logos.runtime.run import run_cycle
 from logos.runtime.settings import HostChoice, Settings, load_settings
+from logos.runtime.telos import read_telos
 
 Tell = Callable[[str], None]
 MakeHost = Callable[[Settings, Tell], AgentHost]
 
 TOKEN = "CAO_AUTH_LOCAL_TOKEN"
+# Milliseconds between two looks of a bell, where every author has one.
+SHARED_STEP = 10
 
 
 def say(text: str) -> None:
@@ -66,16 +79,23 @@ LEAVES = {
     Role.PEER_PROGRAMMER: Leave.RESPOND,
     Role.TESTER: Leave.RUN,
 }
+LEVEL_LEAVES = {
+    Level.L1: Leave.RUN,
+    Level.L2: Leave.RUN,
+    Level.L5: Leave.RUN,
+}
 
 
 def local_host(settings: Settings, tell: Tell) -> AgentHost:
     """The agent CLIs of this machine, run by Logos itself."""
-    config = settings.agent_config()
+    config, rungs = settings.agent_config(), settings.level_agent_config()
 
     def leave_of(profile: str) -> Leave:
         if settings.handoff.auto_accept_permissions:
             return Leave.ALL
-        return max((LEAVES[Role(role)] for role, own in config.items() if own["profile"] == profile), default=Leave.RUN)
+        roles = [LEAVES[Role(role)] for role, own in config.items() if own["profile"] == profile]
+        levels = [LEVEL_LEAVES.get(Level[own.name], Leave.RESPOND) for own in rungs if own.profile == profile]
+        return max((*roles, *levels), default=Leave.RUN)
 
     if settings.handoff.auto_accept_permissions:
         tell("warning: AUTO_ACCEPT_PERMISSIONS is on: the agents may run anything and change any file you can")
@@ -97,8 +117,11 @@ def profile_text(settings: Settings, name: str) -> str:
     return parts[-1].strip()
 
 
-def choose_host(settings: Settings, tell: Tell) -> tuple[Settings, MakeHost]:
-    """What the agents run on and why, said once; the provider may change where the configured one is not installed."""
+def choose_host(settings: Settings, tell: Tell, session: str) -> tuple[Settings, MakeHost]:
+    """What the agents run on and why, said once; the provider may change where the configured one is not installed.
+
+    `session` is the host's session of the run that is resumed; empty when none is.
+    """
     match settings.host:
         case HostChoice.CAO:
             return settings, cao_host
@@ -107,7 +130,6 @@ def choose_host(settings: Settings, tell: Tell) -> tuple[Settings, MakeHost]:
         case HostChoice.SCRIPTED:
             raise ConfigError("host = scripted needs a script: logos run --simulate script.yaml")
         case HostChoice.AUTO:
-            session = unfinished_session(settings)
             if session == LOCAL_SESSION:
                 return _with_a_program(settings, tell, "as the unfinished run began"), local_host
             if session == SCRIPTED_SESSION:
@@ -230,13 +252,13 @@ def check_input(settings: Settings) -> None:
         split_prompt(given)
 
 
-def check_host(host: AgentHost, opening: Opening, tell: Tell) -> None:
+def check_host(host: AgentHost, agents: Sequence[Agent], tell: Tell, *, fresh: bool) -> None:
     if isinstance(host, LocalHost):
-        host.preflight(opening.plan.agents)
+        host.preflight(agents)
     if not isinstance(host, ApiClient):
         return
     # A resumed run has its terminals; whether they answer is asked of each of them.
-    agents = opening.plan.agents if opening.way is Way.FRESH else ()
+    agents = agents if fresh else ()
     try:
         doubts = host.preflight(agents)
     except HostUnreachable:
@@ -255,26 +277,91 @@ def run_here(
     make_host: MakeHost | None = None,
     watchers: Sequence[Watcher[CycleState]] = (),
     tell: Tell = say,
-) -> Ended:
+) -> Ended[CycleState]:
     """One run in this work dir: checked, locked, opened, driven."""
     check_input(settings)
     with DriverLock(settings.telos_dir / LOCK), open_log(settings.telos_dir, tell) as log:
         if make_host is None:
-            settings, make_host = choose_host(settings, tell)
+            settings, make_host = choose_host(settings, tell, unfinished_session(settings))
         opening = choose_opening(settings, log, tell, stamp(), strict_prompt=strict_prompt)
         host = make_host(settings, tell)
         responses = ResponseFiles(settings.response_dir)
         try:
-            check_host(host, opening, tell)
+            check_host(host, opening.plan.agents, tell, fresh=opening.way is Way.FRESH)
             _announce(opening, tell)
             responses.ensure()
             bell = Doorbell(settings.response_dir)
             try:
-                return run_cycle(settings, opening, Outside(host, log, responses, bell, tell), watchers)
+                return run_cycle(settings, opening, Outside(host, log, tell), responses, bell, watchers)
             finally:
                 bell.close()
         finally:
             host.close()
+
+
+def build_here(
+    settings: Settings,
+    feature: str,
+    *,
+    allow_dirty: bool = False,
+    make_host: MakeHost | None = None,
+    bell_for: Callable[[Path], Bell] = lambda folder: Doorbell(folder, step=SHARED_STEP),
+    watchers: Sequence[Watcher[LevelsState]] = (),
+    tell: Tell = say,
+) -> Ended[LevelsState]:
+    """One build in this work dir: checked, locked, opened, driven."""
+    check_place(settings)
+    settings.levels_taking_part()
+    telos = read_telos(settings.work_dir)
+    with DriverLock(settings.telos_dir / LOCK), open_log(settings.telos_dir, tell) as log:
+        opening = choose_build(
+            settings, feature, telos, log, tell, stamp(), lambda: base_of(settings.work_dir, allow_dirty=allow_dirty)
+        )
+        if make_host is None:
+            session = session_of(log, opening.run) if opening.journal is not None else ""
+            settings, make_host = choose_host(settings, tell, session)
+            opening = replace(opening, plan=replace(opening.plan, agents=settings.level_agent_config()))
+        host = make_host(settings, tell)
+        try:
+            taking_part = {level.name for level in opening.plan.levels}
+            agents = [agent for agent in opening.plan.agents if agent.name in taking_part]
+            check_host(host, agents, tell, fresh=True)
+            tidy_builds(settings, log, host, opening.run, tell)
+            if opening.journal is not None:
+                tell(f"going on with unfinished build {opening.run}; finished turns are not asked again")
+            workspace = GitWorkspace(settings.work_dir, opening.run, telos.setup)
+            return run_build(settings, opening, Outside(host, log, tell), workspace, bell_for, watchers)
+        finally:
+            host.close()
+
+
+def session_of(log: SqliteLog, run: RunId) -> str:
+    """The host's session of a run's newest terminal."""
+    opened = (record.event for record in log.read(run) if isinstance(record.event, TerminalOpened))
+    return next((event.session for event in reversed(list(opened))), "")
+
+
+def tidy_builds(settings: Settings, log: SqliteLog, host: AgentHost, now: RunId, tell: Tell) -> None:
+    """What earlier builds left: killed between their end and their last step, or given up."""
+    for folder in sorted((settings.telos_dir / "worktrees").glob("*")):
+        run = RunId(folder.name)
+        if run == now or run not in log.runs():
+            continue
+        try:
+            journal = open_levels(log, run)
+            Crew(host, journal.record, time.monotonic, time.sleep).close(journal.ledger)
+            _remove_places(GitWorkspace(settings.work_dir, run), journal, tell)
+        except (LogError, UsageError, HostError) as error:
+            tell(f"warning: what build {run} left in {folder} could not be removed: {error}")
+
+
+def _remove_places(workspace: GitWorkspace, journal: Journal[LevelsState], tell: Tell) -> None:
+    state = journal.state
+    if state.outcome not in (None, Outcome.BLOCKED):
+        workspace.close(result_of(state))
+        return
+    workspace.give_up(state.head if state.head != state.plan.base else None)
+    tell(f"build {journal.run} is given up: its worktrees are removed, its log and its commits are kept")
 
 
 def _announce(opening: Opening, tell: Tell) -> None:

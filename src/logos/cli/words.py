@@ -1,6 +1,8 @@
-"""Numbers as a person reads them."""
+"""Numbers, lists and long texts as a person reads them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 def number(many: int) -> str:
@@ -9,6 +11,22 @@ def number(many: int) -> str:
 
 def count(many: int, what: str) -> str:
     return f"{number(many)} {what}{'' if many == 1 else 's'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """`L4, L3 and L2`."""
+    *most, last = [*names] or [""]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def first_line(text: str, at_most: int = 60) -> str:
+    """The first line that says something, cut."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return cut(first, at_most)
+
+
+def cut(text: str, at_most: int) -> str:
+    return text if len(text) <= at_most else text[: at_most - 3] + "..."
 
 
 def duration(seconds: float) -> str:

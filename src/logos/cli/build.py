@@ -1,0 +1,162 @@
+"""`logos build`: the nine levels at work on a feature, from purpose to syntax and back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from logos.cli.options import AsJson, WorkDir, examples
+from logos.cli.place import default_config, reading, wd_flag
+from logos.cli.run import simulated
+from logos.errors import LogosError, UsageError
+
+if TYPE_CHECKING:
+    from logos.flows.ladder import LevelsState
+    from logos.runtime.driving import Ended
+    from logos.runtime.settings import Settings
+
+EXAMPLES = examples(
+    'logos build "customers can pay by invoice"',
+    'logos build "export as CSV" --levels 5-1 --max-parallel 8',
+    "logos build --resume --json                  # go on, and print the result for a script",
+    'logos build "try it" --simulate script.yaml  # scripted agents instead of models',
+)
+
+
+def build(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="FEATURE", help="What is to be built, in plain words; - reads stdin.")
+    ] = None,
+    levels: Annotated[
+        str, typer.Option("--levels", metavar="LEVELS", help="The levels that take part: 9-1 (all), 5-1, L9,L5,L3-L1.")
+    ] = "",
+    max_parallel: Annotated[
+        int | None, typer.Option("--max-parallel", metavar="N", help="Authors at work at the same time (default 4).")
+    ] = None,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Build on a snapshot of uncommitted changes; your files stay.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting; `logos schema --keys` lists them."),
+    ] = None,
+    resume: Annotated[
+        bool | None,
+        typer.Option("--resume/--fresh", help="Go on with the unfinished build, or begin anew."),
+    ] = None,
+    simulate: Annotated[
+        Path | None,
+        typer.Option("--simulate", metavar="SCRIPT", help="Agents follow this YAML script; no agent CLI, no model."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="A JSON configuration (default: ./logos.json).")
+    ] = None,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> int:
+    """Build a feature: specs flow down from purpose to code, validation flows up, conflicts are settled in between.
+
+    Needs telos.toml (`logos init` writes one) and git: authors work in worktrees, and what is built is a branch,
+    logos/RUN. Your own branch and files are not touched.
+    Exit codes: 0 PASS, 1 FAIL or error, 2 usage, 3 rejected or waiting for your decision, 4 limit or budget reached.
+    """
+    flags = [*(settings or []), *([f"levels={levels}"] if levels else [])]
+    flags += [f"build.max_parallel={max_parallel}"] if max_parallel is not None else []
+    flags += [f"wd={wd}"] if wd is not None else []
+    again = [part for own in flags for part in ("--set", own)] + (["--simulate", str(simulate)] if simulate else [])
+    flags += [] if resume is None else [f"resume={int(resume)}"]
+    return start(
+        _feature(words or []), config, flags, again, allow_dirty=allow_dirty, simulate=simulate, as_json=as_json
+    )
+
+
+def _feature(words: list[str]) -> str:
+    from logos.cli.run import read_stdin
+
+    return read_stdin() if words == ["-"] else " ".join(words).strip()
+
+
+def start(
+    feature: str,
+    config: Path | None,
+    flags: list[str],
+    again: list[str],
+    *,
+    allow_dirty: bool,
+    simulate: Path | None,
+    as_json: bool,
+) -> int:
+    """`flags` are settings, `again` the options that a resume must repeat."""
+    from logos.cli.live import view
+    from logos.cli.wiring import build_here
+    from logos.runtime.settings import load_settings
+    from logos.runtime.signals import interruptible
+
+    with interruptible(), view() as shown:
+        make_host = simulated(simulate, shown.tell, "levels") if simulate else None
+        if config is None and (config := default_config()) is not None:
+            shown.tell(f"using ./{config}")
+        chosen = load_settings(config, os.environ, flags)
+        try:
+            ended = build_here(
+                chosen,
+                feature,
+                allow_dirty=allow_dirty,
+                make_host=make_host,
+                watchers=[shown.watch],
+                tell=shown.tell,
+            )
+        except LogosError as error:
+            if shown.run is not None and not isinstance(error, UsageError):
+                given = [] if config is None or config == default_config() else ["--config", str(config)]
+                command = shlex.join(["logos", "build", *given, *again, "--resume"])
+                error.add_note(f"build {shown.run} can be resumed: {command}")
+            raise
+    report(chosen, ended, as_json=as_json)
+    return ended.exit_code
+
+
+def report(settings: Settings, ended: Ended[LevelsState], *, as_json: bool) -> None:
+    """The end of a build: what came of it, what changed, where to look next."""
+    from logos.adapters.workspace import diff_stat
+    from logos.cli import show
+    from logos.cli.story import read_story
+    from logos.runtime.build import STATE_FILE
+    from logos.runtime.build_opening import result_of
+
+    place, state = settings.work_dir, ended.state
+    with reading(place) as log:
+        story = read_story(log, ended.run)
+    target = show.console(stderr=as_json)
+    show.put_summary(target, story)
+    result = result_of(state)
+    changed = diff_stat(place, state.plan.base, result) if result else []
+    if changed:
+        for line in changed:
+            show.put(target, line)
+    show.put_next(target, where_next(ended, place))
+    if as_json:
+        show.document(show.run_as_json(story, str(settings.telos_dir / STATE_FILE), ended.exit_code))
+
+
+def where_next(ended: Ended[LevelsState], place: Path) -> list[tuple[str, str]]:
+    from logos.domain.turns import Outcome
+    from logos.runtime.build_opening import result_of
+
+    at, state = wd_flag(place), ended.state
+    look: list[tuple[str, str]] = []
+    if state.outcome is Outcome.BLOCKED:
+        look.append((f"logos resolve{at}", "the question, and how to answer it"))
+    if result_of(state) is not None:
+        look.append((f"git diff {state.plan.base[:10]}..logos/{ended.run}", "what was built"))
+    if state.outcome is Outcome.PASSED:
+        look.append((f"git merge logos/{ended.run}", "take it into your branch"))
+    look += [
+        (f"logos lineage {ended.run}{at}", "from the purpose down to each file and its test"),
+        (f"logos log {ended.run}{at}", "every event of the build"),
+    ]
+    return look
