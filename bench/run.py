@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import subprocess
@@ -15,9 +16,10 @@ from pathlib import Path
 import httpx
 import psutil
 
+from logos.adapters.script import read_script
 from logos.adapters.sqlite import SqliteLog
-from logos.cli.wiring import run_here
-from logos.domain.events import RunStarted, TurnAnswered, TurnAsked, TurnSent
+from logos.cli.wiring import build_here, run_here, scripted_host
+from logos.domain.events import Recorded, RunStarted, TurnAnswered, TurnAsked, TurnSent
 from logos.domain.turns import RunId, Turn
 from logos.flows.cycle import Cycle
 from logos.prompts import render
@@ -238,6 +240,51 @@ def many_runs() -> None:
     )
 
 
+def a_build() -> None:
+    """50 components, 8 authors at a time, agents of 0.2 s as real processes, each author in a worktree of its own."""
+    seconds, components, at_once = 0.2, 50, 8
+    named = [f"part{number:02}" for number in range(components)]
+    script = {
+        "agents": {
+            **{f"L{level}": [{"delay": seconds}] for level in range(1, 10) if level != 3},
+            "L3.decompose": [{"delay": seconds, "report": {"components": [
+                {"name": name, "purpose": "a part", "files": [], "provides": [], "depends_on": []} for name in named
+            ]}}],
+            "L3.validate": [{"delay": seconds}],
+        }
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="logos-bench-") as folder:
+        wd = Path(folder)
+        (wd / "telos.toml").write_text('purpose = "to be measured"\n')
+        begin_repository(wd)
+        settings = load_settings(None, {"WD": folder, "BUILD_MAX_PARALLEL": str(at_once)})
+        asked: list[str] = []
+
+        def watch(record: Recorded, *_: object) -> None:
+            asked.extend([record.event.turn] if isinstance(record.event, TurnAsked) else [])
+
+        began = time.monotonic()
+        ended = build_here(
+            settings, "measure it", make_host=scripted_host(read_script(script)), watchers=[watch], tell=lambda _: None
+        )
+        took = time.monotonic() - began
+    assert ended.exit_code == 0, ended.reason
+    assert len(asked) == 15 + components, asked
+    # Seven levels down, the authors in waves, the linter, seven levels up.
+    ideal = (7 + math.ceil(components / at_once) + 1 + 7) * seconds
+    row(
+        f"build of {components} components, {at_once} at a time",
+        f"{took:.2f} s = {took / ideal:.2f} x ideal",
+        f"ideal {ideal:.1f} s, target ≤ 1.3; {len(asked)} turns of {seconds} s",
+    )
+
+
+def begin_repository(wd: Path) -> None:
+    for command in ("init -q", "add -A", "commit -q -m start"):
+        who = ("-c", "user.name=bench", "-c", "user.email=bench@localhost")
+        subprocess.run(["git", *who, *command.split()], cwd=wd, check=True)
+
+
 def help_screen() -> None:
     def timed(command: list[str]) -> float:
         samples: list[float] = []
@@ -263,6 +310,7 @@ BENCHES: tuple[Callable[[], None], ...] = (
     memory,
     local_turns,
     many_runs,
+    a_build,
     resuming,
     help_screen,
 )
