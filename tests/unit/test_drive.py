@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from logos.domain.events import Event, RunEnded, RunResumed, TurnAnswered, TurnAsked, TurnFailed
 from logos.domain.turns import AgentName, Errand, Outcome, RunId, Turn, TurnId
-from logos.errors import LogConflict
+from logos.errors import BudgetReached, LogConflict
 from logos.flows.cycle import Cycle
 from logos.runtime.drive import Desk, Perform, Stopped, drive
 from logos.runtime.journal import Journal
@@ -335,6 +335,40 @@ def test_an_errand_that_is_still_due_while_it_is_worked_on_is_not_started_twice(
 
     drive(a_journal(Chores(("a", "b"))), perform, threading.Event())
     assert sorted(started) == ["a", "b"]
+
+
+# --- the brake
+
+
+@dataclass(frozen=True)
+class InTurn(Chores):
+    """As many at once as there are in `first`; each answer makes one of `then` due."""
+
+    def due(self, state: frozenset[str]) -> tuple[Errand, ...]:
+        left = [name for name in (*self.first, *self.then) if name not in state]
+        return tuple(Turn(TurnId(name), AgentName(name), name, name, {}) for name in left[: len(self.first)])
+
+
+def test_a_brake_lets_whoever_is_at_work_finish_and_starts_nobody_else() -> None:
+    log, began, go_on = MemoryLog(), list[str](), threading.Event()
+    spent = iter((None, BudgetReached("limits.max_tokens reached"), None))
+
+    def brake() -> None:
+        if error := next(spent):
+            go_on.set()
+            raise error
+
+    def perform(errand: Errand, desk: Desk) -> None:
+        began.append(errand.id)
+        if errand.id == "b":
+            # The brake is asked when `a` has answered and `c` could start.
+            assert go_on.wait(PATIENCE)
+        answer_at_once(errand, desk)
+
+    with pytest.raises(BudgetReached):
+        drive(a_journal(InTurn(("a", "b"), ("c",)), log), perform, threading.Event(), brake)
+    assert sorted(began) == ["a", "b"]
+    assert [event.turn for event in events_of(log) if isinstance(event, TurnAnswered)] == ["a", "b"]
 
 
 # --- the cycle on it

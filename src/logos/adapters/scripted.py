@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import re
 import sys
@@ -101,14 +102,14 @@ class ScriptedHost:
             # Whatever still runs there was given up.
             self._turns.end(terminal_id)
         folder = self._turns.next_turn(terminal_id)
-        write_atomically(folder / "prompt.md", message)
+        write_atomically(folder / "prompt.md", message, durable=False)
         if isinstance(played, LevelTurn):
-            self._take_place(cast, played, folder / "orders.json")
+            self._take_place(cast, played, folder)
             response = cwd / LEVEL_RESPONSES / f"{played.id}.md"
         else:
             role, turn = played
             orders = self._orders(cast, role, turn or f"{terminal_id}/{folder.name}")
-            write_atomically(folder / "orders.json", json.dumps(orders))
+            _order(folder, orders)
             response = self._response_dir / RESPONSE_FILES[SEATS[role].answer]
         # Isolated and without site: the agent needs nothing but the standard library, and starts in half the time.
         command = [sys.executable, "-I", "-S", scripted_agent.__file__, str(folder), str(response)]
@@ -172,13 +173,13 @@ class ScriptedHost:
             step = Step.model_validate({"fault": Fault.CRASH, "message": missing})
         return {"turn": turn, "role": role.value, **_done_now(step, role, past.count(turn))}
 
-    def _take_place(self, cast: str, turn: LevelTurn, file: Path) -> None:
+    def _take_place(self, cast: str, turn: LevelTurn, folder: Path) -> None:
         """Write a turn's orders; the next turn from the same key counts them, also while this one only starts."""
         key, steps = self._script.level_steps(turn)
         with self._taking_places:
             place, tries = self._place(cast, key, turn) if _depends_on_the_past(steps) else (0, 0)
             orders = {"turn": turn.id, "role": key, **at_level(_chosen(steps, place, turn), turn, tries)}
-            write_atomically(file, json.dumps(orders))
+            _order(folder, orders)
 
     def _place(self, cast: str, key: str, turn: LevelTurn) -> tuple[int, int]:
         """How many turns were answered from a key before this one, and how often this one was tried."""
@@ -209,6 +210,18 @@ class _Past:
 
 # Orders that were given, and those whose try really began.
 _TRACES = ("orders.json", "pid")
+
+
+def _order(folder: Path, orders: Json) -> None:
+    """The orders of a turn: to be read again by us, and by an agent that loads no library for it."""
+    write_atomically(folder / "orders.json", json.dumps(orders), durable=False)
+    texts = {key: _as_text(orders.get(source)) for key, source in (("say", "report"), ("failed", "failed"))}
+    told = {**orders, **{key: text for key, text in texts.items() if text is not None}}
+    (folder / "orders").write_bytes(marshal.dumps(json.loads(json.dumps(told))))
+
+
+def _as_text(report: object) -> str | None:
+    return None if report is None else json.dumps(report, ensure_ascii=False, indent=2) + "\n"
 
 
 def _addressed(message: str) -> tuple[Role, str] | None:

@@ -1,17 +1,15 @@
 """One turn of a scripted agent, as a process of its own: edits files, runs commands, writes its response.
 
-It reads its orders from `orders.json` in the folder of the turn. Standard library only, so that it is there at once.
+It reads its orders from `orders` in the folder of the turn. It imports what every interpreter has loaded already and
+the rest where it is needed, so that it is there at once: an agent's start must not be what a measurement measures.
 """
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
-import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import Any
 
 # A hung agent is ended by whoever started it; one that nobody comes back for must not stay for ever.
 HANG_SECONDS = 86_400
@@ -21,8 +19,9 @@ GARBAGE = b"\x1b[2J\x00\xff\xfe%PDF-1.4 \xc3\x28 0xDEADBEEF\n\x07lorem ipsum, ha
 
 
 def main(arguments: list[str]) -> int:
-    folder, response = map(Path, arguments)
-    orders: dict[str, Any] = json.loads((folder / "orders.json").read_text(encoding="utf-8"))
+    folder, response = arguments
+    with open(os.path.join(folder, "orders"), "rb") as source:
+        orders = marshal.load(source)
     time.sleep(orders["delay"])
     match orders["fault"]:
         case "hang":
@@ -37,47 +36,46 @@ def main(arguments: list[str]) -> int:
             pass
     for name, text in orders["edit"].items():
         edit(name, text)
-    text = words(orders)
+    text = words(orders["say"], orders.get("failed"), orders["run"], is_report=orders.get("report") is not None)
     say(text)
-    (folder / "said.md").write_bytes(in_bytes(text))
+    write(os.path.join(folder, "said.md"), in_bytes(text))
     if orders["fault"] != "no_file":
-        response.parent.mkdir(parents=True, exist_ok=True)
         garbage = in_bytes(orders["message"]) or GARBAGE
-        response.write_bytes(garbage if orders["fault"] == "garbage" else in_bytes(text))
+        write(response, garbage if orders["fault"] == "garbage" else in_bytes(text))
     time.sleep(orders["after"])
     return 0
 
 
-def ask(question: str, folder: Path) -> None:
+def ask(question: str, folder: str) -> None:
     """Wait for somebody to allow it: whoever presses a key, or a person who makes the file."""
-    answer = folder / "answer"
+    answer = os.path.join(folder, "answer")
     say(f"{question}\nto allow it: touch {answer}")
-    (folder / "question").touch()
+    write(os.path.join(folder, "question"), b"")
     until = time.monotonic() + HANG_SECONDS
-    while not answer.exists() and time.monotonic() < until:
+    while not os.path.exists(answer) and time.monotonic() < until:
         time.sleep(0.02)
 
 
 def edit(name: str, text: str | None) -> None:
-    target = Path(name)
-    if not target.resolve().is_relative_to(Path.cwd().resolve()):
+    here = os.path.realpath(os.getcwd())
+    if os.path.commonpath([here, os.path.realpath(name)]) != here:
         raise SystemExit(f"edit {name}: leads out of the work dir")
     if text is None:
-        target.unlink(missing_ok=True)
+        if os.path.lexists(name):
+            os.unlink(name)
         say(f"deleted {name}")
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(in_bytes(text))
+    write(name, in_bytes(text))
     say(f"edited {name}")
 
 
-def words(orders: dict[str, Any]) -> str:
-    """What is said, with what the command gave in it; a report is said as JSON."""
-    gave = run(orders["run"]) if orders["run"] else {}
-    said = orders["say"]
-    if orders.get("report") is not None:
-        failed = orders["failed"] if gave.get("{verdict}") == "FAIL" else None
-        said = json.dumps(failed or orders["report"], ensure_ascii=False, indent=2) + "\n"
+def words(said: str, failed: str | None, command: str, *, is_report: bool) -> str:
+    """What is said, with what the command gave in it; a report has it as JSON, and another text when that failed."""
+    gave = run(command) if command else {}
+    if is_report and gave:
+        import json
+
+        said = failed if failed is not None and gave["{verdict}"] == "FAIL" else said
         gave = {word: json.dumps(text[-OUTPUT_SIGNS:], ensure_ascii=False)[1:-1] for word, text in gave.items()}
     for word, text in gave.items():
         said = said.replace(word, text)
@@ -86,10 +84,18 @@ def words(orders: dict[str, Any]) -> str:
 
 def run(command: str) -> dict[str, str]:
     """What a command gave, by the words that stand for it."""
+    import subprocess
+
     ran = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     output = ran.stdout.decode("utf-8", "replace")
     say(f"$ {command}\n{output}")
     return {"{verdict}": "FAIL" if ran.returncode else "PASS", "{output}": output.strip()}
+
+
+def write(path: str, content: bytes) -> None:
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb") as sink:
+        sink.write(content)
 
 
 def in_bytes(text: str) -> bytes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError, to_json
@@ -13,6 +14,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from logos.adapters.files import write_atomically
 from logos.domain.ledger import Ledger
 from logos.domain.levels import LADDER, Level
+from logos.domain.specs import Handoff, Spec
 from logos.domain.turns import AgentName, RunId
 from logos.flows.ladder import Ask, LevelsState
 
@@ -131,6 +133,23 @@ class TelosState(Shown):
     alternatives: list[str]
 
 
+Part = TypeVar("Part")
+
+
+def once_for(make: Callable[[Part], list[Json]]) -> Callable[[Part], list[Json]]:
+    """Remember the rows of the newest value: most events leave most of the state as it was."""
+    newest: tuple[Part, list[Json]] | None = None
+
+    def made(value: Part) -> list[Json]:
+        nonlocal newest
+        known = newest
+        if known is None or known[0] is not value:
+            known = newest = (value, make(value))
+        return known[1]
+
+    return made
+
+
 def state_schema() -> dict[str, Any]:
     schema = TelosState.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -156,10 +175,10 @@ def project(state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float)
         "current_level": state.level.name,
         "levels": [level.name for level in state.levels],
         "skipped_levels": [level.name for level in state.skipped],
-        "active_agents": [_active(ask, state, ledger) for ask in state.asks],
+        "active_agents": [_active(ask, state, ledger) for ask in state.at_hand],
         "pending_handoffs": _pending(state),
-        "specification_stack": _specs(state),
-        "handoff_lineage": _handoffs(state),
+        "specification_stack": _specs(state.specs),
+        "handoff_lineage": _handoffs(state.handoffs),
         "validation_status": [_standing(state, level) for level in LADDER],
         "components": _components(state),
         "tool_results": [
@@ -209,7 +228,8 @@ def _active(ask: Ask, state: LevelsState, ledger: Ledger) -> Json:
     }
 
 
-def _handoffs(state: LevelsState) -> list[Json]:
+@once_for
+def _handoffs(handoffs: tuple[Handoff, ...]) -> list[Json]:
     return [
         {
             "from_level": handoff.from_level.name,
@@ -218,22 +238,23 @@ def _handoffs(state: LevelsState) -> list[Json]:
             "turn": handoff.turn,
             "summary": short(handoff.text),
         }
-        for handoff in state.handoffs
+        for handoff in handoffs
     ]
 
 
 def _pending(state: LevelsState) -> list[Json]:
     """Handoffs whose taker has not done its part yet."""
     waiting = {ask.level.name for ask in state.asks}
-    latest = {(handoff["to_level"], handoff["toward"]): handoff for handoff in _handoffs(state)}
+    latest = {(handoff["to_level"], handoff["toward"]): handoff for handoff in _handoffs(state.handoffs)}
     now = f"s{state.sweep}."
     return [
         handoff for handoff in latest.values() if handoff["to_level"] in waiting and handoff["turn"].startswith(now)
     ]
 
 
-def _specs(state: LevelsState) -> list[Json]:
-    in_force = {(spec.level, spec.component): spec for spec in state.specs}
+@once_for
+def _specs(specs: tuple[Spec, ...]) -> list[Json]:
+    in_force = {(spec.level, spec.component): spec for spec in specs}
     return [
         {
             "id": spec.id,
@@ -245,7 +266,7 @@ def _specs(state: LevelsState) -> list[Json]:
             "summary": short(spec.summary),
             "in_force": in_force[spec.level, spec.component] is spec,
         }
-        for spec in state.specs
+        for spec in specs
     ]
 
 

@@ -93,13 +93,13 @@ class GitWorkspace:
         fresh_index(git, spot.index, start)
         problems = stage(git, spot.folder)
         commit = self._commit(git, start, errand.title)
-        self._point({self._keeping(commit): commit})
         gathered = self._gathered(git, errand, spot, base, commit, problems)
         if gathered.problems:
             # It stays as it lies there, with the start under it: so its author can compare and mend it.
             fresh_index(git, spot.index, start)
             self._give_back_the_telos(git, spot)
-        self._point({f"refs/heads/{spot.branch}": start if gathered.problems else commit})
+        now = start if gathered.problems else commit
+        self._point({f"refs/heads/{spot.branch}": now, self._keeping(commit): commit})
         self._settle(spot)
         return gathered
 
@@ -271,16 +271,16 @@ class GitWorkspace:
 
     def _registered(self, spot: Spot) -> list[Path]:
         """Git's own folders that say they belong to this place."""
-        return [folder for folder, of in self._registrations() if of == str(spot.folder / ".git")]
+        return [folder for folder, of in self._registrations(spot) if of == str(spot.folder / ".git")]
 
     def _half_registered(self, spot: Spot) -> list[Path]:
         """Folders that a git which was killed made for a worktree of this name, before it could say for which."""
         named = re.compile(rf"{re.escape(spot.name)}\d*")
-        return [folder for folder, of in self._registrations() if not of and named.fullmatch(folder.name)]
+        return [folder for folder, of in self._registrations(spot) if not of and named.fullmatch(folder.name)]
 
-    def _registrations(self) -> list[tuple[Path, str]]:
-        shared = self._repository.common / "worktrees"
-        folders = sorted(shared.iterdir()) if shared.is_dir() else []
+    def _registrations(self, spot: Spot) -> list[tuple[Path, str]]:
+        """Git's folders whose names begin like the place's, as git makes them, and what each is about."""
+        folders = sorted((self._repository.common / "worktrees").glob(f"{spot.name}*"))
         return [(folder, owner_of(folder)) for folder in folders]
 
     # -- keeping places in order

@@ -119,6 +119,14 @@ class LevelsState:
         """What began this sweep, unless it is the first."""
         return self.settled[-1] if self.settled else None
 
+    @property
+    def at_hand(self) -> tuple[Ask, ...]:
+        """The asks that should be with an agent now: those that are, and as many more as may be at work."""
+        held = [ask for ask in self.asks if ask.turn in self.started]
+        waiting = [ask for ask in self.asks if ask.turn not in self.started]
+        free = max(self.plan.max_parallel - len(held) - len(self.answered), 0)
+        return (*held, *waiting[:free])
+
     def spec_of(self, level: Level, component: str = "") -> Spec | None:
         """The spec that holds now."""
         fitting = (spec for spec in reversed(self.specs) if (spec.level, spec.component) == (level, component))

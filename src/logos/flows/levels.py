@@ -79,11 +79,7 @@ class Levels:
             tool = state.unproven_tools(state.level)[0]
             return (Check(ascent.check_id(state, tool), tool.command, state.main),)
         gathers = (_gather_for(state, name) for name in sorted(state.answered))
-        # What is in an agent's hands stays there, whatever has become ready since.
-        held = [ask for ask in state.asks if ask.turn in state.started]
-        waiting = [ask for ask in state.asks if ask.turn not in state.started]
-        free = max(state.plan.max_parallel - len(held) - len(state.answered), 0)
-        return (*gathers, *(_turn_for(state, ask) for ask in (*held, *waiting[:free])))
+        return (*gathers, *(_turn_for(state, ask) for ask in state.at_hand))
 
     def apply(self, state: LevelsState, event: Event) -> LevelsState:
         return _entered(self._applied(state, event))
