@@ -18,8 +18,9 @@ from typing import Any, Self
 
 import httpx
 
+from logos import profiles
+
 BIN = Path(sys.executable).parent
-PROFILES = ("system_analyst", "peer_system_analyst", "programmer", "peer_programmer", "tester")
 
 
 class CaoServer:
@@ -126,12 +127,16 @@ class CaoServer:
 
     def script(self, **roles: Sequence[Mapping[str, Any]]) -> None:
         """What each role does at its 1st, 2nd … message; starts the counting and the notes afresh."""
-        for old in [*self.mock_dir.glob("count.*"), *self.mock_dir.glob("*.jsonl")]:
+        for old in [path for pattern in ("count.*", "go.*", "*.jsonl") for path in self.mock_dir.glob(pattern)]:
             old.unlink()
         (self.mock_dir / "script.json").write_text(json.dumps(roles))
 
+    def release(self, name: str) -> None:
+        """Let whoever holds for this go on."""
+        (self.mock_dir / f"go.{name}").touch()
+
     def asks(self) -> list[dict[str, Any]]:
-        """One entry per message an agent received: time, pid, role, turn, chars, reminder, by_file."""
+        """One entry per message an agent received: time, pid, role, turn, chars, cwd …"""
         return self._notes("asks.jsonl")
 
     def answers(self) -> list[dict[str, Any]]:
@@ -154,7 +159,7 @@ class CaoServer:
             return False
 
     def _install_profiles(self) -> None:
-        for name in PROFILES:
+        for name in profiles.names():
             content = f"---\nname: {name}\ndescription: scripted {name}\n---\n\nFollow your script.\n"
             answer = httpx.post(f"{self.url}/agents/profiles", json={"name": name, "content": content}, timeout=30)
             answer.raise_for_status()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -415,3 +416,20 @@ def test_the_doctor_looks_at_the_log(cli: Cli) -> None:
     cli.run()
     cli.env(API=NOWHERE)
     assert {row["about"]: row["text"] for row in cli("doctor", "--json").json["checks"]}["log"] == "1 run, readable"
+
+
+def test_the_doctor_says_whether_a_build_could_begin(cli: Cli) -> None:
+    def told() -> tuple[str, str]:
+        rows = cli("doctor", "--json").json["checks"]
+        return next((row["level"], row["text"]) for row in rows if row["about"] == "build")
+
+    level, text = told()
+    assert (level, "telos.toml" in text) == ("warn", True)
+    (cli.wd / "telos.toml").write_text('purpose = "a shop"\n')
+    level, text = told()
+    assert (level, "git init" in text) == ("warn", True)
+    for command in ("init -q", "add -A", "commit -q -m start"):
+        who = ("-c", "user.name=A", "-c", "user.email=a@b")
+        subprocess.run(["git", *who, *command.split()], cwd=cli.wd, check=True)
+    level, text = told()
+    assert (level, text.partition(";")[0]) == ("ok", "telos.toml names 0 tools")

@@ -20,6 +20,7 @@ from logos.adapters import scripted_agent
 from logos.adapters.files import write_atomically
 from logos.adapters.processes import Job, Stage, TurnProcesses
 from logos.adapters.providers import end_of
+from logos.adapters.reports import example
 from logos.adapters.script import GOOD, Fault, LevelTurn, Spending, Step, level_turn_of, read_script
 from logos.domain.reports import Kind, Say
 from logos.domain.roles import RESPONSE_FILES, SEATS, Role
@@ -272,9 +273,6 @@ def good_edit(turn: LevelTurn, told: Mapping[str, Any]) -> Edit:
 
 def good_report(turn: LevelTurn, edit: Edit, told: Mapping[str, Any]) -> Json:
     """A report that is accepted, about these changes, with what is told in the place of what it would say."""
-    # Imported here: it takes a moment, and only agents of levels need it.
-    from logos.adapters.reports import example
-
     report = example(turn.kind, turn.level)
     if isinstance(told.get("spec_updates"), Mapping):
         # By name, so that the sections which are not told stay.

@@ -95,9 +95,25 @@ def examine(place: Path, config: Finding, host: Host, clis: list[Cli]) -> Iterat
     if host.name == "cao":
         yield from _server(host.settings)
     yield from _agents(host, clis)
+    yield _build(place)
     yield _log(place)
     driver = driver_at(place)
     yield Finding("lock", "ok", f"a driver is at work, pid {driver}" if driver else "free, no driver is at work")
+
+
+def _build(place: Path) -> Finding:
+    """Whether `logos build` could begin here; `logos run` needs none of it."""
+    from logos.adapters.workspace import base_of
+    from logos.cli.words import count
+    from logos.errors import LogosError
+    from logos.runtime.telos import read_telos
+
+    try:
+        tools = read_telos(place).tools
+        base = base_of(place, allow_dirty=False)
+    except LogosError as error:
+        return Finding("build", "warn", f"`logos build` cannot begin: {error}")
+    return Finding("build", "ok", f"telos.toml names {count(len(tools), 'tool')}; a build would start at {base[:10]}")
 
 
 def _host(host: Host) -> Finding:

@@ -50,7 +50,7 @@ MakeHost = Callable[[Settings, Tell], AgentHost]
 
 TOKEN = "CAO_AUTH_LOCAL_TOKEN"
 # Milliseconds between two looks of a bell, where every author has one.
-SHARED_STEP = 10
+SHARED_STEP = 2
 
 
 def say(text: str) -> None:

@@ -124,7 +124,7 @@ class LevelsState:
         """The asks that should be with an agent now: those that are, and as many more as may be at work."""
         held = [ask for ask in self.asks if ask.turn in self.started]
         waiting = [ask for ask in self.asks if ask.turn not in self.started]
-        free = max(self.plan.max_parallel - len(held) - len(self.answered), 0)
+        free = max(self.plan.max_parallel - len(held), 0)
         return (*held, *waiting[:free])
 
     def spec_of(self, level: Level, component: str = "") -> Spec | None:

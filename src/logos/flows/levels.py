@@ -190,9 +190,11 @@ def _again(state: LevelsState, ask: Ask, errors: tuple[str, ...]) -> LevelsState
     """The same agent once more, with what was wrong; in the end a person."""
     if ask.attempt < ATTEMPTS:
         more = replace(ask, attempt=ask.attempt + 1, errors=errors)
-        # In the slot it had: where it stood, or first in line when its work was gathered meanwhile.
-        asks = state.asks if ask in state.asks else (ask, *state.asks)
-        return replace(state, asks=tuple(more if other == ask else other for other in asks))
+        if ask in state.asks:
+            return replace(state, asks=tuple(more if other == ask else other for other in state.asks))
+        # Its slot was given to another while its work was gathered: it comes next, and pushes nobody out.
+        ahead = state.at_hand
+        return replace(state, asks=(*ahead, more, *(other for other in state.asks if other not in ahead)))
     told = f"{ask.key}: no usable report in {ATTEMPTS} attempts; wrong with the last: {'; '.join(errors)}"
     return _stuck(replace(state, asks=tuple(other for other in state.asks if other != ask)), ask, told)
 
