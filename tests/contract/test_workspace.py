@@ -147,13 +147,9 @@ def test_agents_in_parallel_places_see_nothing_of_each_other_and_all_their_work_
         assert [[it.path for it in piece.touched] for piece in gathered] == [["search.py"], ["login.py"], ["pay.py"]]
         assert merged.clashes == ()
         assert {path.name for path in ready.glob("*.py")} == {"cart.py", "search.py", "login.py", "pay.py"}
-        assert git(shop.wd, "log", "--first-parent", "--format=%s", f"{shop.base}..{merged.commit}").split("\n")[
-            :3
-        ] == [
-            "Merge pay",
-            "Merge login",
-            "Merge search",
-        ]
+        told = git(shop.wd, "log", "--first-parent", "--format=%s", f"{shop.base}..{merged.commit}")
+        assert told == "Merge search, login, pay\n"
+        assert git(shop.wd, "rev-parse", f"{merged.commit}^@").split() == [shop.base, *(it.commit for it in gathered)]
         shop.workspace.close(merged.commit)
     assert git(shop.wd, "rev-parse", "logos/r1").strip() == merged.commit
     assert leftovers(shop.wd) == ["refs/heads/logos/r1"]
@@ -891,7 +887,8 @@ def test_work_that_goes_on_from_earlier_work_is_compared_with_what_both_began_at
         "cart.py": ("empty",),
         "extra.py": ("extra",),
     }
-    assert (delta.commit, whole.problems) == (whole.commit, ())
+    trees = [git(shop.wd, "rev-parse", f"{one.commit}^{{tree}}") for one in (delta, whole)]
+    assert (trees[0], whole.problems) == (trees[1], ())
 
 
 def test_many_agents_are_sent_to_the_same_place_at_once(shop: Shop) -> None:
@@ -949,3 +946,45 @@ def test_a_folder_of_that_name_in_the_project_does_not_bring_responses_into_the_
     write(folder, ".tmp/own.md", "work")
     gathered = shop.workspace.gather(Gather(TURN, place, "The cart"))
     assert [touched.path for touched in gathered.touched] == [".tmp/own.md"]
+
+
+@pytest.mark.scenario("LOG-14")
+def test_pieces_that_change_different_lines_of_a_file_are_merged_by_git(shop: Shop) -> None:
+    first = shop.piece("one", "cart.py", FILES["cart.py"].replace("return item", "return [item]"))
+    second = shop.piece("two", "cart.py", FILES["cart.py"].replace("return 0", "return 1"))
+    merged = shop.workspace.merge(Merge(TURN, shop.base, (first, second)))
+    assert merged.clashes == ()
+    assert git(shop.wd, "show", f"{merged.commit}:cart.py") == (
+        FILES["cart.py"].replace("return item", "return [item]").replace("return 0", "return 1")
+    )
+
+
+def test_many_pieces_with_new_changed_and_deleted_files_are_collected_exactly(shop: Shop) -> None:
+    def work(name: str, change: Callable[[Path], None]) -> tuple[str, str]:
+        change(shop.open(name))
+        return name, shop.gather(name).commit
+
+    def link(folder: Path) -> None:
+        (folder / "run").symlink_to("cart.py")
+
+    def executable(folder: Path) -> None:
+        (folder / "tool.sh").write_text("#!/bin/sh\n")
+        (folder / "tool.sh").chmod(0o755)
+
+    merged = shop.workspace.merge(
+        Merge(
+            TURN,
+            shop.base,
+            (
+                work("gone", lambda folder: (folder / "docs/notes.md").unlink()),
+                work("new", lambda folder: write(folder, "docs/ü\nñ.md", "odd name")),
+                work("link", link),
+                work("tool", executable),
+            ),
+        )
+    )
+    rows = [row.partition("\t") for row in git(shop.wd, "ls-tree", "-r", "-z", merged.commit).split("\0")[:-1]]
+    modes = {path: about.split()[0] for about, _, path in rows}
+    assert (modes["run"], modes["tool.sh"], modes["docs/ü\nñ.md"]) == ("120000", "100755", "100644")
+    assert "docs/notes.md" not in modes
+    assert len(git(shop.wd, "rev-parse", f"{merged.commit}^@").split()) == 5

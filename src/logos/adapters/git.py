@@ -223,10 +223,19 @@ class Change:
     old_blob: str
 
 
+_DIFF = ("-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--full-index")
+
+
 def changes(git: Git, old: str, new: str) -> list[Change]:
-    flags = ("-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--full-index")
-    fields = git.ask("diff-tree", *flags, old, new, "--").split(b"\0")
+    fields = git.ask("diff-tree", *_DIFF, old, new, "--").split(b"\0")
     return sorted(map(_change, fields[0:-1:2], fields[1::2]), key=lambda change: change.path)
+
+
+def changes_of_many(git: Git, old: str, commits: Iterable[str]) -> list[Change]:
+    """What each of these commits changes of the old one, one after the other, asked at once."""
+    asked = "".join(f"{checked_commit(commit)} {checked_commit(old)}\n" for commit in commits)
+    fields = git.ask("diff-tree", "--stdin", "--no-commit-id", *_DIFF, stdin=asked.encode()).split(b"\0")
+    return list(map(_change, fields[0:-1:2], fields[1::2]))
 
 
 def _change(about: bytes, path: bytes) -> Change:

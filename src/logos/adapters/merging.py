@@ -7,7 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from logos.adapters.git import Git, changes, checked_commit, commit_tree, complaint, text_of, tree_of
+from logos.adapters.git import (
+    Change,
+    Git,
+    changes,
+    changes_of_many,
+    checked_commit,
+    commit_tree,
+    complaint,
+    text_of,
+    tree_of,
+)
 from logos.adapters.worktree import seen_from
 from logos.domain.specs import Clash
 from logos.errors import HostError
@@ -27,7 +37,42 @@ def merge_pieces(git: Git, onto: str, pieces: Pieces, prefix: str = "") -> tuple
         git = git.using(GIT_WORK_TREE=str(empty), GIT_INDEX_FILE=f"{folder}/index").disarmed()
         date = _latest_date(git, [onto, *(commit for _, commit in pieces)])
         git.ask("read-tree", onto)
-        return _merge_each(git, onto, pieces, date, prefix)
+        together = _merge_apart(git, onto, pieces, date)
+        return (together, ()) if together else _merge_each(git, onto, pieces, date, prefix)
+
+
+def _merge_apart(git: Git, onto: str, pieces: Pieces, date: int) -> str | None:
+    """One commit of pieces that change no path differently: they need no merging, only collecting. Else None."""
+    new = {commit: name for name, commit in pieces if commit != onto}
+    commits = list(new)
+    common = git.run("merge-base", "--octopus", onto, *commits).stdout.decode().strip()
+    changed = _changes_in(git, onto, commits) if common == onto else None
+    if changed is None:
+        return None
+    entries = b"".join(
+        f"{change.mode or 0} {change.blob or '0' * len(change.old_blob)}\t".encode() + path + b"\0"
+        for path, change in changed.items()
+    )
+    if git.run("update-index", "-z", "--index-info", stdin=entries).returncode != 0:
+        return None
+    tree = git.line("write-tree")
+    if tree == tree_of(git, onto):
+        return onto
+    return commit_tree(git, tree, [onto, *commits], f"Merge {', '.join(new.values())}", date)
+
+
+def _changes_in(git: Git, onto: str, commits: list[str]) -> dict[bytes, Change] | None:
+    """What all commits together change; None where two do different things to a path, or a file is another's folder."""
+    found: dict[bytes, Change] = {}
+    for change in changes_of_many(git, onto, commits):
+        other = found.setdefault(change.path, change)
+        if (other.mode, other.blob) != (change.mode, change.blob):
+            return None
+    files = {path for path, change in found.items() if change.blob}
+    folders = {
+        b"/".join(parts[:depth]) for path in files for parts in (path.split(b"/"),) for depth in range(1, len(parts))
+    }
+    return None if files & folders else found
 
 
 def _merge_each(git: Git, onto: str, pieces: Pieces, date: int, prefix: str) -> tuple[str, tuple[Clash, ...]]:

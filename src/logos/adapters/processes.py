@@ -68,7 +68,8 @@ class TurnProcesses:
             raise TerminalGone(f"there is no terminal {terminal}") from error
 
     def note(self, terminal: str, about: Mapping[str, Any]) -> None:
-        write_atomically(self._root / terminal / "terminal.json", json.dumps(about))
+        # No power cut leaves a terminal that would need this: its processes are gone then.
+        write_atomically(self._root / terminal / "terminal.json", json.dumps(about), durable=False)
 
     def turns(self, terminal: str) -> list[Path]:
         """The folders of the turns that really began, in order; a turn whose process never ran does not count."""

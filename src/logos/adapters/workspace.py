@@ -66,6 +66,8 @@ class GitWorkspace:
         self._adding = threading.Lock()
         # Several agents may be sent to the same place at once.
         self._at: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
+        # Places whose index of ours says what their start says.
+        self._just_made: set[str] = set()
         self._starts: dict[tuple[str, ...], str] = {}
         self._trees: dict[str, str] = {}
 
@@ -90,8 +92,7 @@ class GitWorkspace:
         if spot.made_at != start:
             raise HostError(f"{spot.folder} was not made at {start}: it cannot be told what was changed in it")
         git = self._git_in(spot).disarmed()
-        fresh_index(git, spot.index, start)
-        problems = stage(git, spot.folder)
+        problems = self._stage(git, spot, start)
         commit = self._commit(git, start, errand.title)
         gathered = self._gathered(git, errand, spot, base, commit, problems)
         if gathered.problems:
@@ -102,6 +103,15 @@ class GitWorkspace:
         self._point({f"refs/heads/{spot.branch}": now, self._keeping(commit): commit})
         self._settle(spot)
         return gathered
+
+    def _stage(self, git: Git, spot: Spot, start: str) -> list[Problem]:
+        """Take what lies there into our index, which says what the start says when nothing was taken yet."""
+        if spot.name in self._just_made:
+            self._just_made.discard(spot.name)
+            with suppress(HostError):
+                return stage(git, spot.folder)
+        fresh_index(git, spot.index, start)
+        return stage(git, spot.folder)
 
     def _give_back_the_telos(self, git: Git, spot: Spot) -> None:
         with suppress(OSError):
@@ -239,6 +249,7 @@ class GitWorkspace:
         if self._setup:
             run_setup(self._setup, Path(self._inside(spot)), self._wd)
         spot.mark.write_text(start, encoding="ascii")
+        self._just_made.add(spot.name)
 
     def _prepare_home(self) -> None:
         telos = self._wd / ".telos"
@@ -334,7 +345,7 @@ class GitWorkspace:
             errand.id,
             spot.name,
             commit,
-            touched(git, changed, prefix),
+            touched(git, spot.folder, changed, prefix),
             tuple(dict.fromkeys(in_words(problem, prefix) for problem in found)),
         )
 
