@@ -233,7 +233,7 @@ def built(cao: CaoServer, tmp_path_factory: pytest.TempPathFactory) -> Site:
     site = Site(cao, tmp_path_factory.mktemp("built"))
     try:
         driver = site.start("a shop", "--levels", "9,3,2,1")
-        assert driver.wait(110) == 0, site.said
+        assert driver.wait(100) == 0, site.said
     finally:
         site.close()
     return site

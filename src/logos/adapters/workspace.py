@@ -74,8 +74,10 @@ class GitWorkspace:
     def open(self, place: Place, *, anew: bool) -> str:
         spot, start = self._spot(place.name), self._start(place)
         with self._at[place.name]:
-            if anew or spot.made_at != start:
+            if spot.made_at != start or (anew and not self._is_whole(spot)):
                 self._make(spot, start)
+            elif anew:
+                self._renew(spot, start)
             else:
                 self._mend(spot)
             return self._inside(spot)
@@ -128,7 +130,7 @@ class GitWorkspace:
     def ready(self, place: Place) -> str:
         spot, start = self._spot(place.name), self._start(place)
         with self._at[place.name]:
-            if spot.made_at and (spot.folder / ".git").is_file() and self._registered(spot):
+            if spot.made_at and self._is_whole(spot):
                 self._reset(spot, start)
             else:
                 self._make(spot, start)
@@ -316,6 +318,16 @@ class GitWorkspace:
             os.replace(folder / "index.logos", folder / "index")
             if text_in(folder / "HEAD") != f"ref: refs/heads/{spot.branch}\n":
                 self._git.using(GIT_DIR=str(folder)).ask("symbolic-ref", "HEAD", f"refs/heads/{spot.branch}")
+
+    def _is_whole(self, spot: Spot) -> bool:
+        return (spot.folder / ".git").is_file() and bool(self._registered(spot))
+
+    def _renew(self, spot: Spot, start: str) -> None:
+        """As if just made, in the same folder: a terminal may be open in it already."""
+        self._reset(spot, start)
+        self._git_in(spot).disarmed().ask("clean", "-ffdxq")
+        if self._setup:
+            run_setup(self._setup, Path(self._inside(spot)), self._wd)
 
     def _reset(self, spot: Spot, start: str) -> None:
         git = self._git_in(spot).disarmed()

@@ -17,6 +17,7 @@ from logos.runtime.vigil import status_of
 RENAME_SECONDS = 5.0
 RENAME_POLL_SECONDS = 0.05
 SHELL_SECONDS = 2.0
+START_SECONDS = 20.0
 STILL_SECONDS = 1.0
 
 
@@ -81,14 +82,23 @@ class Crew:
             raise failure
 
     def _sound(self, create: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-        """A terminal with an agent in it: a host that died while creating one gives back a bare shell."""
+        """A terminal with an agent in it: asked again, a host gives back one that is starting, or is a bare shell."""
         made = create()
-        if isinstance(self.host, Screen) and status_of(self.host, TerminalId(made["id"])) is Status.UNKNOWN:
-            self.pause(SHELL_SECONDS)
-            if shows_shell(self.host.get_screen(made["id"])):
-                self.host.exit_terminal(made["id"])
-                return create()
+        if isinstance(self.host, Screen) and not self._comes_up(self.host, TerminalId(made["id"])):
+            self.host.exit_terminal(made["id"])
+            return create()
         return made
+
+    def _comes_up(self, screen: Screen, terminal: TerminalId) -> bool:
+        begun = self.now()
+        while not (status := status_of(self.host, terminal)).resting:
+            waited = self.now() - begun
+            if waited >= SHELL_SECONDS and not shows_shell(screen.get_screen(terminal)):
+                return True
+            if waited >= (SHELL_SECONDS if status is Status.UNKNOWN else START_SECONDS):
+                return False
+            self.pause(RENAME_POLL_SECONDS)
+        return True
 
     def _opened(self, agent: Agent, made: Mapping[str, str], session: str, opened: dict[AgentName, TerminalId]) -> None:
         opened[agent.name] = TerminalId(made["id"])
