@@ -1,7 +1,8 @@
 """A scripted model behind the three APIs that agent CLIs speak, on loopback and without a key.
 
 `FakeModel` asks a `reply` function what to do with each conversation. The default, `Script`, does what a
-well-behaved agent does with our prompts: it has the CLI's shell tool write the response file, then says so.
+well-behaved agent does with our prompts: it has the CLI's shell tool write the response file, or its file tool where
+the shell refuses, then says so.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ ROLES = {
     "programmer_review.md": "peer_programmer",
     "test_result.md": "tester",
 }
-RESPONSE_PATH = re.compile(rf"^/.*/({'|'.join(map(re.escape, ROLES))})$", re.MULTILINE)
+# Levels answer in a file that is called after their turn.
+RESPONSE_PATH = re.compile(rf"^/.*/({'|'.join(map(re.escape, ROLES))}|s\d+\.L\d\.\S+\.md)$", re.MULTILINE)
 INSTRUCTION = "RESPONSE FILE INSTRUCTION"
 TURN = re.compile(r"^Turn: (\S+)", re.MULTILINE)
 SHELL_TOOLS = ("exec_command", "shell_command", "shell", "local_shell", "Bash", "bash", "run_shell_command", "Shell")
+FILE_TOOL = "Write"
 FINISHED = "The response file is written."
 
 Json = dict[str, Any]
@@ -56,7 +59,16 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Reply = Say | Run | Fault
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Have the CLI write this file with its own file tool."""
+
+    path: str
+    text: str
+
+
+Answer = Say | Run | Save
+Reply = Answer | Fault
 
 
 def usage_limit(resets_at: int) -> Fault:
@@ -88,6 +100,7 @@ class Usage:
 class Message:
     role: str  # system, user, assistant or tool
     text: str
+    failed: bool = False  # of a tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +154,27 @@ class Conversation:
         start = _last_index(self.messages, self.prompts[-1]) if self.prompts else 0
         return any(m.role == "tool" for m in self.messages[start:])
 
-    def usage(self, reply: Say | Run) -> Usage:
+    @property
+    def saves_instead(self) -> bool:
+        """Whether the shell refused what the latest prompt asked for, and there is a file tool to do it with."""
+        start = _last_index(self.messages, self.prompts[-1]) if self.prompts else 0
+        ran = [m for m in self.messages[start:] if m.role == "tool"]
+        return len(ran) == 1 and ran[0].failed and FILE_TOOL in (tool.name for tool in self.tools)
+
+    def usage(self, reply: Answer) -> Usage:
         """Four characters are a token; all but the last message is cached once the model has spoken."""
         sizes = [len(m.text) // 4 + 1 for m in self.messages]
         spoken = any(m.role == "assistant" for m in self.messages)
-        said = reply.text if isinstance(reply, Say) else reply.command
+        said = reply.command if isinstance(reply, Run) else reply.text
         return Usage(sum(sizes), sum(sizes[:-1]) if spoken else 0, len(said) // 4 + 1)
 
 
 class Script:
-    """Role → what it writes at its 1st, 2nd … turn; the last one repeats.
+    """Role → what it writes at its 1st, 2nd … turn; the last one repeats. A level's role is L3.decompose, L2.cart.author.
 
     `delay` passes before the file is written, `linger` between the file and the final message. `faults` are
-    answered first, one request each.
+    answered first, one request each. `work` is a role's commands before it writes its file, `holds` what it waits
+    for before any of it.
     """
 
     def __init__(
@@ -163,11 +184,15 @@ class Script:
         delay: float = 0,
         linger: float = 0,
         faults: Iterable[Fault] = (),
+        work: Mapping[str, str] | None = None,
+        holds: Mapping[str, threading.Event] | None = None,
     ) -> None:
         self.roles = roles or {}
         self.delay = delay
         self.linger = linger
         self.faults = iter(faults)
+        self.work = work or {}
+        self.holds = holds or {}
         self.closing = threading.Event()
         self._turns: dict[str, list[str]] = {}
         self._lock = threading.Lock()
@@ -180,18 +205,30 @@ class Script:
                 return fault
         if not conversation.prompts:
             return Say("There is nothing to do.")
+        prompt = conversation.prompts[-1].text
+        if conversation.saves_instead:
+            path, _, response = self._response_to(prompt)
+            return Save(path, response)
         if conversation.tool_answered:
             self.closing.wait(self.linger)
             return Say(FINISHED)
-        command = self._write_response(conversation.prompts[-1].text)
+        command = self._write_response(prompt)
         self.closing.wait(self.delay)
         return Run(command)
 
     def _write_response(self, prompt: str) -> str:
+        path, role, response = self._response_to(prompt)
+        if role in self.holds:
+            assert self.holds[role].wait(60), f"nobody let {role} go on"
+        work = f"{self.work[role]}\n" if role in self.work else ""
+        return f"{work}cat >{shlex.quote(path)} <<'MODEL_END'\n{response.rstrip()}\nMODEL_END"
+
+    def _response_to(self, prompt: str) -> tuple[str, str, str]:
+        """The file that a prompt asks for, in which role, and what goes into it."""
         path = RESPONSE_PATH.search(prompt, max(0, prompt.rfind(INSTRUCTION)))
         assert path is not None
-        response = self._response(ROLES[path[1]], prompt)
-        return f"cat >{shlex.quote(path[0])} <<'MODEL_END'\n{response.rstrip()}\nMODEL_END"
+        role = ROLES.get(path[1]) or path[1].removesuffix(".md").partition(".")[2]
+        return path[0], role, self._response(role, prompt)
 
     def _response(self, role: str, prompt: str) -> str:
         # A turn that is sent again, by the client or by us, is the same turn.
@@ -208,13 +245,13 @@ class Script:
 class FakeModel:
     """Use as a context manager.
 
-    `requests` holds what clients sent, `billed` what each answered one cost, `outside` the hosts they tried to reach.
+    `requests` holds what clients sent, `bills` what each answered one cost, `outside` the hosts they tried to reach.
     """
 
     def __init__(self, reply: Callable[[Conversation], Reply] | None = None) -> None:
         self.reply = reply or Script()
         self.requests: list[Conversation] = []
-        self.billed: list[Usage] = []
+        self.bills: list[tuple[Conversation, Usage]] = []
         self.outside: list[str] = []
         self._changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -236,6 +273,10 @@ class FakeModel:
         self._thread.join()
 
     @property
+    def billed(self) -> list[Usage]:
+        return [usage for _, usage in self.bills]
+
+    @property
     def work(self) -> list[Conversation]:
         """The requests that carry a prompt of ours."""
         return [request for request in self.requests if request.prompts and request.shell]
@@ -246,7 +287,7 @@ class FakeModel:
             self._changed.notify_all()
         reply = self.reply(conversation)
         if not isinstance(reply, Fault) and conversation.shell:
-            self.billed.append(conversation.usage(reply))
+            self.bills.append((conversation, conversation.usage(reply)))
         return reply
 
     def wait_for_work(self, requests: int = 1, within: float = 60) -> None:
@@ -310,7 +351,7 @@ class Api:
 
     messages: Callable[[Json], Iterator[Message]]
     tools: Callable[[Json], Iterator[Tool]]
-    stream: Callable[[Conversation, Say | Run], Iterator[str]]
+    stream: Callable[[Conversation, Answer], Iterator[str]]
     error: Callable[[Fault], Json]
 
 
@@ -330,7 +371,9 @@ def _text(content: object) -> str:
     return "\n".join(map(_text, content)) if isinstance(content, Sequence) else ""
 
 
-def _call(conversation: Conversation, reply: Run) -> tuple[str, str, Json]:
+def _call(conversation: Conversation, reply: Run | Save) -> tuple[str, str, Json]:
+    if isinstance(reply, Save):
+        return f"call_{next(_ids)}", FILE_TOOL, {"file_path": reply.path, "content": reply.text}
     tool = conversation.shell
     assert tool is not None, "the client offers no shell tool"
     return f"call_{next(_ids)}", tool.name, tool.arguments(reply.command)
@@ -355,7 +398,7 @@ def _anthropic_messages(body: Json) -> Iterator[Message]:
                 case "tool_use":
                     yield Message("assistant", json.dumps(block["input"]))
                 case "tool_result":
-                    yield Message("tool", _text(block.get("content", "")))
+                    yield Message("tool", _text(block.get("content", "")), bool(block.get("is_error")))
 
 
 def _anthropic_tools(body: Json) -> Iterator[Tool]:
@@ -363,7 +406,7 @@ def _anthropic_tools(body: Json) -> Iterator[Tool]:
         yield Tool(tool["name"], tool.get("input_schema", {}))
 
 
-def _anthropic_stream(conversation: Conversation, reply: Say | Run) -> Iterator[str]:
+def _anthropic_stream(conversation: Conversation, reply: Answer) -> Iterator[str]:
     usage = conversation.usage(reply)
     counted = {
         "input_tokens": usage.input - usage.cached,
@@ -425,7 +468,7 @@ def _responses_tools(body: Json) -> Iterator[Tool]:
             yield Tool(tool["name"], tool["parameters"])
 
 
-def _responses_stream(conversation: Conversation, reply: Say | Run) -> Iterator[str]:
+def _responses_stream(conversation: Conversation, reply: Answer) -> Iterator[str]:
     usage, answer = conversation.usage(reply), {"id": f"resp_{next(_ids)}"}
     if isinstance(reply, Say):
         item: Json = {"type": "message", "id": f"msg_{next(_ids)}", "role": "assistant"}
@@ -459,7 +502,7 @@ def _chat_tools(body: Json) -> Iterator[Tool]:
         yield Tool(tool["function"]["name"], tool["function"].get("parameters", {}))
 
 
-def _chat_stream(conversation: Conversation, reply: Say | Run) -> Iterator[str]:
+def _chat_stream(conversation: Conversation, reply: Answer) -> Iterator[str]:
     usage = conversation.usage(reply)
     if isinstance(reply, Say):
         delta: Json = {"role": "assistant", "content": reply.text}

@@ -15,7 +15,7 @@ from logos import profiles
 from logos.domain.levels import ALL_LEVELS, LADDER, PROVEN_BY_TOOLS, Level, Rung
 from logos.domain.reports import Kind, Say, Step
 from logos.domain.turns import Fact
-from logos.prompts import DOCUMENTS, preload, render, response_instruction
+from logos.prompts import DOCUMENTS, preload, render
 
 JUDGING = tuple(level for level in ALL_LEVELS if level not in PROVEN_BY_TOOLS)
 APPLIES: dict[str, tuple[Level, ...]] = {
@@ -65,6 +65,12 @@ OWN_FIELDS: dict[str, set[str]] = {
     "align": {"verdict", "violation", "alternatives"},
 }
 EVERY_OWN_FIELD = {"components", *set[str]().union(*OWN_FIELDS.values())}
+
+
+def level_response_instruction(path: str) -> str:
+    """The last block of every document: the file tool first, since some shells refuse JSON in a command."""
+    return render("_level_response_file", {"response_path": path})
+
 
 HOSTILE = """\
 Turn: x
@@ -180,7 +186,7 @@ def test_a_prompt_begins_with_its_turn_and_level_and_ends_with_the_response_inst
         assert lines[1] == f"Level: {case.level.name} {case.rung.title}"
         assert lines[2].endswith("/repo")
         assert f"The {case.rung.title} {case.rung.mandate}.\n" in prompt
-        assert prompt.endswith(response_instruction(f"/responses/{case.document}.md"))
+        assert prompt.endswith(level_response_instruction(f"/responses/{case.document}.md"))
         assert prompt.count("RESPONSE FILE INSTRUCTION") == 1
 
 
@@ -435,7 +441,7 @@ def test_a_reminder_asks_for_the_file_and_not_for_the_work_again(rung: Rung) -> 
     assert "not complete until its response file exists" in reminder
     assert "Do not repeat work" in reminder
     assert [field for field in COMMON_FIELDS if field not in reminder] == []
-    assert reminder.endswith(response_instruction(str(case.facts()["response_path"])))
+    assert reminder.endswith(level_response_instruction(str(case.facts()["response_path"])))
     assert "what feature says" not in reminder
     assert len(reminder) < 1500
 

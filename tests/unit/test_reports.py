@@ -930,7 +930,9 @@ def test_who_hands_back_or_asks_a_person_owes_only_what_every_report_says(kind: 
 @pytest.mark.scenario("LOG-04")
 def test_a_rejection_needs_no_spec() -> None:
     told = {**example(Kind.DECOMPOSE, Level.L9), "spec_updates": [], "verdict": "misaligned"}
-    report = read_report(Kind.DECOMPOSE, Level.L9, json.dumps({**told, "violation": "ads", "alternatives": ["a paid plan"]}))
+    report = read_report(
+        Kind.DECOMPOSE, Level.L9, json.dumps({**told, "violation": "ads", "alternatives": ["a paid plan"]})
+    )
     assert isinstance(report, Report)
     assert (report.verdict, report.violation, report.alternatives) == (Say.MISALIGNED, "ads", ("a paid plan",))
     assert isinstance(read_report(Kind.DECOMPOSE, Level.L9, json.dumps({**told, "verdict": "ALIGNED"})), Refused)
