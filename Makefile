@@ -7,8 +7,10 @@ BIN := $(VENV)/bin
 # -qq: warnings are silent, errors are not.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 PINS := pyproject.toml constraints.txt
-# The live tests of one file share one server, so they must share one worker; the order is that of testpaths.
-PYTEST_FLAGS ?= -n auto --dist loadfile --no-loadscope-reorder
+# The live tests of one file share one server, so they must share one worker; the order is that of testpaths. One worker
+# more than there are cores: the live tests wait for a server most of their time.
+WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+PYTEST_FLAGS ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test check format bench tmux clis venv venv-dev clean
 
