@@ -19,7 +19,16 @@ from logos.adapters.cao import ApiClient
 from logos.domain.events import Noted, Recorded, RunResumed, TurnAnswered
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Outcome
-from logos.errors import Busy, Interrupted, PromptError, RunPaused, StateError, TerminalNotCreated, UsageError
+from logos.errors import (
+    Busy,
+    HostUnreachable,
+    Interrupted,
+    PromptError,
+    RunPaused,
+    StateError,
+    TerminalNotCreated,
+    UsageError,
+)
 from logos.flows.cycle import CycleState
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, ScriptedAgents
 from logos.testing.cao_server import FakeCao
@@ -422,6 +431,45 @@ def test_cleanup_ends_the_terminals_and_a_resume_says_that_they_are_gone(shop: S
     with pytest.raises(StateError, match=r"terminals.*closed"):
         shop.run()
     assert len(agents.sent) == before
+
+
+def test_the_error_of_a_resume_without_terminals_names_the_way_out(shop: Shop):
+    interrupt(shop, CLEANUP_ON_EXIT="1")
+    with pytest.raises(StateError, match="--recreate"):
+        shop.run()
+
+
+@pytest.mark.scenario("LOG-15")
+@pytest.mark.parametrize("cleanup", ["1", ""], ids=["closed", "gone"])
+def test_terminals_that_are_gone_are_recreated_and_their_agents_told_what_they_said(shop: Shop, cleanup: str):
+    """After a reboot, say: the host knows none of the terminals any more."""
+    agents = shop.hire(analyst=["ANALYST_SUMMARY:\n- Scope: the word is marmalade\n"])
+    interrupt(shop, "turn_answered", 2, CLEANUP_ON_EXIT=cleanup)
+    before = dict(shop.state["terminals"])
+    if not cleanup:
+        for terminal in list(agents.profiles):
+            agents.exit_terminal(terminal)
+        with pytest.raises(StateError, match=r"not reachable.*--recreate"):
+            shop.run()
+    asked, sent = shop.asked(), len(agents.sent)
+
+    assert shop.run(RECREATE_TERMINALS="1").outcome is Outcome.PASSED
+
+    now = {own["id"] for own in shop.state["terminals"].values()}
+    assert now.isdisjoint(own["id"] for own in before.values() if own["id"])
+    first = next(prompt for _, prompt in agents.sent[sent:] if prompt.startswith("Turn: "))
+    assert first.startswith("Turn: r1.analyst.c2\n")
+    assert "marmalade" in first
+    assert "refer to your conversation history" not in first
+    assert shop.asked()[: len(asked)] == asked
+    assert len(set(shop.asked())) == len(shop.asked())
+
+
+def test_a_host_that_is_away_as_a_whole_is_not_a_lost_terminal(shop: Shop):
+    interrupt(shop)
+    with pytest.raises(HostUnreachable):
+        shop.run(ApiClient("http://127.0.0.1:1", str(shop.wd), patience=0), RECREATE_TERMINALS="1")
+    assert shop.run(**ONE_CYCLE).outcome is Outcome.PASSED
 
 
 def test_nothing_is_ended_without_cleanup(shop: Shop):

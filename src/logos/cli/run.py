@@ -54,6 +54,9 @@ def run(
         bool | None,
         typer.Option("--resume/--fresh", help="Go on with the unfinished run, or start anew. Default: what is there."),
     ] = None,
+    recreate: Annotated[
+        bool, typer.Option("--recreate", help="At a resume: new terminals for agents whose terminals are gone.")
+    ] = False,
     simulate: Annotated[
         Path | None,
         typer.Option("--simulate", metavar="SCRIPT", help="Agents follow this YAML script; no agent CLI, no model."),
@@ -67,6 +70,7 @@ def run(
     """
     flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
     flags += [] if resume is None else [f"resume={int(resume)}"]
+    flags += ["handoff.recreate_terminals=1"] if recreate else []
     again = [*(("--test", test) if test else ()), *(part for own in settings or () for part in ("--set", own))]
     again += ("--simulate", str(simulate)) if simulate else ()
     return start(words or [], prompt, flags, again, as_json=as_json, simulate=simulate)
@@ -180,7 +184,8 @@ def command_again(config: Path | None, options: list[str]) -> list[str]:
 
 def how_to_go_on(run: str, error: LogosError, settings: Settings, command: list[str]) -> str:
     if settings.cleanup_on_exit:
-        return f"run {run} ended its terminals (cleanup_on_exit), so it is started anew: {shlex.join(command)} --fresh"
+        new = "new agents are told what the old ones said"
+        return f"run {run} ended its terminals (cleanup_on_exit); {new}: {shlex.join(command)} --resume --recreate"
     budget = BUDGET.match(str(error)) if isinstance(error, BudgetReached) else None
     if budget is not None:
         return f"run {run} can be resumed with more: {shlex.join(raised(command, budget[1], settings))} --resume"

@@ -272,7 +272,8 @@ def verify_resume_terminals() -> None:
     if missing:
         _exit(LogosError(f"cannot resume: the state file has no terminal for {', '.join(missing)}"))
     try:
-        _crew().verify(_default.agents(), _default.ledger())
+        _crew().verify(_default.ledger())
+        _crew().compare(_default.agents(), _default.ledger())
     except LogosError as error:
         _exit(error)
 

@@ -113,8 +113,7 @@ class Cycle:
                 awaited = state.checking and turn == state.check_id
                 return _checked(state, command, exit_code, output) if awaited else state
             case TerminalOpened(agent):
-                # A new conversation has not seen the explore summary.
-                return replace(state, briefed=state.briefed - {Role(agent)})
+                return _new_conversation(state, Role(agent))
             case RunStarted() | TerminalClosed() | TurnSent() | Noted() | RunEnded():
                 return state
             case RunResumed() | WorkGathered() | WorkMerged() | QuestionResolved():
@@ -160,6 +159,14 @@ def _answered(state: CycleState, text: str) -> CycleState:
     if stage.reviewer is not None:
         return replace(state, role=stage.reviewer)
     return _tested(state, text)
+
+
+def _new_conversation(state: CycleState, role: Role) -> CycleState:
+    """It has not seen the explore summary, and knows of earlier turns what it is told; an import knows only outputs."""
+    memory, said = state.memory, state.said(role)
+    if said and role not in memory:
+        memory = MappingProxyType({**memory, role: (f"earlier:\n{condense.head(said, MEMORY_LINES)}",)})
+    return replace(state, briefed=state.briefed - {role}, memory=memory)
 
 
 def _remembered(state: CycleState, text: str) -> Mapping[Role, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened, Topic
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Agent, AgentName, RunId, Status, TerminalId
-from logos.errors import HostError, StateError
+from logos.errors import HostError, StateError, TerminalGone
 from logos.flows.screen import shows_shell
 from logos.ports import AgentHost, Screen
 from logos.runtime.together import at_once
@@ -19,6 +19,10 @@ RENAME_POLL_SECONDS = 0.05
 SHELL_SECONDS = 2.0
 START_SECONDS = 20.0
 STILL_SECONDS = 1.0
+RECREATE = (
+    "--recreate (handoff.recreate_terminals) gives agents new terminals and tells each what it said before, "
+    "--fresh (RESUME=0) starts the work anew"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +148,28 @@ class Crew:
             run, [agent], replace(ledger, terminals={k: v for k, v in ledger.terminals.items() if k != agent.name})
         )
 
-    def verify(self, agents: Sequence[Agent], ledger: Ledger) -> None:
-        """Every terminal of a resumed run must answer; another provider than configured is only worth a warning."""
+    def verify(self, ledger: Ledger) -> None:
+        """Every terminal of a resumed run must answer."""
+        lost = [f"{name} ({ledger.terminals[name].id}): {error}" for name, error in self._lost(ledger).items()]
+        if lost:
+            raise StateError(f"cannot resume, terminals are not reachable: {'; '.join(sorted(lost))}; {RECREATE}")
 
+    def let_go(self, ledger: Ledger) -> None:
+        """Terminals that the host does not know any more are closed; a host that is away as a whole is an error."""
+        for name, error in sorted(self._lost(ledger).items()):
+            if not isinstance(error, TerminalGone):
+                raise error
+            self.record(TerminalClosed(name, ledger.terminals[name].id))
+
+    def _lost(self, ledger: Ledger) -> dict[AgentName, Exception]:
         def job(terminal: TerminalId) -> Callable[[], Status]:
             return lambda: status_of(self.host, terminal)
 
         jobs = {name: job(terminal.id) for name, terminal in ledger.terminals.items()}
-        lost = [
-            f"{name} ({ledger.terminals[name].id}): {error}"
-            for name, error in at_once(jobs)
-            if isinstance(error, Exception)
-        ]
-        if lost:
-            raise StateError("cannot resume, terminals are not reachable: " + "; ".join(sorted(lost)))
+        return {name: error for name, error in at_once(jobs) if isinstance(error, Exception)}
+
+    def compare(self, agents: Sequence[Agent], ledger: Ledger) -> None:
+        """Another provider than configured is only worth a warning."""
         for agent in agents:
             terminal = ledger.terminals.get(agent.name)
             if terminal is not None and terminal.provider != agent.provider:

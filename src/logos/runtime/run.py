@@ -13,6 +13,7 @@ from logos.flows.cycle import Cycle, CycleState
 from logos.ports import Bell, Responses
 from logos.runtime.afterwards import comment_for, post_process
 from logos.runtime.checks import run_check
+from logos.runtime.crew import RECREATE
 from logos.runtime.drive import Desk
 from logos.runtime.driving import Driving, Ended, Outside, new_run_id
 from logos.runtime.journal import Journal, Watcher
@@ -57,14 +58,18 @@ class CycleRun(Driving[CycleState]):
         """Terminals for every agent: checked where they should be there, opened where they cannot be yet."""
         journal, crew = self._running(), self._crew()
         agents = journal.state.plan.agents
-        if way is not Way.FRESH:
-            crew.verify(agents, journal.ledger)
+        if way is not Way.FRESH and self._settings.handoff.recreate_terminals:
+            crew.let_go(journal.ledger)
+            crew.compare(agents, journal.ledger)
+        elif way is not Way.FRESH:
+            crew.verify(journal.ledger)
+            crew.compare(agents, journal.ledger)
             lost = [a.name for a in agents if a.name not in journal.ledger.terminals]
             lost = [name for name in lost if way is Way.IMPORT or name in journal.ledger.briefed]
             if lost:
                 raise StateError(
                     f"cannot resume: the terminals of {', '.join(lost)} were closed, and with them what these agents "
-                    "knew; --fresh (RESUME=0) starts the work anew"
+                    f"knew; {RECREATE}"
                 )
         crew.open(journal.run, agents, journal.ledger)
 

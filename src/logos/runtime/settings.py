@@ -106,6 +106,9 @@ class Handoff(Section):
     idle_grace_seconds: Seconds = Field(30.0, description="idle without a file for so long: reminder")
     max_file_reminders: CountOrNone = Field(1, description="reminders per turn")
     auto_accept_permissions: Flag = Field(False, description="answer agents' permission prompts with yes")
+    recreate_terminals: Flag = Field(
+        False, description="terminals that are gone at a resume are replaced, and their agents told what they said"
+    )
     retry_back_off_seconds: Seconds = Field(5.0, description="before a turn that failed in passing is asked again")
     on_limit: OnLimit = Field(
         OnLimit.STOP, description="a provider's limit is reached: stop, wait until it ends, or fallback to a spare"
