@@ -16,6 +16,9 @@ from logos.domain.turns import RunId
 from logos.errors import LogConflict, LogDamaged, LogError
 
 WATCH_SECONDS = 0.1
+BATCH = 500
+
+Row = tuple[int, float, bytes]
 
 _APPEND = """
 INSERT INTO events SELECT ?, ?, ?, ?
@@ -52,7 +55,7 @@ class SqliteLog:
 
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
         from_seq = max(from_seq, 1)
-        rows = self._rows(_READ, run, from_seq)
+        rows = self._batches(_READ, run, from_seq)
         for expected, (seq, at, body) in enumerate(rows, from_seq):
             if seq != expected:
                 raise LogDamaged(run, expected, "it is missing")
@@ -85,7 +88,16 @@ class SqliteLog:
     def close(self) -> None:
         self._db.close()
 
-    def _rows(self, query: str, *values: object) -> list[tuple[int, float, bytes]]:
+    def _batches(self, query: str, *values: object) -> Iterator[Row]:
+        """Rows as they are asked for: whoever wants only the first does not wait for all."""
+        try:
+            cursor = self._db.execute(query, values)
+            while rows := cursor.fetchmany(BATCH):
+                yield from rows
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {self._path} cannot be read: {error}") from error
+
+    def _rows(self, query: str, *values: object) -> list[Row]:
         try:
             return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:

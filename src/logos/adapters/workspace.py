@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections import defaultdict
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from logos.adapters.files import own_folder, private_folder
@@ -39,7 +40,6 @@ WRITTEN_BY_INIT = (TELOS, "logos.json", "prompt.md")
 # What git takes as a part of a branch's name, and no more.
 _SLUG = re.compile(r"(?!.*\.lock$)[a-z](?:[a-z0-9_-]|\.(?=[a-z0-9_-]))*")
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_ADD_ATTEMPTS = 3
 
 _START = "`git init && git add -A && git commit -m start`"
 _SNAPSHOT = "`logos build --allow-dirty`, which works on a snapshot and leaves your files alone"
@@ -62,8 +62,6 @@ class GitWorkspace:
         self._setup = setup
         self._home = self._wd / ".telos" / "worktrees" / run
         self._repository = repository_of(self._wd)
-        # Git reads half-made worktrees of others while it adds one, and fails.
-        self._adding = threading.Lock()
         # Several agents may be sent to the same place at once.
         self._at: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         # Places whose index of ours says what their start says.
@@ -138,19 +136,18 @@ class GitWorkspace:
 
     def close(self, result: str | None) -> None:
         main, work = f"refs/heads/{self._branch(MAIN)}", f"refs/heads/logos-work/{self._run}/"
-        with self._adding:
-            self._unlock()
-            there = refs_under(self._git, main, work, self._keeping(""))
-            folders = [entry.name for entry in self._home.iterdir()] if self._home.is_dir() else []
-            for name in {MAIN, *folders, *(ref.removeprefix(work) for ref in there if ref.startswith(work))}:
-                if _SLUG.fullmatch(name):
-                    self._scrub(self._spot(name))
-            pointed = dict.fromkeys((ref for ref in there if ref != main or not result), None)
-            self._point({**pointed, **({main: checked_commit(result)} if result else {})})
-            remove(self._home)
-            for folder in (self._home.parent, self._repository.common / "worktrees"):
-                with suppress(OSError):  # others are in it, or it is not there
-                    folder.rmdir()
+        self._unlock()
+        there = refs_under(self._git, main, work, self._keeping(""))
+        folders = [entry.name for entry in self._home.iterdir()] if self._home.is_dir() else []
+        for name in {MAIN, *folders, *(ref.removeprefix(work) for ref in there if ref.startswith(work))}:
+            if _SLUG.fullmatch(name):
+                self._scrub(self._spot(name))
+        pointed = dict.fromkeys((ref for ref in there if ref != main or not result), None)
+        self._point({**pointed, **({main: checked_commit(result)} if result else {})})
+        remove(self._home)
+        for folder in (self._home.parent, self._repository.common / "worktrees"):
+            with suppress(OSError):  # others are in it, or it is not there
+                folder.rmdir()
 
     def give_up(self, result: str | None) -> None:
         """Remove every place and branch, as `close` does, and keep what was done in them as commits of no branch."""
@@ -242,9 +239,8 @@ class GitWorkspace:
         return self._starts[place.commits]
 
     def _make(self, spot: Spot, start: str) -> None:
-        with self._adding:
-            self._prepare_home()
-            self._add(spot, start)
+        self._prepare_home()
+        self._add(spot, start)
         git = self._git_in(spot).disarmed()
         fresh_index(git, spot.index, start, "-u")
         self._settle(spot)
@@ -262,17 +258,33 @@ class GitWorkspace:
         private_folder(self._home)
 
     def _add(self, spot: Spot, start: str) -> None:
-        """Register the worktree, empty. Another git at work in the repository can make this fail once."""
-        for attempt in range(_ADD_ATTEMPTS):
-            self._scrub(spot)
-            self._point({f"refs/heads/{spot.branch}": start})
-            done = self._git.run(
-                "worktree", "add", "--force", "--force", "--no-checkout", str(spot.folder), spot.branch
-            )
-            if done.returncode == 0:
-                return
-            if attempt == _ADD_ATTEMPTS - 1:
-                raise HostError(f"cannot make the worktree {spot.folder}: {complaint(done)}")
+        """Register the worktree, empty, in the files that `git worktree add` writes: git itself would take its time,
+        and fail where it meets a worktree of ours that another thread has half made."""
+        self._scrub(spot)
+        self._point({f"refs/heads/{spot.branch}": start})
+        try:
+            spot.folder.mkdir(mode=0o700)
+            folder = self._new_registration(spot)
+            for name, text in (
+                ("gitdir", f"{spot.folder / '.git'}\n"),
+                ("commondir", "../..\n"),
+                ("HEAD", f"ref: refs/heads/{spot.branch}\n"),
+            ):
+                (folder / name).write_text(text, encoding="utf-8")
+            (spot.folder / ".git").write_text(f"gitdir: {folder}\n", encoding="utf-8")
+        except OSError as error:
+            raise HostError(f"cannot make the worktree {spot.folder}: {error.strerror}") from error
+
+    def _new_registration(self, spot: Spot) -> Path:
+        """A folder of git's for a worktree; others may have one of the same name."""
+        shared = self._repository.common / "worktrees"
+        shared.mkdir(exist_ok=True)
+        for number in count():
+            folder = shared / f"{spot.name}{number or ''}"
+            with suppress(FileExistsError):
+                folder.mkdir()
+                return folder
+        raise AssertionError("numbers do not end")
 
     def _scrub(self, spot: Spot) -> None:
         """Remove a place and whatever a killed git left of it. Its branch stays."""

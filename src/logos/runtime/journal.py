@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from logos.adapters.reports import read_report
@@ -81,26 +82,30 @@ def flow_of(started: RunStarted) -> Flow[Any]:
 
 def plan_of(log: Log, run: RunId) -> Plan:
     """The plan a run began with."""
-    return _started(log, run).plan
+    return _start_of(run, next(iter(log.read(run)), None)).plan
 
 
 def open_run(log: Log, run: RunId, upto: int | None = None) -> Journal[Any]:
     """The journal of a run that is in the log, up to event `upto`."""
-    journal = Journal(log, run, flow_of(_started(log, run)))
-    journal.catch_up(record for record in log.read(run) if upto is None or record.seq <= upto)
+    records = iter(log.read(run))
+    first = next(records, None)
+    journal = Journal(log, run, flow_of(_start_of(run, first)))
+    journal.catch_up(record for record in chain([first], records) if record and (upto is None or record.seq <= upto))
     return journal
 
 
 def open_cycle(log: Log, run: RunId, upto: int | None = None) -> Journal[CycleState]:
-    if not isinstance(plan_of(log, run), CyclePlan):
+    journal = open_run(log, run, upto)
+    if not isinstance(journal.state, CycleState):
         raise UsageError(f"run {run} is a build; `logos build` goes on with it")
-    return open_run(log, run, upto)
+    return journal
 
 
 def open_levels(log: Log, run: RunId) -> Journal[LevelsState]:
-    if not isinstance(plan_of(log, run), LevelsPlan):
+    journal = open_run(log, run)
+    if not isinstance(journal.state, LevelsState):
         raise UsageError(f"run {run} is no build; `logos run` goes on with it")
-    return open_run(log, run)
+    return journal
 
 
 def runs_with(log: Log, kind: type[Plan]) -> list[RunId]:
@@ -112,8 +117,7 @@ def runs_with(log: Log, kind: type[Plan]) -> list[RunId]:
     return found
 
 
-def _started(log: Log, run: RunId) -> RunStarted:
-    first = next(iter(log.read(run)), None)
+def _start_of(run: RunId, first: Recorded | None) -> RunStarted:
     if first is None or not isinstance(first.event, RunStarted):
         raise LogError(f"run {run} is not in the log")
     return first.event

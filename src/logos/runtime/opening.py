@@ -152,7 +152,7 @@ def last_unfinished(log: SqliteLog) -> RunId | None:
 def _from_saved(settings: Settings, log: SqliteLog, saved: Saved, tell: Tell, stamp: str) -> Opening:
     if saved.run is not None and saved.run in log.runs():
         journal = _reopen(settings, log, saved.run, tell, stamp)
-        if journal is not None and journal.seq >= saved.seq and _unedited(settings, log, saved):
+        if journal is not None and journal.seq >= saved.seq and _unedited(settings, log, saved, journal):
             return Opening(Way.RESUME, make_plan(settings, journal.state.plan.prompt), journal)
         knows_more = journal is None or journal.seq < saved.seq
         why = "knows more than what is left of" if knows_more else "was edited: it says something else than"
@@ -181,9 +181,9 @@ def without_tail(settings: Settings, log: SqliteLog, damage: LogDamaged, tell: T
     tell(f"{damage}; the whole log is kept as {copy.name}, the run goes on from event {damage.seq - 1}")
 
 
-def _unedited(settings: Settings, log: SqliteLog, saved: Saved) -> bool:
+def _unedited(settings: Settings, log: SqliteLog, saved: Saved, now: Journal[CycleState]) -> bool:
     """Whether the file is what Logos wrote at that event; a person's edit wins over the log."""
-    then = open_cycle(log, RunId(str(saved.run)), upto=saved.seq)
+    then = now if now.seq == saved.seq else open_cycle(log, now.run, upto=saved.seq)
     wrote = statefile.project(then.state, then.ledger, then.run, saved.seq, "", "")
     return statefile.parse(wrote, settings.provider).seed == saved.seed and (
         statefile.parse(wrote, settings.provider).terminals == saved.terminals
