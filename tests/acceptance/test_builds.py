@@ -26,9 +26,11 @@ from logos.domain.events import (
     Event,
     QuestionResolved,
     Recorded,
+    TerminalClosed,
     TerminalOpened,
     TurnAnswered,
     TurnAsked,
+    TurnSent,
     WorkGathered,
     WorkMerged,
 )
@@ -559,13 +561,15 @@ def test_the_state_file_shows_a_build_after_every_event(site: Site) -> None:
     def look(record: Recorded, _state: Any, _ledger: Any) -> None:
         shown = site.state
         schema.validate(shown)
-        assert shown["logos"] == {"run": record.run, "seq": record.seq}
+        # A delivered prompt and a closed terminal change nothing that is shown.
+        unseen = isinstance(record.event, TurnSent | TerminalClosed)
+        assert shown["logos"] == {"run": record.run, "seq": seen[-1]["logos"]["seq"] if unseen else record.seq}
         seen.append(shown)
 
     settings = load_settings(None, {"WD": str(site.wd), "LEVELS": "9,4-1", **FAST})
     host = scripted_host(load_script(site.script_path))
     build_here(settings, "pay by invoice", make_host=host, watchers=[look], tell=lambda _text: None)
-    assert [shown["logos"]["seq"] for shown in seen] == [record.seq for record in site.records()]
+    assert len(seen) == len(site.records())
     for record, shown in zip(site.records(), seen, strict=True):
         active = {agent["turn"]: agent for agent in shown["active_agents"]}
         if isinstance(record.event, TurnAsked):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError, to_json
@@ -14,9 +14,11 @@ from pydantic_core import PydanticSerializationError, to_json
 from logos.adapters.files import write_atomically
 from logos.domain.ledger import Ledger
 from logos.domain.levels import LADDER, Level
+from logos.domain.reports import Component
 from logos.domain.specs import Handoff, Spec
 from logos.domain.turns import AgentName, RunId
 from logos.flows.ladder import Ask, LevelsState
+from logos.flows.overlap import Piece
 
 Json = dict[str, Any]
 
@@ -107,7 +109,7 @@ class TelosState(Shown):
 
     version: Literal[1] = 1
     updated_at: str
-    logos: LogMark = Field(description="the run, and the event of its log that this file shows")
+    logos: LogMark = Field(description="the run, and the last event of its log that changed what this file shows")
     feature: str
     wd: str
     base: str = Field(description="the commit that all work started from")
@@ -133,19 +135,20 @@ class TelosState(Shown):
     alternatives: list[str]
 
 
-Part = TypeVar("Part")
+Parts = ParamSpec("Parts")
 
 
-def once_for(make: Callable[[Part], list[Json]]) -> Callable[[Part], list[Json]]:
-    """Remember the rows of the newest value: most events leave most of the state as it was."""
-    newest: tuple[Part, list[Json]] | None = None
+def once_for(make: Callable[Parts, list[Json]]) -> Callable[Parts, list[Json]]:
+    """Remember the rows of the newest values: most events leave most of the state as it was."""
+    newest: tuple[tuple[object, ...], list[Json]] = ((), [])
 
-    def made(value: Part) -> list[Json]:
+    def made(*values: Parts.args, **named: Parts.kwargs) -> list[Json]:
         nonlocal newest
-        known = newest
-        if known is None or known[0] is not value:
-            known = newest = (value, make(value))
-        return known[1]
+        known, rows = newest
+        if len(known) != len(values) or any(one is not other for one, other in zip(known, values, strict=True)):
+            rows = make(*values, **named)
+            newest = (values, rows)
+        return rows
 
     return made
 
@@ -180,7 +183,7 @@ def project(state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float)
         "specification_stack": _specs(state.specs),
         "handoff_lineage": _handoffs(state.handoffs),
         "validation_status": [_standing(state, level) for level in LADDER],
-        "components": _components(state),
+        "components": _components(state.components, state.pieces),
         "tool_results": [
             {"level": proof.level.name, "tool": proof.tool, "command": proof.command, "exit_code": proof.exit_code}
             for proof in state.proofs
@@ -277,11 +280,12 @@ def _standing(state: LevelsState, level: Level) -> Json:
     return {"level": level.name, "title": LADDER[level].title, "takes_part": part, "status": status}
 
 
-def _components(state: LevelsState) -> list[Json]:
+@once_for
+def _components(components: tuple[Component, ...], pieces: Mapping[str, Piece]) -> list[Json]:
     shown: list[Json] = []
-    for component in state.components:
-        piece = state.pieces.get(component.name)
-        done = {name for name in component.depends_on if name in state.pieces}
+    for component in components:
+        piece = pieces.get(component.name)
+        done = {name for name in component.depends_on if name in pieces}
         shown.append(
             {
                 "name": component.name,

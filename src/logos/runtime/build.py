@@ -10,7 +10,7 @@ from pathlib import Path
 
 from logos.adapters import telosstate
 from logos.adapters.handoff import ResponseFiles
-from logos.domain.events import Recorded, RunResumed, RunStarted, TerminalClosed, TurnFailed
+from logos.domain.events import Recorded, RunResumed, RunStarted, TerminalClosed, TurnFailed, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Agent, AgentName, Check, Errand, Gather, Merge, Outcome, Trouble, Turn
 from logos.errors import HostError, LogosError, TerminalGone
@@ -160,6 +160,9 @@ class BuildRun(Driving[LevelsState]):
             self._workspace.close(result_of(self._running().state))
 
     def _project(self, record: Recorded, state: LevelsState, ledger: Ledger) -> None:
+        if isinstance(record.event, TurnSent | TerminalClosed):
+            # Who is asked was shown before the prompt left, and who is done when the answer came.
+            return
         shown = telosstate.project(state, ledger, record.run, record.seq, record.at)
         telosstate.write(self._settings.telos_dir / STATE_FILE, shown)
 
