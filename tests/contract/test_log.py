@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from logos.adapters.sqlite import SqliteLog
+from logos.cli import wiring
 from logos.domain.events import Event, Noted, Recorded, RunStarted, Topic, TurnAnswered
 from logos.domain.turns import RunId, TurnId
 from logos.errors import LogConflict, LogDamaged, LogError
@@ -310,3 +311,22 @@ def test_a_folder_in_the_place_of_the_log_is_a_log_error(path: Path) -> None:
     path.mkdir(parents=True)
     with pytest.raises(LogError, match=r"logos\.db"):
         SqliteLog(path)
+
+
+def test_a_log_that_somebody_holds_for_a_moment_is_waited_for_and_not_taken_for_damaged(tmp_path: Path) -> None:
+    path = tmp_path / ".telos" / "logos.db"
+    SqliteLog(path).close()
+    holder = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    holder.execute("PRAGMA journal_mode = DELETE")
+    holder.execute("BEGIN EXCLUSIVE")
+    told: list[str] = []
+    release = threading.Timer(0.3, lambda: holder.execute("COMMIT"))
+    release.start()
+    try:
+        with wiring.open_log(path.parent, told.append) as log:
+            assert log.runs() == []
+    finally:
+        release.join()
+        holder.close()
+    assert told == []
+    assert [file.name for file in path.parent.iterdir() if "damaged" in file.name] == []

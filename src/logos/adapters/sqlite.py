@@ -17,6 +17,7 @@ from logos.errors import LogConflict, LogDamaged, LogError
 
 WATCH_SECONDS = 0.1
 BATCH = 500
+LOCKED_SECONDS = 5.0
 
 Row = tuple[int, float, bytes]
 
@@ -34,8 +35,7 @@ class SqliteLog:
         self._one_at_a_time = threading.Lock()
         own_folder(path.parent)
         try:
-            self._db = _connect(path)
-            self._db.executescript(files("logos.adapters").joinpath("schema.sql").read_text("utf-8"))
+            self._db = _opened(path)
         except sqlite3.Error as error:
             raise LogError(f"the run log {path} cannot be opened: {error}") from error
 
@@ -104,11 +104,26 @@ class SqliteLog:
             raise LogError(f"the run log {self._path} cannot be read: {error}") from error
 
 
+def _opened(path: Path) -> sqlite3.Connection:
+    """A connection with our tables. Whoever opens the same new file at the same moment may hold it for an instant."""
+    until = time.monotonic() + LOCKED_SECONDS
+    while True:
+        db = _connect(path)
+        try:
+            # FULL: an event that was accepted survives a power cut, not only a kill.
+            db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+            db.executescript(files("logos.adapters").joinpath("schema.sql").read_text("utf-8"))
+            return db
+        except sqlite3.Error as error:
+            db.close()
+            if "locked" not in str(error) or time.monotonic() >= until:
+                raise
+            time.sleep(0.02)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     fresh = not path.exists()
     db = sqlite3.connect(path, timeout=10, check_same_thread=False)
     if fresh:
         path.chmod(0o600)
-    # FULL: an event that was accepted survives a power cut, not only a kill.
-    db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
     return db

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -221,7 +222,8 @@ def open_log(telos: Path, tell: Tell = say) -> Generator[SqliteLog]:
     try:
         log = SqliteLog(path)
     except LogError as error:
-        if not path.is_file():
+        # A file that is locked, or on a disk that fails, is not one that is damaged.
+        if not path.is_file() or isinstance(error.__cause__, sqlite3.OperationalError):
             raise
         kept = set_aside(path, stamp())
         for leftover in (path.with_name(f"{DATABASE}-wal"), path.with_name(f"{DATABASE}-shm")):
