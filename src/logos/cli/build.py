@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logos.cli.options import AsJson, WorkDir, examples
+from logos.cli.options import AsJson, Overrides, Simulate, WorkDir, examples
 from logos.cli.place import default_config, reading, wd_flag
 from logos.cli.run import simulated
 from logos.errors import LogosError, UsageError
@@ -40,18 +40,12 @@ def build(
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Build on a snapshot of uncommitted changes; your files stay.")
     ] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting; `logos schema --keys` lists them."),
-    ] = None,
+    settings: Overrides = None,
     resume: Annotated[
         bool | None,
         typer.Option("--resume/--fresh", help="Go on with the unfinished build, or begin anew."),
     ] = None,
-    simulate: Annotated[
-        Path | None,
-        typer.Option("--simulate", metavar="SCRIPT", help="Agents follow this YAML script; no agent CLI, no model."),
-    ] = None,
+    simulate: Simulate = None,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="A JSON configuration (default: ./logos.json).")
     ] = None,

@@ -25,6 +25,14 @@ WorkDir = Annotated[
     Path | None,
     typer.Option("--wd", metavar="DIR", help="The work dir; default: WD, `wd` in ./logos.json, the current directory."),
 ]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any setting; `logos schema --keys` lists them."),
+]
+Simulate = Annotated[
+    Path | None,
+    typer.Option("--simulate", metavar="SCRIPT", help="Agents follow this YAML script; no agent CLI, no model."),
+]
 OneRun = Annotated[
     str | None,
     typer.Argument(metavar="RUN", help="A run id or its beginning; default: the newest.", autocompletion=_known_runs),

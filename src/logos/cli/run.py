@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logos.cli.options import AsJson, examples
+from logos.cli.options import AsJson, Overrides, Simulate, examples
 from logos.cli.place import default_config, wd_flag
 from logos.cli.status import BUDGET
 from logos.errors import BudgetReached, LimitReached, LogosError, PromptError, UsageError
@@ -46,10 +46,7 @@ def run(
         str, typer.Option("--prompt", metavar="FILE", help="A file with the prompt, both parts; - reads stdin.")
     ] = "",
     test: Annotated[str, typer.Option("--test", metavar="CMD", help="The project's test command.")] = "",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting; `logos schema --keys` lists them."),
-    ] = None,
+    settings: Overrides = None,
     resume: Annotated[
         bool | None,
         typer.Option("--resume/--fresh", help="Go on with the unfinished run, or start anew. Default: what is there."),
@@ -57,10 +54,7 @@ def run(
     recreate: Annotated[
         bool, typer.Option("--recreate", help="At a resume: new terminals for agents whose terminals are gone.")
     ] = False,
-    simulate: Annotated[
-        Path | None,
-        typer.Option("--simulate", metavar="SCRIPT", help="Agents follow this YAML script; no agent CLI, no model."),
-    ] = None,
+    simulate: Simulate = None,
     as_json: AsJson = False,
 ) -> int:
     """Run the cycle: analyst, peer analyst, programmer, peer programmer, tester, until the tests pass.
