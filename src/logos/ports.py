@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from logos.domain.events import Event, Recorded, WorkGathered, WorkMerged
+from logos.domain.events import Event, Recorded, RunForked, WorkGathered, WorkMerged
 from logos.domain.turns import Gather, Merge, Place, RunId
 from logos.domain.usage import Usage
 
@@ -112,10 +112,14 @@ class Log(Protocol):
         """Accept `event` as number `after + 1`, durably, or raise LogConflict."""
         ...
 
+    def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
+        """Begin a run with the events of another, as they were and when they were, and `event`: all or nothing."""
+        ...
+
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]: ...
 
     def runs(self) -> list[RunId]:
-        """Every run, oldest first."""
+        """Every run, in the order in which they began here."""
         ...
 
     def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:

@@ -16,7 +16,9 @@ from logos.domain.events import (
     Event,
     Noted,
     QuestionResolved,
+    RunAbandoned,
     RunEnded,
+    RunForked,
     RunResumed,
     RunStarted,
     Source,
@@ -34,7 +36,7 @@ from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, LevelsPlan, OnExhausted, ReviewRules
 from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.specs import Clash, Tool, Touched
-from logos.domain.turns import Agent, AgentName, Outcome, TerminalId, Trouble, TurnId
+from logos.domain.turns import Agent, AgentName, Outcome, RunId, TerminalId, Trouble, TurnId
 from tests.builders import a_plan, examples
 
 words = st.text(max_size=40)
@@ -89,6 +91,16 @@ opened = st.builds(TerminalOpened, names.map(AgentName), names.map(TerminalId), 
 EVENTS: dict[type, st.SearchStrategy[Event]] = {
     RunStarted: st.builds(RunStarted, plans, st.none() | seeds, st.lists(opened, max_size=3).map(tuple)),
     RunResumed: st.builds(RunResumed, plans),
+    RunForked: st.builds(
+        RunForked,
+        names.map(RunId),
+        counts,
+        plans,
+        st.sampled_from(["fork", "rollback"]),
+        words,
+        st.lists(st.tuples(words, words), max_size=2).map(tuple),
+    ),
+    RunAbandoned: st.builds(RunAbandoned, texts),
     TerminalOpened: opened,
     TerminalClosed: st.builds(TerminalClosed, names.map(AgentName), names.map(TerminalId)),
     TurnAsked: st.builds(TurnAsked, turns, names.map(AgentName), texts),

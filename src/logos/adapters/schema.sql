@@ -6,3 +6,9 @@ CREATE TABLE IF NOT EXISTS events (
     body TEXT    NOT NULL,
     PRIMARY KEY (run, seq)
 ) WITHOUT ROWID;
+
+-- Runs in the order in which they began: the clock may be set back, and the events of a fork are older than itself.
+CREATE TABLE IF NOT EXISTS runs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    run    TEXT    NOT NULL UNIQUE
+);

@@ -26,6 +26,7 @@ FINAL: dict[Outcome | None, str] = {
     Outcome.FAILED: "FAIL",
     Outcome.BLOCKED: "BLOCKED",
     Outcome.REJECTED: "REJECTED",
+    Outcome.ABANDONED: "ABANDONED",
 }
 
 

@@ -114,7 +114,7 @@ class TelosState(Shown):
     wd: str
     base: str = Field(description="the commit that all work started from")
     head: str = Field(description="the commit that holds what is merged")
-    status: Literal["RUNNING", "PASSED", "FAILED", "REJECTED", "BLOCKED"]
+    status: Literal["RUNNING", "PASSED", "FAILED", "REJECTED", "BLOCKED", "ABANDONED"]
     reason: str
     sweep: int
     direction: Literal["down", "build", "merge", "lint", "up", "reconcile"]

@@ -16,7 +16,9 @@ from logos.domain.events import (
     Noted,
     QuestionResolved,
     Recorded,
+    RunAbandoned,
     RunEnded,
+    RunForked,
     RunResumed,
     RunStarted,
     Source,
@@ -125,6 +127,12 @@ class Narrator:
             case RunResumed(plan):
                 self._plan = plan
                 return f"{_what(plan)} {record.run} goes on with a new driver", Tone.NORMAL
+            case RunForked(parent, at, plan, way):
+                self._plan = plan
+                how = "forked from" if way == "fork" else "goes back to"
+                return f"{_what(plan)} {record.run} {how} event {at} of {parent}", Tone.NORMAL
+            case RunAbandoned(why):
+                return f"{_what(self._plan)} {record.run} given up: {why}", Tone.WARNING
             case TerminalOpened(agent, terminal, provider):
                 return f"terminal {terminal} opened for {_name(agent)} ({provider})", Tone.QUIET
             case TerminalClosed(agent, terminal):

@@ -15,6 +15,7 @@ from logos.domain.events import (
     CheckRan,
     Noted,
     Recorded,
+    RunForked,
     RunResumed,
     RunStarted,
     TerminalOpened,
@@ -30,6 +31,7 @@ from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.reports import Kind, Refused, Say, Step
 from logos.domain.roles import Role, stage_with
+from logos.domain.sessions import Session, sessions_of
 from logos.domain.specs import Question
 from logos.domain.turns import Outcome, RunId, TurnId
 from logos.domain.usage import Usage
@@ -67,6 +69,8 @@ class Told:
     waits: str = ""
     rests: str = ""
     bills: tuple[Usage | None, ...] = ()
+    # Of the run that this one was forked from, and on its bill.
+    inherited: bool = False
 
     @property
     def who(self) -> str:
@@ -81,7 +85,8 @@ class Told:
 
     @property
     def seconds(self) -> float | None:
-        return None if self.ended is None else self.ended - self.asked
+        """A clock that was set back in between tells nothing."""
+        return None if self.ended is None else max(self.ended - self.asked, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +150,25 @@ class Story:
 
     @property
     def answered(self) -> int:
-        return sum(1 for told in self.turns if told.ended is not None and told.agent != LOGOS)
+        return sum(1 for told in self.turns if told.ended is not None and told.agent != LOGOS and not told.inherited)
+
+    @property
+    def inherited(self) -> int:
+        """Turns that were answered in the run this one was forked from."""
+        return sum(1 for told in self.turns if told.ended is not None and told.agent != LOGOS and told.inherited)
 
     @property
     def seconds(self) -> float:
-        return self.last - self.started
+        return max(self.last - self.started, 0.0)
+
+    @property
+    def forked(self) -> Recorded | None:
+        """Where it became a run of its own, if it was forked from another."""
+        return next((record for record in reversed(self.records) if isinstance(record.event, RunForked)), None)
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        return sessions_of(self.records)
 
     @property
     def characters(self) -> int:
@@ -172,7 +191,7 @@ class Story:
             match record.event:
                 case Noted(Topic.INTERRUPTED, text):
                     return text
-                case RunResumed():
+                case RunResumed() | RunForked():
                     return ""
                 case _:
                     pass
@@ -205,7 +224,8 @@ def read_story(log: Log, run: RunId) -> Story:
     for record in records:
         state, ledger = flow.apply(state, record.event), ledger.enter(record.event)
         telling.hear(record)
-    return Story(run, state, ledger, first.at, records[-1].at, telling.turns, damage, tuple(records))
+    began = next((record.at for record in reversed(records) if isinstance(record.event, RunForked)), first.at)
+    return Story(run, state, ledger, began, records[-1].at, telling.turns, damage, tuple(records))
 
 
 class Telling:
@@ -232,6 +252,9 @@ class Telling:
         match event:
             case RunStarted() | RunResumed():
                 self._plan = event.plan
+            case RunForked(_, _, plan):
+                self._plan = plan
+                self._inherit()
             case TurnAsked(turn, agent, prompt):
                 self._sent_back(turn)
                 return self._told.get(turn) or Told(turn, _agent_of(turn) or agent, at, prompt)
@@ -264,6 +287,11 @@ class Telling:
     def _of(self, turn: TurnId, at: float) -> Told:
         # Who joins in the middle hears of answers to turns that were asked before.
         return self._told.get(turn) or Told(turn, _agent_of(turn), at, "")
+
+    def _inherit(self) -> None:
+        """What was answered stays; what was in an agent's hands is asked of another."""
+        done = (told for told in self._told.values() if told.ended is not None)
+        self._told = {told.turn: replace(told, bills=(), inherited=True) for told in done}
 
     def _sent_back(self, turn: TurnId) -> None:
         """Who is asked for another attempt did not get through with the last, whatever its report says."""

@@ -59,6 +59,31 @@ class RunResumed:
 
 
 @dataclass(frozen=True, slots=True)
+class RunForked:
+    """The events before this one are another run's, up to its event `at`; from here on this run is one of its own.
+
+    `commit` is the work tree it began with, empty where there was none. `left` is what lay in the places of authors
+    who were to go on with unfinished work there: they go on from these commits.
+    """
+
+    parent: RunId
+    at: int
+    plan: Plan
+    way: Literal["fork", "rollback"] = "fork"
+    commit: str = ""
+    left: tuple[tuple[str, str], ...] = ()
+    kind: Literal["run_forked"] = "run_forked"
+
+
+@dataclass(frozen=True, slots=True)
+class RunAbandoned:
+    """A person gave the run up."""
+
+    why: str
+    kind: Literal["run_abandoned"] = "run_abandoned"
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalClosed:
     agent: AgentName
     terminal: TerminalId
@@ -159,6 +184,8 @@ class RunEnded:
 Event = (
     RunStarted
     | RunResumed
+    | RunForked
+    | RunAbandoned
     | TerminalOpened
     | TerminalClosed
     | TurnAsked

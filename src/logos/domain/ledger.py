@@ -12,7 +12,9 @@ from logos.domain.events import (
     Event,
     Noted,
     QuestionResolved,
+    RunAbandoned,
     RunEnded,
+    RunForked,
     RunResumed,
     RunStarted,
     TerminalClosed,
@@ -75,7 +77,12 @@ class Ledger:
                 return self._count(topic, turn)
             case RunStarted(_, _, opened):
                 return reduce(Ledger.enter, opened, self)
-            case RunResumed() | CheckRan() | WorkGathered() | WorkMerged() | QuestionResolved() | RunEnded():
+            case RunForked():
+                # Terminals, prompts and costs are the other run's.
+                return Ledger()
+            case RunResumed() | RunAbandoned() | RunEnded():
+                return self
+            case CheckRan() | WorkGathered() | WorkMerged() | QuestionResolved():
                 return self
 
     def _account(self, turn: TurnId, usage: Usage | None) -> Ledger:

@@ -37,6 +37,7 @@ class Outcome(StrEnum):
     FAILED = "FAILED"
     REJECTED = "REJECTED"
     BLOCKED = "BLOCKED"
+    ABANDONED = "ABANDONED"
 
 
 class Trouble(StrEnum):

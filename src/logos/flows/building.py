@@ -65,7 +65,7 @@ def _is_ready(state: LevelsState, name: str) -> bool:
 
 
 def authored(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
-    done = Answered(ask, report, state.place_of(ask.component))
+    done = Answered(ask, report, state.place_for(ask))
     return replace(state, answered=put(state.answered, ask.component, done))
 
 
@@ -153,4 +153,4 @@ def enter_lint(state: LevelsState) -> LevelsState:
 
 
 def linted(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
-    return replace(state, answered=put(state.answered, MAIN, Answered(ask, report, state.main)))
+    return replace(state, answered=put(state.answered, MAIN, Answered(ask, report, state.place_for(ask))))

@@ -11,7 +11,9 @@ from logos.domain.events import (
     Event,
     Noted,
     QuestionResolved,
+    RunAbandoned,
     RunEnded,
+    RunForked,
     RunResumed,
     RunStarted,
     TerminalClosed,
@@ -109,6 +111,10 @@ class Cycle:
                 return replace(state, stalled=message, trouble=trouble)
             case RunResumed(CyclePlan() as plan):
                 return replace(state, plan=plan, stalled=None, trouble=None)
+            case RunForked(_, _, CyclePlan() as plan):
+                return replace(state, plan=plan, stalled=None, trouble=None, briefed=frozenset())
+            case RunAbandoned(why):
+                return state if state.outcome else replace(state, outcome=Outcome.ABANDONED, reason=why)
             case CheckRan(turn, command, exit_code, output):
                 awaited = state.checking and turn == state.check_id
                 return _checked(state, command, exit_code, output) if awaited else state
@@ -116,7 +122,7 @@ class Cycle:
                 return _new_conversation(state, Role(agent))
             case RunStarted() | TerminalClosed() | TurnSent() | Noted() | RunEnded():
                 return state
-            case RunResumed() | WorkGathered() | WorkMerged() | QuestionResolved():
+            case RunResumed() | RunForked() | WorkGathered() | WorkMerged() | QuestionResolved():
                 # What belongs to another flow changes nothing in this one.
                 return state
 

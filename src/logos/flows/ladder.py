@@ -99,6 +99,8 @@ class LevelsState:
     settled: tuple[Settled, ...] = ()
     question: Question | None = None
     answers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # What agents of the run that this one was forked from left unfinished, by ask.
+    left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     violation: str = ""
     alternatives: tuple[str, ...] = ()
     stalled: str | None = None
@@ -173,6 +175,12 @@ class LevelsState:
     def begins_at(self, component: str) -> tuple[str, ...]:
         """What a component is built upon: the head, and the unmerged work it depends on."""
         return (self.head, *(piece.commit for piece in self.foundation(component)))
+
+    def place_for(self, ask: Ask) -> Place:
+        """Where the agent of an ask works."""
+        if ask.key in self.left:
+            return Place(ask.component or MAIN, (self.left[ask.key],))
+        return self.place_of(ask.component) if ask.component else self.main
 
     def place_of(self, component: str) -> Place:
         """Where an author works: on its own unmerged work where that still stands, with its foundation."""

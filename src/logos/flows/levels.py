@@ -11,7 +11,9 @@ from logos.domain.events import (
     Event,
     Noted,
     QuestionResolved,
+    RunAbandoned,
     RunEnded,
+    RunForked,
     RunResumed,
     RunStarted,
     TerminalClosed,
@@ -113,12 +115,23 @@ class Levels:
             case QuestionResolved():
                 return middle.resolved(state, event)
             case RunResumed(LevelsPlan() as plan):
-                # What the run is about was settled when it began; how it is carried out may change.
-                plan = replace(plan, feature=self.plan.feature, base=self.plan.base, levels=self.plan.levels)
-                state = replace(state, plan=plan, stalled=None, trouble=None)
-                return ascent.resumed(state) if state.stage is Stage.UP and not over else state
-            case RunStarted() | RunResumed() | TerminalOpened() | TerminalClosed() | TurnSent() | Noted() | RunEnded():
+                return self._taken_over(state, plan)
+            case RunForked(_, _, LevelsPlan() as plan):
+                left = MappingProxyType({**state.left, **dict(event.left)})
+                return self._taken_over(replace(state, started=frozenset(), left=left), plan)
+            case RunAbandoned(why):
+                given_up = state.outcome in (None, Outcome.BLOCKED)
+                return replace(state, outcome=Outcome.ABANDONED, question=None, reason=why) if given_up else state
+            case RunStarted() | RunResumed() | RunForked() | RunEnded():
                 return state
+            case TerminalOpened() | TerminalClosed() | TurnSent() | Noted():
+                return state
+
+    def _taken_over(self, state: LevelsState, plan: LevelsPlan) -> LevelsState:
+        """What the run is about was settled when it began; how it is carried out may change."""
+        plan = replace(plan, feature=self.plan.feature, base=self.plan.base, levels=self.plan.levels)
+        state = replace(state, plan=plan, stalled=None, trouble=None)
+        return ascent.resumed(state) if state.stage is Stage.UP and state.outcome is None else state
 
     def _heard(self, state: LevelsState, ask: Ask, text: str) -> LevelsState:
         report = self.read(ask.kind, ask.level, text)
@@ -150,8 +163,7 @@ def _entered(state: LevelsState) -> LevelsState:
 
 
 def _turn_for(state: LevelsState, ask: Ask) -> Turn:
-    place = state.place_of(ask.component) if ask.component else state.main
-    facts = Briefing(state, ask)
+    facts, place = Briefing(state, ask), state.place_for(ask)
     return Turn(ask.turn, AgentName(ask.key), ask.turn, ask.kind.value, facts, seat=ask.level.name, place=place)
 
 

@@ -33,8 +33,15 @@ FINAL_WORD = {
     Outcome.FAILED: "FAIL",
     Outcome.BLOCKED: "BLOCKED",
     Outcome.REJECTED: "REJECTED",
+    Outcome.ABANDONED: "ABANDONED",
 }
-EXIT_CODES = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.BLOCKED: 3, Outcome.REJECTED: 3}
+EXIT_CODES = {
+    Outcome.PASSED: 0,
+    Outcome.FAILED: 1,
+    Outcome.BLOCKED: 3,
+    Outcome.REJECTED: 3,
+    Outcome.ABANDONED: 1,
+}
 
 EXACT_GRACE_SECONDS = 0.1
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from logos.adapters.reports import read_report
-from logos.domain.events import Event, Recorded, RunEnded, RunResumed, RunStarted
+from logos.domain.events import Event, Recorded, RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.turns import Errand, Outcome, RunId
@@ -61,14 +61,17 @@ class Journal(Generic[State]):
 
     def _fold(self, record: Recorded) -> None:
         self.seq = record.seq
-        # The time between two drivers is nobody's.
-        if self._last_at is not None and not isinstance(record.event, RunResumed):
+        # The time between two drivers is nobody's, and that of another run is not this one's.
+        if isinstance(record.event, RunForked):
+            self.driven = 0.0
+        elif self._last_at is not None and not isinstance(record.event, RunResumed):
             self.driven += max(record.at - self._last_at, 0.0)
         self._last_at = record.at
         self.ledger = self.ledger.enter(record.event)
         self.state = self._flow.apply(self.state, record.event)
         # A run that is over stays so, whoever comes back to tidy up; one that goes on has no end yet.
-        self.ended = self.outcome is not None and (self.ended or isinstance(record.event, RunEnded))
+        over = isinstance(record.event, RunEnded | RunAbandoned)
+        self.ended = self.outcome is not None and (self.ended or over)
 
 
 def flow_of(started: RunStarted) -> Flow[Any]:

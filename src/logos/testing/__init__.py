@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from logos.adapters.script import LevelTurn, level_turn_of
 from logos.adapters.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report
-from logos.domain.events import Event, Recorded
+from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.roles import RESPONSE_FILES, SEATS, Role
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, TerminalGone
@@ -33,6 +33,15 @@ class MemoryLog:
                 raise LogConflict(f"run {run} is at event {len(records)}, not {after}: another driver is at work on it")
             record = Recorded(run, after + 1, self._clock(), event)
             self._runs.setdefault(run, []).append(record)
+            return record
+
+    def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
+        with self._lock:
+            if run in self._runs:
+                raise LogConflict(f"there is a run {run} already")
+            copied = [replace(own, run=run, seq=seq) for seq, own in enumerate(history, 1)]
+            record = Recorded(run, len(copied) + 1, self._clock(), event)
+            self._runs[run] = [*copied, record]
             return record
 
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
