@@ -23,6 +23,7 @@ from typing import Any
 from logos.adapters.scripted import ScriptedHost
 from logos.adapters.sqlite import SqliteLog
 from logos.cli import wiring
+from logos.cli.hosts import Tell
 from logos.domain.events import Event, Recorded
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
@@ -92,7 +93,7 @@ class MortalLog(SqliteLog):
         return record
 
 
-def scripted(settings: Settings, tell: wiring.Tell) -> AgentHost:
+def scripted(settings: Settings, tell: Tell) -> AgentHost:
     del tell
     script = json.loads(Path(os.environ["SCRIPT"]).read_text())
     return ScriptedHost(settings.telos_dir / "scripted", script, settings.response_dir, settings.work_dir)

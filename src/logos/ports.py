@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from logos.domain.events import Event, Recorded, RunForked, WorkGathered, WorkMerged
-from logos.domain.turns import Gather, Merge, Place, RunId
+from logos.domain.turns import Gather, Merge, Place, RunId, TurnId
 from logos.domain.usage import Usage
 
 
@@ -129,6 +129,26 @@ class Log(Protocol):
     def close(self) -> None: ...
 
 
+class Snapshots(Protocol):
+    """A work tree as commits that no branch knows. The person's branch, index, stash and HEAD are never touched."""
+
+    def take(self) -> str:
+        """The commit of what lies there now: the same for the same tree."""
+        ...
+
+    def point(self, run: RunId, commits: Mapping[int, str]) -> None:
+        """Say which commit the work tree was at events of a run."""
+        ...
+
+    def of(self, run: RunId) -> dict[int, str]:
+        """The events of a run that have a snapshot, in order, and their commits."""
+        ...
+
+    def remember(self, commits: Iterable[str]) -> None:
+        """Use these commits again where the tree is the same again."""
+        ...
+
+
 class Workspace(Protocol):
     """The git worktrees of one run. The person's branch, index, stash and work tree are never touched."""
 
@@ -144,10 +164,17 @@ class Workspace(Protocol):
         """The folder of a place, exactly as its commit says: what was left lying there is gone."""
         ...
 
+    def keep(self, place: Place, turn: TurnId) -> None:
+        """Keep as a commit what a turn left in a place, and its agent is to go on with."""
+        ...
+
     def give_up(self, result: str | None) -> None:
-        """Close, but keep as commits what was done in places and never merged."""
+        """Close, but keep as commits what was done in places and never gathered."""
         ...
 
     def close(self, result: str | None) -> None:
-        """Remove every place and branch of the run; `result` stays as the run's branch when given."""
+        """Remove every place and branch of the run; `result` stays as the run's branch when given.
+
+        Commits that the log names stay, so that the run can be gone back to.
+        """
         ...

@@ -12,7 +12,8 @@ import pytest
 
 from logos.adapters.script import read_script
 from logos.adapters.sqlite import SqliteLog
-from logos.cli.wiring import build_here, scripted_host
+from logos.cli.hosts import scripted_host
+from logos.cli.wiring import build_here
 from logos.domain.events import Event, TerminalOpened, TurnAsked, TurnFailed
 from logos.errors import BudgetReached, HostUnreachable, RunPaused, TerminalNotCreated
 from logos.flows.ladder import LevelsState

@@ -20,7 +20,8 @@ from logos.adapters.reports import example
 from logos.adapters.script import load_script
 from logos.adapters.sqlite import SqliteLog
 from logos.adapters.telosstate import state_schema
-from logos.cli.wiring import build_here, scripted_host
+from logos.cli.hosts import scripted_host
+from logos.cli.wiring import build_here
 from logos.domain.events import (
     CheckRan,
     Event,
@@ -214,10 +215,10 @@ class Site:
         assert self.persons_things() == self.before
 
     def assert_tidy(self, *branches: str) -> None:
-        """No worktree and no ref is left but these branches, and the person's things are as they were."""
+        """No worktree and no branch is left but these, and the person's things are as they were."""
         assert self.worktrees == []
         assert not (self.wd / ".telos" / "worktrees").exists()
-        assert self.refs("refs/heads/logos-work", "refs/logos") == []
+        assert self.refs("refs/heads/logos-work") == []
         assert self.refs("refs/heads/logos") == [f"refs/heads/{branch}" for branch in branches]
         self.assert_untouched()
 

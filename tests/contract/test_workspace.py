@@ -118,10 +118,10 @@ def in_commit(wd: Path, commit: str) -> list[str]:
 
 
 def leftovers(wd: Path) -> list[str]:
-    """What a closed run has left in the repository."""
+    """What a closed run has left in the repository, but for the commits that its log names."""
     refs = git(wd, "for-each-ref", "--format=%(refname)").split()
     folders = [str(path) for path in (wd / ".telos/worktrees", wd / ".git/worktrees") if path.exists()]
-    return [ref for ref in refs if ref.startswith(("refs/heads/logos", "refs/logos/"))] + folders
+    return [ref for ref in refs if ref.startswith("refs/heads/logos")] + folders
 
 
 # -- from opening to closing
@@ -153,6 +153,9 @@ def test_agents_in_parallel_places_see_nothing_of_each_other_and_all_their_work_
         shop.workspace.close(merged.commit)
     assert git(shop.wd, "rev-parse", "logos/r1").strip() == merged.commit
     assert leftovers(shop.wd) == ["refs/heads/logos/r1"]
+    # Whoever goes back in the run needs what was there then.
+    kept = git(shop.wd, "for-each-ref", "--format=%(objectname)", "refs/logos/r1").split()
+    assert sorted(kept) == sorted([merged.commit, *(it.commit for it in gathered)])
 
 
 def test_closing_without_a_result_leaves_nothing_and_can_be_repeated(shop: Shop) -> None:

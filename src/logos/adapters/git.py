@@ -57,7 +57,10 @@ def git(wd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def is_repository(wd: Path) -> bool:
-    return git(wd, "rev-parse", "--is-inside-work-tree").stdout.strip() == "true"
+    try:
+        return Git(wd).run("rev-parse", "--is-inside-work-tree").stdout.strip() == b"true"
+    except HostError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

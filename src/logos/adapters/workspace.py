@@ -30,7 +30,7 @@ from logos.adapters.merging import merge_pieces
 from logos.adapters.places import Spot, owner_of, remove, run_setup, text_in
 from logos.adapters.worktree import Problem, fresh_index, in_words, not_in, problems_in, stage, touched
 from logos.domain.events import WorkGathered, WorkMerged
-from logos.domain.turns import Gather, Merge, Place, RunId
+from logos.domain.turns import Gather, Merge, Place, RunId, TurnId
 from logos.errors import HostError, UsageError
 
 MAIN = "main"
@@ -137,7 +137,7 @@ class GitWorkspace:
     def close(self, result: str | None) -> None:
         main, work = f"refs/heads/{self._branch(MAIN)}", f"refs/heads/logos-work/{self._run}/"
         self._unlock()
-        there = refs_under(self._git, main, work, self._keeping(""))
+        there = refs_under(self._git, main, work)
         folders = [entry.name for entry in self._home.iterdir()] if self._home.is_dir() else []
         for name in {MAIN, *folders, *(ref.removeprefix(work) for ref in there if ref.startswith(work))}:
             if _SLUG.fullmatch(name):
@@ -149,17 +149,27 @@ class GitWorkspace:
             with suppress(OSError):  # others are in it, or it is not there
                 folder.rmdir()
 
+    def keep(self, place: Place, turn: TurnId) -> None:
+        spot = self._spot(place.name)
+        with self._at[place.name]:
+            # An index is made anew for it, so ours does not say any more what the start says.
+            self._just_made.discard(place.name)
+            if spot.made_at == self._start(place):
+                self._point({self._leaving(turn): self._left_in(spot)})
+
+    def left(self, turn: TurnId) -> str:
+        """What a turn left in its place; empty where nothing was kept of it."""
+        done = self._git.run("rev-parse", "--verify", "--quiet", f"{self._leaving(turn)}^{{commit}}")
+        return done.stdout.decode().strip()
+
     def give_up(self, result: str | None) -> None:
         """Remove every place and branch, as `close` does, and keep what was done in them as commits of no branch."""
-        kept: dict[str, str | None] = {ref: ref.rpartition("/")[2] for ref in refs_under(self._git, self._keeping(""))}
         for name in sorted(entry.name for entry in self._home.iterdir()) if self._home.is_dir() else ():
             if _SLUG.fullmatch(name):
                 with suppress(HostError):
-                    spot = self._spot(name)
-                    commit = self._left_in(spot)
-                    kept.update({self._keeping(commit): commit} if commit != spot.made_at else {})
+                    commit = self._left_in(self._spot(name))
+                    self._point({self._keeping(commit): commit})
         self.close(result)
-        self._point(kept)
 
     def _left_in(self, spot: Spot) -> str:
         git, start = self._git_in(spot).disarmed(), checked_commit(spot.made_at)
@@ -186,6 +196,9 @@ class GitWorkspace:
     def _keeping(self, commit: str) -> str:
         """A ref that keeps a commit of the log from being collected, however long the run is paused."""
         return f"refs/logos/{self._run}/{commit}"
+
+    def _leaving(self, turn: TurnId) -> str:
+        return f"refs/logos/{self._run}/left/{turn}"
 
     def _inside(self, spot: Spot) -> str:
         folder = spot.folder / self._repository.prefix

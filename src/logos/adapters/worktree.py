@@ -52,26 +52,36 @@ def fresh_index(git: Git, index: Path, start: str, *flags: str) -> None:
 
 
 def stage(git: Git, folder: Path) -> list[Problem]:
-    """Bring the index from the start to what lies in the folder; returns what could not be taken.
-
-    Not `git add`: that would run git inside nested repositories, with the settings they bring along.
-    """
-    unseen = [f"--exclude={folder}" for folder in OURS]
-    flags = ("--modified", "--deleted", "--others", "--exclude-standard")
-    listed = git.ask("ls-files", "-z", *flags, *unseen).split(b"\0")
-    paths = sorted({path for path in listed if path})
+    """Bring the index from the start to what lies in the folder; returns what could not be taken."""
+    paths = differing(git, OURS)
     if len(paths) > MOST_FILES:
         return [
             Problem(b"", f"{len(paths)} files were changed, at most {MOST_FILES} are taken; is a .gitignore missing?")
         ]
+    return take(git, folder, paths)
+
+
+def differing(git: Git, unseen: Iterable[str], under: str = "") -> list[bytes]:
+    """The paths whose files are not as the index says. Of those it does not know, `unseen` and ignored ones are not."""
+    flags = ("--modified", "--deleted", "--others", "--exclude-standard")
+    patterns = (f"--exclude={pattern}" for pattern in unseen)
+    listed = git.ask("ls-files", "-z", *flags, *patterns, "--", *([f":(top,literal){under}"] if under else []))
+    return sorted({path for path in listed.split(b"\0") if path})
+
+
+def take(git: Git, folder: Path, paths: Iterable[bytes], largest: int = LARGEST_FILE) -> list[Problem]:
+    """Bring the index to what lies at these paths; returns what could not be taken.
+
+    Not `git add`: that would run git inside nested repositories, with the settings they bring along.
+    """
     staged = Staged()
     for path in paths:
-        _sort_out(staged, os.fsencode(folder), path)
+        _sort_out(staged, os.fsencode(folder), path, largest)
     _sort_out_folders(git, staged)
     return staged.problems + _update(git, staged)
 
 
-def _sort_out(staged: Staged, folder: bytes, path: bytes) -> None:
+def _sort_out(staged: Staged, folder: bytes, path: bytes, largest: int) -> None:
     full = os.path.join(folder, path)
     try:
         there = os.lstat(full)
@@ -86,8 +96,8 @@ def _sort_out(staged: Staged, folder: bytes, path: bytes) -> None:
         staged.folders.append(path)
     elif not (is_file or stat.S_ISLNK(there.st_mode)) or _beyond_a_link(folder, path):
         staged.remove.append(path)
-    elif is_file and there.st_size > LARGEST_FILE:
-        size, most = there.st_size / 1e6, LARGEST_FILE / 1e6
+    elif is_file and there.st_size > largest:
+        size, most = there.st_size / 1e6, largest / 1e6
         staged.problems.append(Problem(path, f"has {size:.0f} MB, files of at most {most:.0f} MB are taken"))
     elif is_file and not os.access(full, os.R_OK):
         staged.problems.append(Problem(path, "cannot be read: Permission denied"))

@@ -137,7 +137,8 @@ def only_told(*told: str) -> Settings:
 
 def play_cycle(settings: Settings, python: str, shown: View) -> int:
     from logos import demo as bundled
-    from logos.cli.wiring import run_here, scripted_host
+    from logos.cli.hosts import scripted_host
+    from logos.cli.wiring import run_here
 
     ended = run_here(
         settings,
@@ -151,7 +152,8 @@ def play_cycle(settings: Settings, python: str, shown: View) -> int:
 
 def play_levels(settings: Settings, python: str, shown: View) -> int:
     from logos import demo as bundled
-    from logos.cli.wiring import build_here, scripted_host
+    from logos.cli.hosts import scripted_host
+    from logos.cli.wiring import build_here
 
     ended = build_here(
         settings,

@@ -72,7 +72,7 @@ class Host:
 
 def choose(settings: Settings) -> Host:
     """As `logos run --fresh` would."""
-    from logos.cli.wiring import cao_host, choose_host
+    from logos.cli.hosts import cao_host, choose_host
 
     told: list[str] = []
     try:
@@ -161,7 +161,7 @@ def _configuration() -> tuple[Settings, Finding]:
 
 
 def _server(settings: Settings) -> Iterator[Finding]:
-    from logos.cli.wiring import server_client
+    from logos.cli.hosts import server_client
 
     try:
         host = server_client(settings.api, patience=1)

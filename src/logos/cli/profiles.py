@@ -29,7 +29,7 @@ def list_profiles(api: Api = "", as_json: AsJson = False) -> int:
     """List the profiles, and whether the CAO server has them."""
     from logos import profiles
     from logos.cli import show
-    from logos.cli.wiring import server_client
+    from logos.cli.hosts import server_client
     from logos.errors import HostError
 
     host = server_client(api)
@@ -71,7 +71,7 @@ def install(
     """Put the profiles into the CAO server's store."""
     from logos import profiles
     from logos.cli import show
-    from logos.cli.wiring import server_client
+    from logos.cli.hosts import server_client
 
     host = server_client(api)
     try:

@@ -19,8 +19,8 @@ from logos.errors import BudgetReached, LimitReached, LogosError, PromptError, U
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from logos.cli.hosts import MakeHost
     from logos.cli.story import Story
-    from logos.cli.wiring import MakeHost
     from logos.flows.cycle import CycleState
     from logos.runtime.driving import Ended
     from logos.runtime.settings import Settings
@@ -103,7 +103,7 @@ def start(
 def simulated(script: Path, tell: Callable[[str], None], flow: str) -> MakeHost:
     """Hosts whose agents follow this script, which is read before anything starts."""
     from logos.adapters.script import load_script
-    from logos.cli.wiring import scripted_host
+    from logos.cli.hosts import scripted_host
 
     read = load_script(script)
     if read.flow not in (None, flow):

@@ -79,7 +79,7 @@ def _prompt(settings: Settings) -> None:
 
 def _provider_checks(settings: Settings) -> list[Callable[[Settings], None]]:
     from logos.adapters.cao import check_provider
-    from logos.cli.wiring import known_providers
+    from logos.cli.hosts import known_providers
 
     known = known_providers(settings)
 

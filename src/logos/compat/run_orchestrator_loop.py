@@ -16,7 +16,8 @@ from logos.adapters import statefile
 from logos.adapters.cao import ApiClient
 from logos.adapters.files import set_aside
 from logos.adapters.handoff import Doorbell
-from logos.cli.wiring import Tell, run_here, stamp
+from logos.cli.hosts import Tell
+from logos.cli.wiring import run_here, stamp
 from logos.compat.default_run import DefaultRun
 from logos.domain.events import Event, Recorded
 from logos.domain.ledger import Ledger

@@ -41,6 +41,10 @@ class Standing(StrEnum):
     FAILED = "failed"
 
 
+def turn_of(key: str, attempt: int) -> TurnId:
+    return TurnId(key if attempt == 1 else f"{key}.t{attempt}")
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A turn that is wanted of a level; another attempt, with the errors of the last, goes to the same agent."""
@@ -54,7 +58,12 @@ class Ask:
 
     @property
     def turn(self) -> TurnId:
-        return TurnId(self.key if self.attempt == 1 else f"{self.key}.t{self.attempt}")
+        return turn_of(self.key, self.attempt)
+
+    @property
+    def before(self) -> TurnId | None:
+        """The attempt that was sent back."""
+        return turn_of(self.key, self.attempt - 1) if self.attempt > 1 else None
 
     @property
     def seat(self) -> str:
@@ -120,6 +129,11 @@ class LevelsState:
     def decision(self) -> Settled | None:
         """What began this sweep, unless it is the first."""
         return self.settled[-1] if self.settled else None
+
+    @property
+    def sent_back(self) -> tuple[Ask, ...]:
+        """Asks whose agents are to go on with what lies in their places."""
+        return tuple(ask for ask in self.asks if ask.attempt > 1 and ask.kind in (Kind.AUTHOR, Kind.LINT))
 
     @property
     def at_hand(self) -> tuple[Ask, ...]:

@@ -10,7 +10,15 @@ from pathlib import Path
 
 from logos.adapters import telosstate
 from logos.adapters.handoff import ResponseFiles
-from logos.domain.events import Recorded, RunResumed, RunStarted, TerminalClosed, TurnFailed, TurnSent
+from logos.domain.events import (
+    Recorded,
+    RunResumed,
+    RunStarted,
+    TerminalClosed,
+    TurnAnswered,
+    TurnFailed,
+    TurnSent,
+)
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Agent, AgentName, Check, Errand, Gather, Merge, Outcome, Trouble, Turn
 from logos.errors import HostError, LogosError, TerminalGone
@@ -41,7 +49,7 @@ class BuildRun(Driving[LevelsState]):
         bell_for: Callable[[Path], Bell],
         watchers: Sequence[Watcher[LevelsState]] = (),
     ) -> None:
-        super().__init__(settings, outside, watchers)
+        super().__init__(settings, outside, [self._keep_what_is_left, *watchers])
         self._workspace = workspace
         self._bell_for = bell_for
         self._bells: dict[AgentName, Bell] = {}
@@ -158,6 +166,21 @@ class BuildRun(Driving[LevelsState]):
         # A blocked build goes on when a person has answered; its places stay.
         if outcome is not Outcome.BLOCKED:
             self._workspace.close(result_of(self._running().state))
+
+    def _keep_what_is_left(self, record: Recorded, state: LevelsState, ledger: Ledger) -> None:
+        """What an agent did before its report was sent back is in no commit yet; whoever forks the run wants it.
+
+        A killed driver may have come no further than the answer: at a resume all are looked at again.
+        """
+        del ledger
+        event = record.event
+        turn = event.turn if isinstance(event, TurnAnswered) else None
+        if turn is None and not isinstance(event, RunResumed):
+            return
+        for ask in state.sent_back:
+            if ask.before is not None and turn in (None, ask.before) and ask.turn not in state.started:
+                with suppress(HostError):
+                    self._workspace.keep(state.place_for(ask), ask.before)
 
     def _project(self, record: Recorded, state: LevelsState, ledger: Ledger) -> None:
         if isinstance(record.event, TurnSent | TerminalClosed):

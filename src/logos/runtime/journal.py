@@ -30,6 +30,7 @@ class Journal(Generic[State]):
         self.ledger = Ledger()
         self.driven = 0.0
         self.ended = False
+        self.open_until = 0
         self._last_at: float | None = None
         self.state = flow.start()
         self._log = log
@@ -70,6 +71,8 @@ class Journal(Generic[State]):
         self.ledger = self.ledger.enter(record.event)
         self.state = self._flow.apply(self.state, record.event)
         # A run that is over stays so, whoever comes back to tidy up; one that goes on has no end yet.
+        if self.outcome in (None, Outcome.BLOCKED):
+            self.open_until = record.seq
         over = isinstance(record.event, RunEnded | RunAbandoned)
         self.ended = self.outcome is not None and (self.ended or over)
 

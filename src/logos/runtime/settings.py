@@ -125,6 +125,14 @@ class Build(Section):
     max_rounds: Count = Field(3, description="proposals in one reconciliation before a person is asked")
 
 
+class CheckpointSettings(Section):
+    """`checkpoints` in the file."""
+
+    enabled: Flag = Field(True, description="keep the work tree at every event as a commit under refs/logos/RUN/")
+    keep_days: CountOrNone = Field(30, description="`logos gc` removes those of runs that ended longer ago")
+    keep_runs: CountOrNone = Field(10, description="`logos gc` keeps those of so many newest runs, however old")
+
+
 class PostProcessing(Section):
     openspec_archive: Flag = Field(False, description="after PASS: archive the one active OpenSpec change")
     git_commit: Flag = Field(False, description="after PASS: commit everything in the work dir")
@@ -170,6 +178,7 @@ class Settings(Section):
     handoff: Handoff = Field(default_factory=lambda: Handoff.model_validate({}))
     post_processing: PostProcessing = Field(default_factory=lambda: PostProcessing.model_validate({}))
     notifications: Notifications = Field(default_factory=lambda: Notifications.model_validate({}))
+    checkpoints: CheckpointSettings = Field(default_factory=lambda: CheckpointSettings.model_validate({}))
 
     @property
     def work_dir(self) -> Path:
@@ -267,7 +276,7 @@ class Leaf:
         return ".".join(self.path)
 
 
-_PREFIXED = {"post_processing": "POST_", "build": "BUILD_"}
+_PREFIXED = {"post_processing": "POST_", "build": "BUILD_", "checkpoints": "CHECKPOINTS_"}
 # A variable called HOST means something else nearly everywhere.
 _RENAMED = {"host": "LOGOS_HOST"}
 _JSON_ONLY = ("agents", "level_agents")

@@ -1,0 +1,261 @@
+"""Fork, rollback and reset, put together: the adapters they need, and the order in which nothing can be lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from logos.adapters import statefile, telosstate
+from logos.adapters.files import write_atomically
+from logos.adapters.git import is_repository
+from logos.adapters.lock import DriverLock
+from logos.adapters.places import run_setup
+from logos.adapters.snapshots import GitSnapshots
+from logos.adapters.sqlite import SqliteLog
+from logos.adapters.workspace import WRITTEN_BY_INIT, GitWorkspace
+from logos.cli.hosts import Tell, host_to_end
+from logos.cli.place import LOCK
+from logos.domain.events import RunAbandoned, RunForked
+from logos.domain.plans import CyclePlan, LevelsPlan, Plan
+from logos.domain.turns import RunId, TurnId
+from logos.errors import HostError, LogError, UsageError
+from logos.flows.cycle import CycleState
+from logos.flows.ladder import LevelsState
+from logos.runtime.build import STATE_FILE
+from logos.runtime.checkpoints import commit_at
+from logos.runtime.crew import Crew
+from logos.runtime.driving import new_run_id
+from logos.runtime.journal import Journal, open_run, runs_with
+from logos.runtime.revisit import (
+    UNFINISHED,
+    Checkpoint,
+    checkpoint_at,
+    commits_in,
+    forked_at,
+    history_of,
+    left_at,
+)
+from logos.runtime.settings import Settings
+from logos.runtime.telos import read_telos
+
+MARK = "rollback.json"
+Left = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that begins at a checkpoint of another. `kept` is what lay in the work dir, where that was replaced."""
+
+    run: RunId
+    wd: Path
+    at: Checkpoint
+    kept: str = ""
+    restored: bool = False
+
+
+def camera(settings: Settings, tell: Tell) -> GitSnapshots | None:
+    """The snapshots of a work dir, whether or not new ones are wanted; None where there is no git repository."""
+    wd = settings.work_dir
+    return GitSnapshots(wd, [settings.state_path], tell) if is_repository(wd) else None
+
+
+def find_checkpoint(settings: Settings, log: SqliteLog, run: RunId, seq: int | None, tell: Tell) -> Checkpoint:
+    snapshots = camera(settings, tell)
+    commits = snapshots.of(run) if snapshots is not None else {}
+    return checkpoint_at(log, run, seq, lambda at: commit_at(commits, at))
+
+
+def fork_here(settings: Settings, log: SqliteLog, at: Checkpoint, to: Path | None, tell: Tell) -> Begun:
+    """Another run from a checkpoint, in a worktree of its own: both can go on side by side."""
+    wd, run = settings.work_dir, new_run_id()
+    snapshots = camera(settings, tell)
+    if snapshots is None:
+        raise UsageError(
+            f"{wd} is no git repository, so there is no worktree to fork into; `logos rollback` works here"
+        )
+    if not at.goes_on:
+        raise UsageError(
+            f"run {at.run} has ended at event {at.seq} ({at.journal.outcome}); fork an earlier event with --at N"
+        )
+    if not at.commit:
+        raise UsageError(f"the files of run {at.run} at event {at.seq} were not kept, so it cannot be forked there")
+    folder = (to or snapshots.top.with_name(f"{snapshots.top.name}-{run}")).absolute()
+    if folder.exists():
+        raise UsageError(f"{folder} is there already; name another folder with --to")
+    if Path(settings.state_file).is_absolute():
+        raise UsageError(
+            f"state_file = {settings.state_file!r}: two runs would write it; make it relative to fork a run"
+        )
+    there = settings.model_copy(update={"wd": str(folder / snapshots.prefix)})
+    left = _left(settings, log, at)
+    keep_history(log, snapshots, at, run, left)
+    _lay_out(snapshots, at, folder, f"logos-fork/{run}")
+    _bring_along(wd, there.work_dir)
+    with _new_log(there.work_dir) as target:
+        _begin(log, target, run, at, forked_at(at, "fork", there.work_dir, there.response_dir, left), there)
+    return Begun(run, there.work_dir, at, restored=True)
+
+
+def _lay_out(snapshots: GitSnapshots, at: Checkpoint, folder: Path, branch: str) -> None:
+    match at.plan:
+        case CyclePlan():
+            snapshots.unfold(at.commit, folder, branch)
+        case LevelsPlan(base=base):
+            # What is built is not in the person's work tree: the fork has it in places and a branch of its own.
+            snapshots.add_worktree(base, folder, branch)
+
+
+def _bring_along(wd: Path, place: Path) -> None:
+    """What a run needs and git may not have: what `logos init` wrote, the person's own profiles, a setup."""
+    for name in WRITTEN_BY_INIT:
+        if (wd / name).is_file() and not (place / name).exists():
+            shutil.copy2(wd / name, place / name)
+    if (wd / ".telos" / "profiles").is_dir():
+        shutil.copytree(wd / ".telos" / "profiles", place / ".telos" / "profiles")
+    if (place / "telos.toml").is_file():
+        setup = read_telos(place).setup
+        if setup:
+            run_setup(setup, place, wd)
+
+
+@contextmanager
+def _new_log(place: Path) -> Generator[SqliteLog]:
+    log = SqliteLog(place / ".telos" / "logos.db")
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def keep_history(log: SqliteLog, snapshots: GitSnapshots, at: Checkpoint, run: RunId, left: Left) -> None:
+    """Everything that the new run's history names is kept for it, whatever becomes of the old one's."""
+    before = {seq: commit for seq, commit in snapshots.of(at.run).items() if seq <= at.seq}
+    snapshots.point(run, {**before, **({at.seq: at.commit} if at.commit else {})})
+    snapshots.hold(run, commits_in(history_of(log, at)) | {commit for _, commit in left})
+
+
+def _left(settings: Settings, log: SqliteLog, at: Checkpoint) -> Left:
+    if not isinstance(at.state, LevelsState):
+        return ()
+
+    def kept(turn: TurnId) -> str:
+        return GitWorkspace(settings.work_dir, at.run).left(turn)
+
+    return left_at(at, history_of(log, at), kept)
+
+
+def _begin(source: SqliteLog, target: SqliteLog, run: RunId, at: Checkpoint, event: RunForked, there: Settings) -> None:
+    """The new run in its log, and what its state file says of it."""
+    target.fork(run, history_of(source, at), event)
+    project(there, open_run(target, run))
+
+
+def project(settings: Settings, journal: Journal[Any]) -> None:
+    """Write the state file of a run that nobody drives."""
+    state = journal.state
+    if isinstance(state, CycleState):
+        shown = statefile.project(state, journal.ledger, journal.run, journal.seq, settings.api, settings.provider)
+        statefile.write(settings.state_path, shown, time.time())
+    else:
+        shown = telosstate.project(state, journal.ledger, journal.run, journal.seq, time.time())
+        telosstate.write(settings.telos_dir / STATE_FILE, shown)
+
+
+def rollback_here(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell) -> Begun:
+    """Another run from a checkpoint, here: files and state together. What lay here is kept first.
+
+    A kill in the middle leaves a mark; whoever comes next finishes what it says.
+    """
+    run, snapshots = new_run_id(), camera(settings, tell)
+    with DriverLock(settings.telos_dir / LOCK):
+        finish_rollback(settings, log, tell)
+        files = isinstance(at.plan, CyclePlan) and bool(at.commit)
+        if files and snapshots is not None:
+            snapshots.check(at.commit)
+        left = _left(settings, log, at)
+        give_up(settings, log, type(at.plan), f"gone back to event {at.seq} of {at.run}, as run {run}", tell)
+        event = forked_at(at, "rollback", settings.work_dir, settings.response_dir, left)
+        if snapshots is not None:
+            keep_history(log, snapshots, at, run, left)
+        if snapshots is None or not files:
+            _begin(log, log, run, at, event, settings)
+            return Begun(run, settings.work_dir, at)
+        kept = keep_what_lies_here(snapshots)
+        write_atomically(settings.telos_dir / MARK, json.dumps({"run": run, "commit": at.commit}))
+        _begin(log, log, run, at, event, settings)
+        snapshots.restore(at.commit)
+        (settings.telos_dir / MARK).unlink()
+    return Begun(run, settings.work_dir, at, kept if kept != at.commit else "", restored=True)
+
+
+def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
+    """What a killed rollback left: the new run is in the log, its files may not all be there."""
+    mark = settings.telos_dir / MARK
+    try:
+        said: dict[str, str] = json.loads(mark.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        said = {}
+    snapshots = camera(settings, tell)
+    if said.get("run") in log.runs() and snapshots is not None:
+        tell(f"finishing a rollback that was interrupted: the files of run {said['run']}")
+        keep_what_lies_here(snapshots)
+        snapshots.restore(said["commit"])
+        project(settings, open_run(log, RunId(said["run"])))
+    mark.unlink(missing_ok=True)
+
+
+def keep_what_lies_here(snapshots: GitSnapshots) -> str:
+    """A commit of the work dir as it is, kept from being collected."""
+    commit = snapshots.take()
+    snapshots.keep(commit)
+    return commit
+
+
+def restore_files(settings: Settings, commit: str, tell: Tell) -> str:
+    """Put back files alone, as they were in a commit of ours; returns what lay here."""
+    snapshots = camera(settings, tell)
+    if snapshots is None:
+        raise UsageError(f"{settings.work_dir} is no git repository: no files were kept")
+    with DriverLock(settings.telos_dir / LOCK):
+        kept = keep_what_lies_here(snapshots)
+        snapshots.restore(commit)
+    return kept
+
+
+def give_up(settings: Settings, log: SqliteLog, flow: type[Plan], why: str, tell: Tell) -> list[RunId]:
+    """End what is unfinished of a flow: its agents, its places, and the run itself. Its log and its work are kept."""
+    given: list[RunId] = []
+    for run in runs_with(log, flow):
+        with suppress(LogError):
+            journal = open_run(log, run)
+            if journal.outcome in UNFINISHED:
+                _end(settings, journal, why, tell)
+                given.append(run)
+    return given
+
+
+def _end(settings: Settings, journal: Journal[Any], why: str, tell: Tell) -> None:
+    if journal.ledger.terminals:
+        host = host_to_end(settings, journal.ledger.session, tell)
+        try:
+            Crew(host, journal.record, time.monotonic, time.sleep).close(journal.ledger)
+        finally:
+            host.close()
+        if journal.ledger.terminals:
+            still = ", ".join(terminal.id for terminal in journal.ledger.terminals.values())
+            tell(f"warning: not every agent of run {journal.run} could be ended ({still}); it may still change files")
+    state = journal.state
+    journal.record(RunAbandoned(why))
+    if isinstance(state, LevelsState):
+        with suppress(HostError):
+            workspace = GitWorkspace(settings.work_dir, journal.run)
+            workspace.give_up(state.head if state.head != state.plan.base else None)
+    project(settings, journal)
