@@ -27,6 +27,7 @@ from logos.domain.turns import RunId, TurnId
 from logos.errors import HostError, LogError, UsageError
 from logos.flows.cycle import CycleState
 from logos.flows.ladder import LevelsState
+from logos.ports import Log
 from logos.runtime.build import STATE_FILE
 from logos.runtime.checkpoints import commit_at
 from logos.runtime.crew import Crew
@@ -65,9 +66,9 @@ def camera(settings: Settings, tell: Tell) -> GitSnapshots | None:
     return GitSnapshots(wd, [settings.state_path], tell) if is_repository(wd) else None
 
 
-def find_checkpoint(settings: Settings, log: SqliteLog, run: RunId, seq: int | None, tell: Tell) -> Checkpoint:
-    snapshots = camera(settings, tell)
-    commits = snapshots.of(run) if snapshots is not None else {}
+def find_checkpoint(place: Path, log: Log, run: RunId, seq: int | None) -> Checkpoint:
+    """A run of this work dir at an event; without one, at the last from which it can go on."""
+    commits = GitSnapshots(place).of(run) if is_repository(place) else {}
     return checkpoint_at(log, run, seq, lambda at: commit_at(commits, at))
 
 

@@ -1,0 +1,100 @@
+"""Checkpoints as a person names them, and the work dirs of a repository in which they may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logos.cli.place import find_run, has_log, reading
+from logos.errors import LogError, UsageError
+
+if TYPE_CHECKING:
+    from logos.adapters.sqlite import SqliteLog
+    from logos.domain.turns import RunId
+
+HELP = "An event's number, RUN@NUMBER, RUN, a turn's id or RUN@TURN, or a date (its last event that day)."
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run where it is, and an event of it; None where its newest is meant."""
+
+    place: Path
+    log: SqliteLog
+    run: RunId
+    seq: int | None = None
+
+
+def work_dirs(place: Path) -> list[Path]:
+    """The work dirs of this repository in which something was run: this one first, then those of forks."""
+    from logos.adapters.git import is_repository, worktrees_of
+
+    tops = worktrees_of(place) if is_repository(place) else []
+    return [place, *(other for other in tops if other != place and has_log(other))]
+
+
+@contextmanager
+def finding(place: Path, wanted: str | None) -> Generator[Found]:
+    """What a person means by `wanted`, in the log of this work dir or of a fork; None is the newest run here."""
+    name, at, event = (wanted or "").partition("@")
+    here = [found for found in work_dirs(place) if has_log(found)]
+    run = name or None
+    if not at and (name.isdecimal() or _DATE.fullmatch(name) or "." in name):
+        run, event = None, name
+    where = _place_with(here, run) if run else place
+    with reading(where) as log:
+        found = find_run(log, run)
+        yield Found(where, log, found, event_at(log, found, event) if event else None)
+
+
+def _place_with(places: list[Path], run: str) -> Path:
+    """The work dir whose log knows a run by this name: the whole id before its beginning, here before elsewhere."""
+    known = {place: _runs_in(place) for place in places}
+    for fits in (str.__eq__, str.startswith):
+        for place, runs in known.items():
+            if any(fits(str(own), run.lower()) for own in runs):
+                return place
+    elsewhere = f", nor in the {len(places) - 1} other work dirs of this repository" if len(places) > 1 else ""
+    raise UsageError(f"there is no run {run!r} here{elsewhere}; `logos runs` lists them")
+
+
+def _runs_in(place: Path) -> list[RunId]:
+    try:
+        with reading(place) as log:
+            return log.runs()
+    except LogError:
+        return []
+
+
+def event_at(log: SqliteLog, run: RunId, wanted: str) -> int:
+    """The number of an event: as it is, of a turn's end, or of the last one on a day."""
+    if wanted.isdecimal() and len(wanted) < 10:
+        return int(wanted)
+    if _DATE.fullmatch(wanted):
+        return _last_on(log, run, wanted)
+    ends = [record.seq for record in log.read(run) if _ends(record.event, wanted)]
+    if not ends:
+        raise UsageError(f"run {run} has no event {wanted!r}: {HELP}")
+    return ends[-1]
+
+
+def _ends(event: object, turn: str) -> bool:
+    from logos.domain.events import CheckRan, TurnAnswered, WorkGathered, WorkMerged
+
+    return isinstance(event, TurnAnswered | CheckRan | WorkGathered | WorkMerged) and event.turn == turn
+
+
+def _last_on(log: SqliteLog, run: RunId, day: str) -> int:
+    from logos.cli.show import date
+
+    dated = [(record.seq, date(record.at)[:10]) for record in log.read(run)]
+    until = [seq for seq, when in dated if when <= day]
+    if not until:
+        raise UsageError(f"run {run} began on {dated[0][1]}, after {day}")
+    return until[-1]
