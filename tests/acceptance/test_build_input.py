@@ -339,12 +339,22 @@ def test_an_unfinished_build_of_something_else_is_not_mixed_up(site: Site) -> No
     site.assert_tidy(site.result)
 
 
-def test_the_same_words_go_on_with_the_unfinished_build(site: Site) -> None:
+@pytest.mark.scenario("LOG-15")
+def test_whoever_cannot_be_asked_is_shown_the_unfinished_build_and_told_the_flags(site: Site) -> None:
     site.script({"L2.author": [{"fault": "crash"}]})
     assert site.build("pay by invoice", "--levels", "3,2").code == 1
-    run = site.run
+    run, events = site.run, len(site.records())
     site.script()
-    done = site.build("pay by invoice", "--levels", "3,2")
+    stopped = site.build("pay by invoice", "--levels", "3,2")
+    assert stopped.code == 2
+    for words in (f"unfinished build {run}: pay by invoice", "session 1, ", "next comes s1.L2.feature.author"):
+        assert words in stopped.err
+    assert "recommended: resume it (logos resume)" in stopped.err
+    assert all(flag in stopped.err.splitlines()[-1] for flag in ("--resume", "--fresh", f"logos fork {run}"))
+    # Nothing was touched.
+    assert len(site.records()) == events
+    done = site.build("--resume", "--levels", "3,2")
+    assert f"unfinished build {run}: pay by invoice" in done.err
     assert (done.code, done.json["run"]) == (0, run), done.err
     assert site.asked.count("s1.L3.decompose") == 1
     site.assert_tidy(site.result)

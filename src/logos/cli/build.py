@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,15 +87,20 @@ def start(
 ) -> int:
     """`flags` are settings, `again` the options that a resume must repeat."""
     from logos.cli.live import view
-    from logos.cli.wiring import build_here
+    from logos.cli.show import tell
+    from logos.cli.unfinished import decide
+    from logos.cli.wiring import build_here, check_place
     from logos.runtime.settings import load_settings
     from logos.runtime.signals import interruptible
 
+    if config is None and (config := default_config()) is not None:
+        tell(f"using ./{config}")
+    chosen = load_settings(config, os.environ, flags)
+    check_place(chosen)
+    ask = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
+    chosen, feature = decide(chosen, feature, tell, ask=ask)
     with interruptible(), view() as shown:
         make_host = simulated(simulate, shown.tell, "levels") if simulate else None
-        if config is None and (config := default_config()) is not None:
-            shown.tell(f"using ./{config}")
-        chosen = load_settings(config, os.environ, flags)
         try:
             ended = build_here(
                 chosen,

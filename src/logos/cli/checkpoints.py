@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from logos.cli.place import find_run, has_log, reading
+from logos.cli.place import CONFIG, find_run, has_log, reading
 from logos.errors import LogError, UsageError
 
 if TYPE_CHECKING:
     from logos.adapters.sqlite import SqliteLog
     from logos.domain.turns import RunId
+    from logos.runtime.settings import Settings
 
 HELP = "An event's number, RUN@NUMBER, RUN, a turn's id or RUN@TURN, or a date (its last event that day)."
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+OpenLog = Callable[[Path], "AbstractContextManager[SqliteLog]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ def work_dirs(place: Path) -> list[Path]:
 
 
 @contextmanager
-def finding(place: Path, wanted: str | None) -> Generator[Found]:
+def finding(place: Path, wanted: str | None, opened: OpenLog = reading) -> Generator[Found]:
     """What a person means by `wanted`, in the log of this work dir or of a fork; None is the newest run here."""
     name, at, event = (wanted or "").partition("@")
     here = [found for found in work_dirs(place) if has_log(found)]
@@ -48,7 +52,9 @@ def finding(place: Path, wanted: str | None) -> Generator[Found]:
     if not at and (name.isdecimal() or _DATE.fullmatch(name) or "." in name):
         run, event = None, name
     where = _place_with(here, run) if run else place
-    with reading(where) as log:
+    if not has_log(where):
+        raise UsageError(f"no run was started in {where} yet; `logos run` starts one")
+    with opened(where) as log:
         found = find_run(log, run)
         yield Found(where, log, found, event_at(log, found, event) if event else None)
 
@@ -60,7 +66,7 @@ def _place_with(places: list[Path], run: str) -> Path:
         for place, runs in known.items():
             if any(fits(str(own), run.lower()) for own in runs):
                 return place
-    elsewhere = f", nor in the {len(places) - 1} other work dirs of this repository" if len(places) > 1 else ""
+    elsewhere = ", nor elsewhere in this repository" if len(places) > 1 else ""
     raise UsageError(f"there is no run {run!r} here{elsewhere}; `logos runs` lists them")
 
 
@@ -98,3 +104,27 @@ def _last_on(log: SqliteLog, run: RunId, day: str) -> int:
     if not until:
         raise UsageError(f"run {run} began on {dated[0][1]}, after {day}")
     return until[-1]
+
+
+def settings_of(place: Path, config: Path | None = None, flags: Sequence[str] = ()) -> Settings:
+    """The settings that a run in this work dir has: those of the configuration beside it."""
+    import os
+
+    from logos.runtime.settings import load_settings
+
+    own = place / CONFIG
+    return load_settings(config or (own if own.is_file() else None), os.environ, [*flags, f"wd={place}"])
+
+
+def newest_unfinished(log: SqliteLog) -> RunId | None:
+    """The newest run that can go on; one that cannot be read is not it."""
+    from logos.runtime.journal import open_run
+    from logos.runtime.revisit import UNFINISHED
+
+    for run in reversed(log.runs()):
+        try:
+            if open_run(log, run).outcome in UNFINISHED:
+                return run
+        except LogError:
+            continue
+    return None

@@ -49,8 +49,10 @@ def log(
             if as_json:
                 show.json_line(as_document(record))
             else:
-                for line in narrator.lines(record):
-                    show.put_line(target, line)
+                first, *more = narrator.lines(record)
+                show.put_line(target, first, f"{record.seq:>4}  ")
+                for line in more:
+                    show.put_line(target, line, " " * 6)
 
         for record in following(source, found, place, show.tell) if follow else source.read(found):
             put(record)

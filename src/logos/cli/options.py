@@ -33,6 +33,9 @@ Simulate = Annotated[
     Path | None,
     typer.Option("--simulate", metavar="SCRIPT", help="Agents follow this YAML script; no agent CLI, no model."),
 ]
+Recreate = Annotated[
+    bool, typer.Option("--recreate", help="At a resume: new terminals for agents whose terminals are gone.")
+]
 OneRun = Annotated[
     str | None,
     typer.Argument(metavar="RUN", help="A run id or its beginning; default: the newest.", autocompletion=_known_runs),

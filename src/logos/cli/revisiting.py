@@ -14,6 +14,7 @@ from typing import Any
 from logos.adapters import statefile, telosstate
 from logos.adapters.files import write_atomically
 from logos.adapters.git import is_repository
+from logos.adapters.handoff import ResponseFiles
 from logos.adapters.lock import DriverLock
 from logos.adapters.places import run_setup
 from logos.adapters.snapshots import GitSnapshots
@@ -98,6 +99,7 @@ def fork_here(settings: Settings, log: SqliteLog, at: Checkpoint, to: Path | Non
     keep_history(log, snapshots, at, run, left)
     _lay_out(snapshots, at, folder, f"logos-fork/{run}")
     _bring_along(wd, there.work_dir)
+    ResponseFiles(there.response_dir).ensure()
     with _new_log(there.work_dir) as target:
         _begin(log, target, run, at, forked_at(at, "fork", there.work_dir, there.response_dir, left), there)
     return Begun(run, there.work_dir, at, restored=True)
@@ -238,12 +240,13 @@ def give_up(settings: Settings, log: SqliteLog, flow: type[Plan], why: str, tell
         with suppress(LogError):
             journal = open_run(log, run)
             if journal.outcome in UNFINISHED:
-                _end(settings, journal, why, tell)
+                end_run(settings, journal, why, tell)
                 given.append(run)
     return given
 
 
-def _end(settings: Settings, journal: Journal[Any], why: str, tell: Tell) -> None:
+def end_run(settings: Settings, journal: Journal[Any], why: str, tell: Tell) -> None:
+    """End a run's agents, close its places, and say in its log that it was given up."""
     if journal.ledger.terminals:
         host = host_to_end(settings, journal.ledger.session, tell)
         try:

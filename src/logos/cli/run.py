@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from logos.cli.options import AsJson, Overrides, Simulate, examples
+from logos.cli.options import AsJson, Overrides, Recreate, Simulate, examples
 from logos.cli.place import default_config, wd_flag
 from logos.cli.status import BUDGET
 from logos.errors import BudgetReached, LimitReached, LogosError, PromptError, UsageError
@@ -51,9 +51,7 @@ def run(
         bool | None,
         typer.Option("--resume/--fresh", help="Go on with the unfinished run, or start anew. Default: what is there."),
     ] = None,
-    recreate: Annotated[
-        bool, typer.Option("--recreate", help="At a resume: new terminals for agents whose terminals are gone.")
-    ] = False,
+    recreate: Recreate = False,
     simulate: Simulate = None,
     as_json: AsJson = False,
 ) -> int:
@@ -81,7 +79,9 @@ def start(
 ) -> int:
     """`flags` are settings, `again` the options that a resume must repeat."""
     from logos.cli.live import view
+    from logos.cli.unfinished import present, unfinished_of
     from logos.cli.wiring import run_here
+    from logos.domain.plans import CyclePlan
     from logos.runtime.signals import interruptible
 
     with interruptible(), view() as shown:
@@ -90,6 +90,8 @@ def start(
         if config is None and (config := default_config()) is not None:
             shown.tell(f"using ./{config}")
         chosen = settle(config, flags, prompt, text)
+        if chosen.resume is not False:
+            present(unfinished_of(chosen.work_dir, CyclePlan), shown.tell)
         try:
             ended = run_here(chosen, strict_prompt=True, make_host=make_host, watchers=[shown.watch], tell=shown.tell)
         except LogosError as error:

@@ -49,10 +49,10 @@ def put(target: Console, text: str, style: str = "") -> None:
     target.print(Text(clean(text), style))
 
 
-def put_line(target: Console, line: Line) -> None:
+def put_line(target: Console, line: Line, lead: str = "") -> None:
     from rich.text import Text
 
-    target.print(Text(f"{clock(line.at)}  ", "dim").append(one_line(line.text), STYLES[line.tone]))
+    target.print(Text(f"{lead}{clock(line.at)}  ", "dim").append(one_line(line.text), STYLES[line.tone]))
 
 
 def short(*parts: tuple[str, str]) -> Text:

@@ -6,7 +6,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from logos.adapters.snapshots import GitSnapshots
 from logos.adapters.sqlite import SqliteLog
 from logos.adapters.workspace import GitWorkspace, base_of
 from logos.cli.hosts import MakeHost, Tell, check_host, choose_host, session_of, unfinished_session
-from logos.cli.place import DATABASE, LOCK
-from logos.cli.revisiting import finish_rollback
+from logos.cli.place import DATABASE, LOCK, TELOS
+from logos.cli.revisiting import finish_rollback, give_up
+from logos.domain.plans import CyclePlan, LevelsPlan
 from logos.domain.turns import Outcome, RunId
 from logos.errors import ConfigError, HostError, LogError, UsageError
 from logos.flows.cycle import CycleState
@@ -71,6 +72,11 @@ def open_log(telos: Path, tell: Tell = say) -> Generator[SqliteLog]:
         log.close()
 
 
+def log_of(place: Path) -> AbstractContextManager[SqliteLog]:
+    """The log of a work dir, to write in it."""
+    return open_log(place / TELOS)
+
+
 def check_place(settings: Settings) -> None:
     try:
         there = settings.work_dir.is_dir()
@@ -108,6 +114,8 @@ def run_here(
         responses = ResponseFiles(settings.response_dir)
         try:
             check_host(host, opening.plan.agents, tell, fresh=opening.way is Way.FRESH)
+            if settings.resume is False:
+                give_up(settings, log, CyclePlan, "a new run was begun", tell)
             _announce(opening, tell)
             responses.ensure()
             bell = Doorbell(settings.response_dir)
@@ -147,6 +155,8 @@ def build_here(
             taking_part = {level.name for level in opening.plan.levels}
             agents = [agent for agent in opening.plan.agents if agent.name in taking_part]
             check_host(host, agents, tell, fresh=True)
+            if opening.journal is None:
+                give_up(settings, log, LevelsPlan, "a new build was begun", tell)
             tidy_builds(settings, log, host, opening.run, tell)
             if opening.journal is not None:
                 tell(f"going on with unfinished build {opening.run}; finished turns are not asked again")
