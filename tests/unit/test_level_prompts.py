@@ -46,6 +46,7 @@ MATERIAL = {
     "PROPOSAL": "proposal",
     "OBJECTIONS": "objections",
     "DECISION": "decision",
+    "THE PREVIOUS TRY, BY ANOTHER AGENT": "previous",
     "PROBLEMS OF THE PREVIOUS TRY": "errors",
     "EVIDENCE": "evidence",
 }

@@ -150,7 +150,7 @@ def _left(settings: Settings, log: SqliteLog, at: Checkpoint) -> Left:
     def kept(turn: TurnId) -> str:
         return GitWorkspace(settings.work_dir, at.run).left(turn)
 
-    return left_at(at, history_of(log, at), kept)
+    return left_at(at, log.read(at.run), kept)
 
 
 def _begin(source: SqliteLog, target: SqliteLog, run: RunId, at: Checkpoint, event: RunForked, there: Settings) -> None:

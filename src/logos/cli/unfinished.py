@@ -135,8 +135,8 @@ def decide(settings: Settings, feature: str, tell: Tell, *, ask: bool) -> tuple[
     run, at = standing.story.run, wd_flag(standing.place)
     if not ask:
         raise UsageError(
-            f"an unfinished build is here ({run}: {standing.story.asked_for!r}): --resume goes on with it, --fresh gives it up and begins anew, "
-            f"`logos fork {run}{at}` goes on beside it"
+            f"an unfinished build is here ({run}: {standing.story.asked_for!r}): --resume goes on with it, "
+            f"--fresh gives it up and begins anew, `logos fork {run}{at}` goes on beside it"
         )
     match _asked(feature, tell):
         case "reset":

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from logos.domain.events import (
     CheckRan,
     Noted,
+    QuestionResolved,
     Recorded,
+    RunAbandoned,
     RunForked,
     RunResumed,
     RunStarted,
@@ -21,6 +23,8 @@ from logos.domain.turns import TurnId
 @dataclass(frozen=True, slots=True)
 class Session:
     """What one driver did of a run: events `first` to `last`. `left` is why it went; killed, it could not say.
+
+    A person's own events come with it, but not its time: an answer may come days later.
 
     An inherited one belongs to the run that this one was forked from.
     """
@@ -59,8 +63,10 @@ def sessions_of(records: Iterable[Recorded]) -> tuple[Session, ...]:
 
 
 def _with(session: Session, record: Recorded) -> Session:
-    # A clock that was set back must not give a session that ends before it begins.
-    session = replace(session, last=record.seq, ended=max(session.ended, record.at))
+    session = replace(session, last=record.seq)
+    if not isinstance(record.event, QuestionResolved | RunAbandoned):
+        # A clock that was set back must not give a session that ends before it begins.
+        session = replace(session, ended=max(session.ended, record.at))
     match record.event:
         case TurnAnswered(turn):
             return replace(session, answered=(*session.answered, turn))

@@ -73,6 +73,7 @@ def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsS
     """An author's work is a commit now."""
     name = done.ask.component
     before = state.pieces.get(name)
+    began = state.place_of(name) if done.ask.key in state.left else done.place
     files = dict.fromkeys((*(before.files if before else ()), *(touched.path for touched in event.touched)))
     tests = dict.fromkeys((*(before.tests if before else ()), *done.report.tests))
     piece = Piece(
@@ -85,7 +86,7 @@ def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsS
         tuple(tests),
         state.head,
         tuple((under.component.name, under.commit) for under in state.foundation(name)),
-        (*before.grown, before.commit) if before and done.place.commits[0] == before.commit else (),
+        (*before.grown, before.commit) if before and began.commits[0] == before.commit else (),
         # Whoever found nothing to change has nothing to merge.
         merged=event.commit == state.head,
     )

@@ -108,15 +108,16 @@ class Cycle:
                 awaited = turn == state.turn_id and not state.checking and state.outcome is None
                 return _answered(state, text) if awaited else state
             case TurnFailed(_, trouble, message):
-                return replace(state, stalled=message, trouble=trouble)
+                return replace(state, stalled=message, trouble=trouble) if state.outcome is None else state
             case RunResumed(CyclePlan() as plan):
                 return replace(state, plan=plan, stalled=None, trouble=None)
             case RunForked(_, _, CyclePlan() as plan):
                 return replace(state, plan=plan, stalled=None, trouble=None, briefed=frozenset())
             case RunAbandoned(why):
-                return state if state.outcome else replace(state, outcome=Outcome.ABANDONED, reason=why)
+                open_ = state.outcome in (None, Outcome.BLOCKED)
+                return _given_up(state, why) if open_ else state
             case CheckRan(turn, command, exit_code, output):
-                awaited = state.checking and turn == state.check_id
+                awaited = state.checking and turn == state.check_id and state.outcome is None
                 return _checked(state, command, exit_code, output) if awaited else state
             case TerminalOpened(agent):
                 return _new_conversation(state, Role(agent))
@@ -128,6 +129,10 @@ class Cycle:
 
     def outcome(self, state: CycleState) -> Outcome | None:
         return state.outcome
+
+
+def _given_up(state: CycleState, why: str) -> CycleState:
+    return replace(state, outcome=Outcome.ABANDONED, reason=why, stalled=None, trouble=None)
 
 
 def _planted(plan: CyclePlan, seed: CycleSeed) -> CycleState:
@@ -290,7 +295,7 @@ def _programmer_facts(state: CycleState) -> dict[str, Fact]:
     handoff = _or_note(state, condense.analyst_for_programmer(state.said(Role.ANALYST), plan.condense))
     if state.cycle > 1 and state.role in state.briefed and plan.condense.upstream_on_repeat:
         handoff = UPSTREAM_BACK_REFERENCE
-    first = state.round == 1 and state.cycle == 1
+    first = (state.round == 1 and state.cycle == 1) or state.role not in state.briefed
     return {
         "handoff": handoff,
         "objections": state.analyst_feedback if first else "",

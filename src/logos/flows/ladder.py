@@ -19,6 +19,8 @@ from logos.flows.reconcile import Dispute, Settled
 MAIN = "main"
 # What is built where nobody divides the work.
 WHOLE = "feature"
+# Kinds of turns whose agents leave work in their places.
+GATHERED = (Kind.AUTHOR, Kind.LINT)
 
 
 class Stage(StrEnum):
@@ -47,7 +49,10 @@ def turn_of(key: str, attempt: int) -> TurnId:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A turn that is wanted of a level; another attempt, with the errors of the last, goes to the same agent."""
+    """A turn that is wanted of a level; another attempt, with the errors of the last, goes to the same agent.
+
+    `said` is what the last attempt answered.
+    """
 
     key: str
     level: Level
@@ -55,6 +60,7 @@ class Ask:
     component: str = ""
     attempt: int = 1
     errors: tuple[str, ...] = ()
+    said: str = ""
 
     @property
     def turn(self) -> TurnId:
@@ -110,6 +116,8 @@ class LevelsState:
     answers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # What agents of the run that this one was forked from left unfinished, by ask.
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # Asks whose further attempts go to agents that did not make the first.
+    strangers: frozenset[str] = frozenset()
     violation: str = ""
     alternatives: tuple[str, ...] = ()
     stalled: str | None = None
@@ -133,7 +141,7 @@ class LevelsState:
     @property
     def sent_back(self) -> tuple[Ask, ...]:
         """Asks whose agents are to go on with what lies in their places."""
-        return tuple(ask for ask in self.asks if ask.attempt > 1 and ask.kind in (Kind.AUTHOR, Kind.LINT))
+        return tuple(ask for ask in self.asks if ask.attempt > 1 and ask.kind in GATHERED)
 
     @property
     def at_hand(self) -> tuple[Ask, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -32,7 +32,7 @@ from logos.domain.turns import AgentName, Check, Errand, Gather, Merge, Outcome,
 from logos.flows import ascent, building, descent, middle
 from logos.flows.briefing import Briefing
 from logos.flows.deliverables import problems_with
-from logos.flows.ladder import Ask, LevelsState, Stage
+from logos.flows.ladder import GATHERED, Ask, LevelsState, Stage
 from logos.flows.moves import blocked_by_stuck, down_to, go, put
 
 Read = Callable[[Kind, Level, str], Report | Refused]
@@ -117,11 +117,10 @@ class Levels:
             case RunResumed(LevelsPlan() as plan):
                 return self._taken_over(state, plan)
             case RunForked(_, _, LevelsPlan() as plan):
-                left = MappingProxyType({**state.left, **dict(event.left)})
-                return self._taken_over(replace(state, started=frozenset(), left=left), plan)
+                return self._taken_over(_moved(state, dict(event.left)), plan)
             case RunAbandoned(why):
                 given_up = state.outcome in (None, Outcome.BLOCKED)
-                return replace(state, outcome=Outcome.ABANDONED, question=None, reason=why) if given_up else state
+                return _given_up(state, why) if given_up else state
             case RunStarted() | RunResumed() | RunForked() | RunEnded():
                 return state
             case TerminalOpened() | TerminalClosed() | TurnSent() | Noted():
@@ -136,13 +135,14 @@ class Levels:
     def _heard(self, state: LevelsState, ask: Ask, text: str) -> LevelsState:
         report = self.read(ask.kind, ask.level, text)
         if isinstance(report, Refused):
-            return _again(state, ask, report.errors)
+            return _again(state, ask, report.errors, text)
         problems = problems_with(state, ask, report)
         if problems:
-            return _again(state, ask, problems)
-        told = {seat: answer for seat, answer in state.answers.items() if seat != ask.seat}
-        asks = tuple(other for other in state.asks if other != ask)
-        state = replace(state, asks=asks, answers=MappingProxyType(told))
+            return _again(state, ask, problems, text)
+        state = replace(state, asks=tuple(other for other in state.asks if other != ask))
+        ask = replace(ask, said=text)
+        if ask.kind not in GATHERED:
+            state = _heeded(state, ask)
         if report.next.step is Step.ASK_PERSON:
             return _stuck(state, ask, report.next.why)
         return _ACCEPT[ask.kind](state, ask, report)
@@ -172,7 +172,7 @@ def _gather_for(state: LevelsState, name: str) -> Gather:
     title = f"{LADDER[done.ask.level].title}{f': {name}' if done.ask.component else ''}"
     finished = done.ask.kind is Kind.AUTHOR and done.report.constraint is None
     declared = (*done.report.files, *done.report.tests) if finished else ()
-    since = state.begins_at(name) if done.ask.component else ()
+    since = state.begins_at(name) if done.ask.component else (state.head,) if done.ask.key in state.left else ()
     # Who looks at its work again may find nothing to change.
     return Gather(_gather_id(done.ask), done.place, title, declared, finished and name not in state.pieces, since)
 
@@ -192,16 +192,35 @@ def _gathered(state: LevelsState, event: WorkGathered) -> LevelsState:
     left = {name: other for name, other in state.answered.items() if name != event.place}
     state = replace(state, answered=MappingProxyType(left))
     if event.problems:
-        return _again(state, done.ask, event.problems)
+        return _again(state, done.ask, event.problems, done.ask.said)
+    state = _heeded(state, done.ask)
     if done.ask.kind is Kind.AUTHOR:
         return building.gathered(state, done, event)
     return go(replace(state, head=event.commit), Stage.UP, min(state.levels))
 
 
-def _again(state: LevelsState, ask: Ask, errors: tuple[str, ...]) -> LevelsState:
+def _heeded(state: LevelsState, ask: Ask) -> LevelsState:
+    """What a person answered was for this ask, which is done."""
+    left = {seat: answer for seat, answer in state.answers.items() if seat != ask.seat}
+    return replace(state, answers=MappingProxyType(left))
+
+
+def _moved(state: LevelsState, left: Mapping[str, str]) -> LevelsState:
+    """A fork's agents are all new, and work in places of its own: where work was left, they go on from that."""
+    strangers = frozenset(ask.key for ask in state.asks if ask.attempt > 1)
+    state = replace(state, started=frozenset(), left=MappingProxyType({**state.left, **left}), strangers=strangers)
+    moved = {name: replace(done, place=state.place_for(done.ask)) for name, done in state.answered.items()}
+    return replace(state, answered=MappingProxyType(moved))
+
+
+def _given_up(state: LevelsState, why: str) -> LevelsState:
+    return replace(state, outcome=Outcome.ABANDONED, question=None, reason=why, stalled=None, trouble=None)
+
+
+def _again(state: LevelsState, ask: Ask, errors: tuple[str, ...], said: str = "") -> LevelsState:
     """The same agent once more, with what was wrong; in the end a person."""
     if ask.attempt < ATTEMPTS:
-        more = replace(ask, attempt=ask.attempt + 1, errors=errors)
+        more = replace(ask, attempt=ask.attempt + 1, errors=errors, said=said)
         if ask in state.asks:
             return replace(state, asks=tuple(more if other == ask else other for other in state.asks))
         # Its slot was given to another while its work was gathered: it comes next, and pushes nobody out.

@@ -68,17 +68,21 @@ def forked_at(
     return RunForked(at.run, at.seq, moved, way, at.commit, left)
 
 
-def left_at(at: Checkpoint, history: Iterable[Recorded], kept: Callable[[TurnId], str]) -> tuple[tuple[str, str], ...]:
-    """What agents of a build who were to go on with their work had done: gathered with problems, or kept as it lay."""
+def left_at(at: Checkpoint, whole: Iterable[Recorded], kept: Callable[[TurnId], str]) -> tuple[tuple[str, str], ...]:
+    """What lay in places that a build was not done with: as it was gathered, then or later, or else kept as it lay.
+
+    That is the work of agents who were sent back to go on with it, and of those whose answers had just come.
+    """
     if not isinstance(at.state, LevelsState):
         return ()
     gathered = {
         TurnId(event.turn.removesuffix(GATHER)): event.commit
-        for event in (record.event for record in history)
+        for event in (record.event for record in whole)
         if isinstance(event, WorkGathered)
     }
-    known = ((ask.key, ask.before) for ask in at.state.sent_back)
-    found = ((key, gathered.get(before) or kept(before)) for key, before in known if before is not None)
+    left_by = {ask.key: ask.before for ask in at.state.sent_back if ask.before is not None}
+    left_by |= {done.ask.key: done.ask.turn for done in at.state.answered.values()}
+    found = ((key, gathered.get(turn) or kept(turn)) for key, turn in sorted(left_by.items()))
     return tuple((key, commit) for key, commit in found if commit)
 
 
