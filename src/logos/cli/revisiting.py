@@ -15,7 +15,7 @@ from logos.adapters import statefile, telosstate
 from logos.adapters.files import write_atomically
 from logos.adapters.git import is_repository
 from logos.adapters.handoff import ResponseFiles
-from logos.adapters.lock import DriverLock
+from logos.adapters.lock import DriverLock, driver_of
 from logos.adapters.places import run_setup
 from logos.adapters.snapshots import GitSnapshots
 from logos.adapters.sqlite import SqliteLog
@@ -146,9 +146,15 @@ def keep_history(log: SqliteLog, snapshots: GitSnapshots, at: Checkpoint, run: R
 def _left(settings: Settings, log: SqliteLog, at: Checkpoint) -> Left:
     if not isinstance(at.state, LevelsState):
         return ()
+    workspace, now = GitWorkspace(settings.work_dir, at.run), open_run(log, at.run).state
+    lies = {turn: place for turn, place in now.unkept.items() if driver_of(settings.telos_dir / LOCK) is None}
 
     def kept(turn: TurnId) -> str:
-        return GitWorkspace(settings.work_dir, at.run).left(turn)
+        found = workspace.left(turn)
+        if not found and turn in lies:
+            # Its driver was killed before it could keep it; it lies there still.
+            workspace.keep(lies[turn], turn)
+        return found or workspace.left(turn)
 
     return left_at(at, log.read(at.run), kept)
 

@@ -144,6 +144,12 @@ class LevelsState:
         return tuple(ask for ask in self.asks if ask.attempt > 1 and ask.kind in GATHERED)
 
     @property
+    def unkept(self) -> Mapping[TurnId, Place]:
+        """Turns whose work lies in their places and is in no commit that the log names, and these places."""
+        back = {ask.before: self.place_for(ask) for ask in self.sent_back if ask.before is not None}
+        return {**back, **{done.ask.turn: done.place for done in self.answered.values()}}
+
+    @property
     def at_hand(self) -> tuple[Ask, ...]:
         """The asks that should be with an agent now: those that are, and as many more as may be at work."""
         held = [ask for ask in self.asks if ask.turn in self.started]

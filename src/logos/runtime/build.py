@@ -73,6 +73,9 @@ class BuildRun(Driving[LevelsState]):
             case Check():
                 raise RuntimeError("a build checks what is merged")
             case Gather():
+                if errand.place.commits[0] in self._running().state.left.values():
+                    # A fork has the work that was left as a commit, and may not have been in that place yet.
+                    self._workspace.open(errand.place, anew=False)
                 desk.post(self._workspace.gather(errand))
             case Merge():
                 desk.post(self._workspace.merge(errand))
