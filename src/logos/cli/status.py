@@ -133,7 +133,8 @@ def put_standing(standing: Standing) -> None:
     show.put(target, head, show.STYLES[tone.get(standing.word, Tone.BAD)])
     show.put(
         target,
-        f"began {show.date(story.started)}, last event {show.date(story.last)}; {story.rounds_in_words}, "
+        f"began {show.date(story.started)}{_came_from(story)}, last event {show.date(story.last)}; "
+        f"{count(_sessions(story), 'session')}, {story.rounds_in_words}, "
         f"{count(story.answered, 'turn')} answered, {sum_in_words(story.bill, story.characters)}",
     )
     for told in standing.in_hand:
@@ -156,6 +157,14 @@ def put_standing(standing: Standing) -> None:
     show.put(target, f"next: {next_command(standing)}", "bold")
 
 
+def _came_from(story: Story) -> str:
+    return f" at {story.came_from}" if story.came_from else ""
+
+
+def _sessions(story: Story) -> int:
+    return sum(1 for session in story.sessions if not session.inherited)
+
+
 def as_document(standing: Standing) -> dict[str, Any]:
     from logos.cli.bill import bill_as_json
     from logos.cli.show import question_as_json
@@ -171,6 +180,8 @@ def as_document(standing: Standing) -> dict[str, Any]:
         "stalled": state.stalled,
         "stopped_because": None if state.outcome or standing.driver else story.left or None,
         "simulated": story.simulated,
+        "forked_from": story.came_from or None,
+        "sessions": _sessions(story),
         "wd": str(standing.place),
         **_where_as_json(state),
         "turns": story.answered,

@@ -167,6 +167,12 @@ class Story:
         return next((record for record in reversed(self.records) if isinstance(record.event, RunForked)), None)
 
     @property
+    def came_from(self) -> str:
+        """The checkpoint it was forked from, as a person names it."""
+        event = self.forked.event if self.forked is not None else None
+        return f"{event.parent}@{event.at}" if isinstance(event, RunForked) else ""
+
+    @property
     def sessions(self) -> tuple[Session, ...]:
         return sessions_of(self.records)
 

@@ -32,7 +32,7 @@ def in_words(standing: Standing) -> list[str]:
 
     story = standing.story
     what = "run" if story.build is None else "build"
-    of = f", forked from {forked}" if (forked := _forked(story)) else ""
+    of = f", from {story.came_from}" if story.came_from else ""
     before = f" (and {story.inherited} before the fork)" if story.inherited else ""
     return [
         f"unfinished {what} {story.run}{of}: {story.asked_for}",
@@ -42,13 +42,6 @@ def in_words(standing: Standing) -> list[str]:
         *([f"it stopped: {stopped}"] if (stopped := story.state.stalled or story.left) else []),
         f"recommended: {recommended(standing)}",
     ]
-
-
-def _forked(story: Story) -> str:
-    from logos.domain.events import RunForked
-
-    event = story.forked.event if story.forked is not None else None
-    return f"{event.parent}@{event.at}" if isinstance(event, RunForked) else ""
 
 
 def _sessions(story: Story) -> list[str]:

@@ -21,13 +21,13 @@ from logos.domain.events import (
 )
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Agent, AgentName, Check, Errand, Gather, Merge, Outcome, Trouble, Turn
-from logos.errors import HostError, LogosError, TerminalGone
+from logos.errors import HostError, TerminalGone
 from logos.flows.ladder import MAIN, LevelsState
 from logos.ports import Bell, Workspace
 from logos.runtime.build_opening import BuildOpening, result_of
 from logos.runtime.checks import run_check
 from logos.runtime.drive import Desk
-from logos.runtime.driving import Driving, Ended, Outside
+from logos.runtime.driving import Driving, Ended, Outside, leaving
 from logos.runtime.journal import Journal, Watcher, flow_of
 from logos.runtime.settings import Settings
 from logos.runtime.vigil import status_of
@@ -203,13 +203,6 @@ def run_build(
 ) -> Ended[LevelsState]:
     """A whole build. Raises RunPaused, HostError, Interrupted …; whatever happens, the log holds it."""
     run = BuildRun(settings, outside, workspace, bell_for, watchers)
-    why: str | None = None
-    try:
+    with leaving(run):
         run.begin(opening)
         return run.go()
-    except (LogosError, KeyboardInterrupt) as error:
-        why = str(error) or type(error).__name__
-        raise
-    finally:
-        with suppress(LogosError):
-            run.leave(why)

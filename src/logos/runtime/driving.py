@@ -6,10 +6,10 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from logos.domain.events import Event, Noted, Recorded, Topic
 from logos.domain.ledger import Ledger
@@ -214,6 +214,20 @@ class Driving(ABC, Generic[State]):
                     notify_aside(topic, "Logos: an agent waits for you", text, self._outside.tell)
             case _:
                 return
+
+
+@contextmanager
+def leaving(run: Driving[Any]) -> Generator[None]:
+    """Whatever ends a driver, it leaves in order, and the log says why."""
+    why: str | None = None
+    try:
+        yield
+    except (LogosError, KeyboardInterrupt) as error:
+        why = str(error) or type(error).__name__
+        raise
+    finally:
+        with suppress(LogosError):
+            run.leave(why)
 
 
 def rules_for(settings: Settings, host: AgentHost) -> Rules:

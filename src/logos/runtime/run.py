@@ -8,14 +8,14 @@ from logos.adapters import statefile
 from logos.domain.events import Noted, Recorded, RunResumed, RunStarted, TerminalOpened, Topic
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Agent, Check, Errand, Gather, Merge, Outcome, Turn
-from logos.errors import LogosError, StateError
+from logos.errors import StateError
 from logos.flows.cycle import Cycle, CycleState
 from logos.ports import Bell, Responses
 from logos.runtime.afterwards import comment_for, post_process
 from logos.runtime.checks import run_check
 from logos.runtime.crew import RECREATE
 from logos.runtime.drive import Desk
-from logos.runtime.driving import Driving, Ended, Outside, new_run_id
+from logos.runtime.driving import Driving, Ended, Outside, leaving, new_run_id
 from logos.runtime.journal import Journal, Watcher
 from logos.runtime.opening import Opening, Way
 from logos.runtime.settings import Settings
@@ -125,13 +125,7 @@ def run_cycle(
 ) -> Ended[CycleState]:
     """A whole run. Raises RunPaused, HostError, Interrupted …; whatever happens, the log and the state file hold it."""
     run = CycleRun(settings, outside, responses, bell, watchers)
-    why: str | None = None
-    try:
+    with leaving(run):
         run.begin(opening)
         run.staff(opening.way)
         return run.go()
-    except (LogosError, KeyboardInterrupt) as error:
-        why = str(error) or type(error).__name__
-        raise
-    finally:
-        run.leave(why)
