@@ -381,7 +381,7 @@ def test_what_a_fork_inherited_is_marked_and_not_counted() -> None:
     assert [effort.name for effort in done.efforts] == ["programmer"]
     assert (done.total.turns, done.total.sent) == (1, done.characters)
     assert [act.inherited for act in done.acts] == [True] * 5 + [False]
-    assert done.driven == 4 * MINUTE
+    assert done.driven == 3 * MINUTE
     assert [entry.inherited for entry in done.parts.completed] == [True] * 3
     assert [act.turn for act in done.changed.turns] == ["r2.programmer.c1"]
     assert lines(done.parts.decisions) == ["person fork forked from k3report@20"]

@@ -98,7 +98,7 @@ class GitWorkspace:
         if gathered.problems:
             # It stays as it lies there, with the start under it: so its author can compare and mend it.
             fresh_index(git, spot.index, start)
-            self._give_back_the_telos(git, spot)
+            self._give_back_the_telos(git, spot, base)
         now = start if gathered.problems else commit
         self._point({f"refs/heads/{spot.branch}": now, self._keeping(commit): commit})
         self._settle(spot)
@@ -113,10 +113,11 @@ class GitWorkspace:
         fresh_index(git, spot.index, start)
         return stage(git, spot.folder)
 
-    def _give_back_the_telos(self, git: Git, spot: Spot) -> None:
+    def _give_back_the_telos(self, git: Git, spot: Spot, base: str) -> None:
+        """As the person has it: the start of a fork's place may hold what an agent made of it."""
         with suppress(OSError):
             (Path(self._inside(spot)) / TELOS).unlink(missing_ok=True)
-        git.run("checkout-index", "--force", "--", self._repository.prefix + TELOS)
+        git.run("restore", f"--source={base}", "--worktree", "--", f":(top,literal){self._repository.prefix}{TELOS}")
 
     def merge(self, errand: Merge) -> WorkMerged:
         commit, clashes = merge_pieces(self._git, errand.onto, errand.pieces, self._repository.prefix)

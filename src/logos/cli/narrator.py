@@ -129,6 +129,7 @@ class Narrator:
                 return f"{_what(plan)} {record.run} goes on with a new driver", Tone.NORMAL
             case RunForked(parent, at, plan, way):
                 self._plan = plan
+                self._asked.clear()
                 how = "forked from" if way == "fork" else "goes back to"
                 return f"{_what(plan)} {record.run} {how} event {at} of {parent}", Tone.NORMAL
             case RunAbandoned(why):

@@ -183,8 +183,10 @@ class Story:
     @property
     def simulated(self) -> bool:
         """Whether its agents followed a script."""
-        opened = (record.event for record in self.records if isinstance(record.event, TerminalOpened))
-        return any(event.session == SCRIPTED for event in opened)
+        opened = [record for record in self.records if isinstance(record.event, TerminalOpened)]
+        since = self.forked.seq if self.forked is not None else 0
+        own = [record.event for record in opened if record.seq > since] or [record.event for record in opened]
+        return any(isinstance(event, TerminalOpened) and event.session == SCRIPTED for event in own)
 
     @property
     def bill(self) -> Bill:
@@ -390,6 +392,7 @@ def turns_as_json(story: Story) -> list[dict[str, Any]]:
             "seconds": None if told.seconds is None else round(told.seconds, 3),
             "verdict": told.verdict or None,
             "failure": told.failure or None,
+            "inherited": told.inherited,
             "prompt_characters": len(told.prompt),
             "response_characters": len(told.response),
             "usage": usage_as_json(told.usage),

@@ -53,10 +53,12 @@ def sessions_of(records: Iterable[Recorded]) -> tuple[Session, ...]:
         begins = isinstance(event, RunStarted | RunResumed | RunForked)
         if isinstance(event, RunForked):
             found = [replace(session, inherited=True) for session in found]
-        if begins and not (forked and isinstance(event, RunResumed)):
+        if forked and isinstance(event, RunResumed):
+            # Who first drives a fork goes on with the session that making it began.
+            found[-1] = replace(found[-1], began=record.at, ended=record.at)
+        elif begins:
             found.append(Session(len(found) + 1, record.seq, record.seq, record.at, record.at))
-        # Who first drives a fork goes on with the session that making it began.
-        forked = isinstance(event, RunForked)
+        forked = isinstance(event, RunForked) or (forked and isinstance(event, QuestionResolved | Noted))
         if found:
             found[-1] = _with(found[-1], record)
     return tuple(found)

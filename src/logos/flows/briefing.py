@@ -52,7 +52,7 @@ def facts_for(state: LevelsState, ask: Ask) -> Mapping[str, Fact]:
         "own_spec": spec_in_words(own) if own is not None else "",
         "tools": "\n".join(f"{tool.name}: `{tool.command}`" for tool in state.tools_of(ask.level)),
         "handoff": _handoff(state, ask),
-        "previous": ask.said if ask.key in state.strangers else "",
+        "previous": ask.said if ask.turn in state.strangers else "",
         "errors": "\n".join(f"- {error}" for error in ask.errors),
         "sections": ", ".join(rung.sections),
         "taking_part": ", ".join(level.name for level in state.levels),

@@ -116,8 +116,8 @@ class LevelsState:
     answers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # What agents of the run that this one was forked from left unfinished, by ask.
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    # Asks whose further attempts go to agents that did not make the first.
-    strangers: frozenset[str] = frozenset()
+    # Further attempts that go to agents which did not make the one before.
+    strangers: frozenset[TurnId] = frozenset()
     violation: str = ""
     alternatives: tuple[str, ...] = ()
     stalled: str | None = None

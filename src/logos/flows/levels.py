@@ -32,7 +32,7 @@ from logos.domain.turns import AgentName, Check, Errand, Gather, Merge, Outcome,
 from logos.flows import ascent, building, descent, middle
 from logos.flows.briefing import Briefing
 from logos.flows.deliverables import problems_with
-from logos.flows.ladder import GATHERED, Ask, LevelsState, Stage
+from logos.flows.ladder import GATHERED, Ask, LevelsState, Stage, turn_of
 from logos.flows.moves import blocked_by_stuck, down_to, go, put
 
 Read = Callable[[Kind, Level, str], Report | Refused]
@@ -207,8 +207,10 @@ def _heeded(state: LevelsState, ask: Ask) -> LevelsState:
 
 def _moved(state: LevelsState, left: Mapping[str, str]) -> LevelsState:
     """A fork's agents are all new, and work in places of its own: where work was left, they go on from that."""
-    strangers = frozenset(ask.key for ask in state.asks if ask.attempt > 1)
-    state = replace(state, started=frozenset(), left=MappingProxyType({**state.left, **left}), strangers=strangers)
+    sent_back = (ask.turn for ask in state.asks if ask.attempt > 1)
+    may_be = (turn_of(done.ask.key, done.ask.attempt + 1) for done in state.answered.values())
+    left_too = MappingProxyType({**state.left, **left})
+    state = replace(state, started=frozenset(), left=left_too, strangers=frozenset((*sent_back, *may_be)))
     moved = {name: replace(done, place=state.place_for(done.ask)) for name, done in state.answered.items()}
     return replace(state, answered=MappingProxyType(moved))
 

@@ -177,7 +177,7 @@ class BuildRun(Driving[LevelsState]):
         """
         del ledger
         event = record.event
-        turn = event.turn if isinstance(event, TurnAnswered) else None
+        turn = event.turn if isinstance(event, TurnAnswered | TurnFailed) else None
         if turn is None and not isinstance(event, RunResumed):
             return
         for ask in state.sent_back:

@@ -8,7 +8,16 @@ from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from logos.adapters.reports import read_report
-from logos.domain.events import Event, Recorded, RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted
+from logos.domain.events import (
+    Event,
+    QuestionResolved,
+    Recorded,
+    RunAbandoned,
+    RunEnded,
+    RunForked,
+    RunResumed,
+    RunStarted,
+)
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.turns import Errand, Outcome, RunId
@@ -62,10 +71,10 @@ class Journal(Generic[State]):
 
     def _fold(self, record: Recorded) -> None:
         self.seq = record.seq
-        # The time between two drivers is nobody's, and that of another run is not this one's.
+        # The time between two drivers is nobody's, as is a person's; that of another run is not this one's.
         if isinstance(record.event, RunForked):
             self.driven = 0.0
-        elif self._last_at is not None and not isinstance(record.event, RunResumed):
+        elif self._last_at is not None and not isinstance(record.event, RunResumed | QuestionResolved | RunAbandoned):
             self.driven += max(record.at - self._last_at, 0.0)
         self._last_at = record.at
         self.ledger = self.ledger.enter(record.event)
