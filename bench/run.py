@@ -16,11 +16,14 @@ from pathlib import Path
 
 import httpx
 import psutil
+from checkpoints import checkpoints, growth
+from measure import NOWHERE, PROMPT, begin_repository, milliseconds, percentile, row, run, settings_for, size_of
 
 from logos.adapters.script import read_script
 from logos.adapters.scripted import ScriptedHost
 from logos.adapters.sqlite import SqliteLog
-from logos.cli.wiring import build_here, run_here, scripted_host
+from logos.cli.hosts import scripted_host
+from logos.cli.wiring import build_here, run_here
 from logos.domain.events import Recorded, RunStarted, TurnAnswered, TurnAsked, TurnSent
 from logos.domain.turns import RunId, Turn
 from logos.flows.cycle import Cycle
@@ -33,29 +36,6 @@ from logos.testing.cao_server import FakeCao
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.fake_cli import install_fake_cli
-
-PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"
-
-
-def row(what: str, value: str, beside: str) -> None:
-    print(f"{what:<58} {value:>22}   {beside}", flush=True)
-
-
-def percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
-
-
-def milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms"
-
-
-def settings_for(wd: Path, api: str, **environment: str) -> Settings:
-    return load_settings(None, {"WD": str(wd), "API": api, "PROMPT": PROMPT, **environment})
-
-
-def run(cao: FakeCao, wd: Path, **environment: str) -> None:
-    ended = run_here(settings_for(wd, cao.url, **environment), strict_prompt=False, tell=lambda _text: None)
-    assert ended.exit_code == 0, ended
 
 
 def in_a_workshop(**server: object) -> tuple[tempfile.TemporaryDirectory[str], Path, FakeCao]:
@@ -136,7 +116,7 @@ def memory() -> None:
 
 def long_log(wd: Path, events: int) -> Settings:
     """A run of `events` events: one FAIL after the other."""
-    settings = settings_for(wd, "http://127.0.0.1:9", MAX_ROUNDS="1000000", MIN_REVIEW_CYCLES_BEFORE_APPROVAL="1")
+    settings = settings_for(wd, NOWHERE, MAX_ROUNDS="1000000", MIN_REVIEW_CYCLES_BEFORE_APPROVAL="1")
     log = SqliteLog(settings.telos_dir / "logos.db")
     log._db.execute("PRAGMA synchronous = OFF")  # pyright: ignore[reportPrivateUsage]
     said = {answer: texts[0] for answer, texts in script(tester=[FAIL]).items()}
@@ -187,7 +167,7 @@ def local_turns() -> None:
         wd.mkdir()
         install_fake_cli(programs, "codex", tester=FAIL)
         os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
-        settings = settings_for(wd, "http://127.0.0.1:9", LOGOS_HOST="local", MAX_ROUNDS="8")
+        settings = settings_for(wd, NOWHERE, LOGOS_HOST="local", MAX_ROUNDS="8")
         run_here(settings, strict_prompt=False, tell=lambda _text: None)
         log = SqliteLog(settings.telos_dir / "logos.db")
         records = list(log.read(log.runs()[0]))
@@ -195,6 +175,7 @@ def local_turns() -> None:
         asked = {record.event.turn: record.at for record in records if isinstance(record.event, TurnAsked)}
         turns = [record.at - asked[record.event.turn] for record in records if isinstance(record.event, TurnAnswered)]
         prompt = next(record.event.prompt for record in records if isinstance(record.event, TurnAsked))
+        left = size_of(settings.telos_dir / "local") * (100 / len(turns))
         by_hand: list[float] = []
         for _ in turns:
             began = time.monotonic()
@@ -206,6 +187,7 @@ def local_turns() -> None:
         milliseconds(extra),
         f"by hand {milliseconds(statistics.median(by_hand))}, n={len(turns)}, target < 100 ms",
     )
+    row("growth of .telos/local per 100 turns on the local host", str(left), "and what the agents' programs print")
 
 
 def many_runs() -> None:
@@ -218,7 +200,7 @@ def many_runs() -> None:
         wd = root / str(number)
         wd.mkdir()
         agents = ScriptedAgents(wd / ".tmp" / "agent-responses", script(tester=[FAIL, PASS]))
-        settings = settings_for(wd, "http://127.0.0.1:9")
+        settings = settings_for(wd, NOWHERE)
         ended = run_here(settings, strict_prompt=False, make_host=lambda _s, _t: agents, tell=lambda _text: None)
         assert ended.exit_code == 0
 
@@ -300,12 +282,6 @@ def agents_by_hand(seconds: float, count: int, at_once: int) -> float:
         return time.monotonic() - began
 
 
-def begin_repository(wd: Path) -> None:
-    for command in ("init -q", "add -A", "commit -q -m start"):
-        who = ("-c", "user.name=bench", "-c", "user.email=bench@localhost")
-        subprocess.run(["git", *who, *command.split()], cwd=wd, check=True)
-
-
 def help_screen() -> None:
     def timed(command: list[str]) -> float:
         samples: list[float] = []
@@ -333,6 +309,8 @@ BENCHES: tuple[Callable[[], None], ...] = (
     many_runs,
     a_build,
     resuming,
+    checkpoints,
+    growth,
     help_screen,
 )
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from itertools import count, takewhile
 from pathlib import Path
 
 import pytest
 
+from logos.adapters.salvage import looking
 from logos.adapters.sqlite import SqliteLog
 from logos.cli import wiring
-from logos.domain.events import Event, Noted, Recorded, RunStarted, Topic, TurnAnswered
+from logos.domain.events import Event, Noted, Recorded, RunForked, RunStarted, Topic, TurnAnswered
 from logos.domain.turns import RunId, TurnId
 from logos.errors import LogConflict, LogDamaged, LogError
 from logos.ports import Log
@@ -124,6 +127,64 @@ def test_runs_are_listed_oldest_first(log: Log) -> None:
         fill(log, RunId(name), "a")
     log.append(RunId("zebra"), note("b"), 1)
     assert log.runs() == ["zebra", "apple", "mango"]
+
+
+@pytest.mark.parametrize("step", [1.0, 0.0, -3600.0], ids=["forward", "still", "back"])
+def test_runs_are_in_the_order_they_began_whatever_the_clock_says(open_log: Open, step: float) -> None:
+    ticks = count(1_700_000_000.0, step)
+    log = open_log(lambda: next(ticks))
+    for name in ("zebra", "apple", "mango"):
+        fill(log, RunId(name), "a")
+    log.append(RunId("apple"), note("b"), 1)
+    assert log.runs() == ["zebra", "apple", "mango"]
+
+
+def forked(log: Log, run: RunId, upto: int, parent: RunId = RUN) -> Recorded:
+    history = [record for record in log.read(parent) if record.seq <= upto]
+    return log.fork(run, history, RunForked(parent, upto, a_plan(), "fork"))
+
+
+def test_a_fork_begins_with_the_events_of_another_run_as_they_were_and_when_they_were(log: Log) -> None:
+    fill(log, RUN, "a", "b", "c")
+    made = forked(log, OTHER, 2)
+    assert (made.run, made.seq, made.event) == (OTHER, 3, RunForked(RUN, 2, a_plan(), "fork"))
+    copied = [(record.run, record.seq, record.at, record.event) for record in log.read(OTHER)]
+    assert copied == [(OTHER, 1, 1.0, note("a")), (OTHER, 2, 2.0, note("b")), (OTHER, 3, made.at, made.event)]
+    assert made.at == 4.0
+
+
+def test_a_fork_and_its_parent_go_on_side_by_side(log: Log) -> None:
+    fill(log, RUN, "a", "b")
+    forked(log, OTHER, 1)
+    log.append(OTHER, note("theirs"), 2)
+    log.append(RUN, note("ours"), 2)
+    assert texts(log.read(OTHER)) == ["a", "theirs"]
+    assert texts(log.read(RUN)) == ["a", "b", "ours"]
+
+
+def test_a_fork_began_when_it_was_made(log: Log) -> None:
+    fill(log, RUN, "a")
+    fill(log, RunId("run-z"), "x")
+    forked(log, OTHER, 1)
+    fill(log, RunId("run-0"), "y")
+    assert log.runs() == [RUN, "run-z", OTHER, "run-0"]
+
+
+def test_a_fork_of_a_fork_has_the_whole_history(log: Log) -> None:
+    fill(log, RUN, "a", "b")
+    forked(log, OTHER, 2)
+    log.append(OTHER, note("c"), 3)
+    forked(log, RunId("run-c"), 4, OTHER)
+    assert texts(log.read(RunId("run-c"))) == ["a", "b", "c"]
+
+
+def test_a_fork_under_a_name_that_is_taken_changes_nothing(log: Log) -> None:
+    fill(log, RUN, "a", "b")
+    fill(log, OTHER, "x")
+    with pytest.raises(LogConflict, match=OTHER):
+        forked(log, OTHER, 2)
+    assert texts(log.read(OTHER)) == ["x"]
+    assert log.runs() == [RUN, OTHER]
 
 
 def test_a_watcher_sees_what_is_there_then_nothing_then_what_arrives(log: Log) -> None:
@@ -330,3 +391,129 @@ def test_a_log_that_somebody_holds_for_a_moment_is_waited_for_and_not_taken_for_
         holder.close()
     assert told == []
     assert [file.name for file in path.parent.iterdir() if "damaged" in file.name] == []
+
+
+def an_old_log(path: Path) -> None:
+    """A log as it was before runs had numbers."""
+    times = iter((30.0, 31.0, 10.0, 20.0))
+    with closing(SqliteLog(path, lambda: next(times))) as log:
+        fill(log, RUN, "a", "b")
+        fill(log, RunId("zebra"), "x")
+        fill(log, OTHER, "y")
+    spoil(path, "DROP TABLE runs")
+    spoil(path, "PRAGMA user_version = 0")
+
+
+def test_an_old_log_without_numbers_gets_them_in_the_order_in_which_its_runs_began(path: Path) -> None:
+    an_old_log(path)
+    for _ in range(2):
+        with closing(SqliteLog(path, lambda: 1.0)) as log:
+            assert log.runs()[:3] == ["zebra", OTHER, RUN]
+            assert texts(log.read(RUN)) == ["a", "b"]
+    with closing(SqliteLog(path, lambda: 1.0)) as log:
+        # New ones come after them, whatever the clock says.
+        fill(log, RunId("new"), "z")
+        forked(log, RunId("forked"), 1)
+    with closing(SqliteLog(path)) as log:
+        assert log.runs() == ["zebra", OTHER, RUN, "new", "forked"]
+
+
+# --- what a look promises
+
+
+def look(path: Path, told: list[str] | None = None) -> AbstractContextManager[SqliteLog]:
+    return looking(path, (told if told is not None else []).append)
+
+
+def files_beside(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.parent.iterdir() if not file.name.endswith("-shm")}
+
+
+def test_a_look_changes_nothing_at_all(path: Path) -> None:
+    an_old_log(path)
+    before = files_beside(path)
+    with look(path) as log:
+        assert log.runs() == ["zebra", OTHER, RUN]
+        assert texts(log.read(RUN)) == ["a", "b"]
+    assert files_beside(path) == before
+
+
+def test_a_look_at_what_a_killed_driver_left_moves_nothing(path: Path, tmp_path: Path) -> None:
+    with closing(SqliteLog(path)) as log:
+        fill(log, RUN, "a", "b")
+        (tmp_path / "left").mkdir()
+        for name in ("logos.db", "logos.db-wal"):
+            (tmp_path / "left" / name).write_bytes(path.with_name(name).read_bytes())
+    left = tmp_path / "left" / "logos.db"
+    before = files_beside(left)
+    told: list[str] = []
+    with look(left, told) as log:
+        assert texts(log.read(RUN)) == ["a", "b"]
+    assert files_beside(left) == before
+    assert told == []
+
+
+def test_a_look_sees_what_a_driver_writes(path: Path) -> None:
+    with closing(SqliteLog(path)) as driver:
+        fill(driver, RUN, "a")
+        with look(path) as log:
+            seen = log.watch(RUN)
+            assert next(seen) is not None
+            assert next(seen) is None
+            driver.append(RUN, note("b"), 1)
+            record = next(seen)
+            assert record is not None
+            assert record.event == note("b")
+
+
+def test_whoever_looked_may_have_something_to_add(path: Path) -> None:
+    with closing(SqliteLog(path)) as driver:
+        fill(driver, RUN, "a", "b")
+        with look(path) as log:
+            records = log.read(RUN)
+            first = next(records)
+            log.append(RUN, note("c"), 2)
+            # What was being read goes on.
+            assert texts(iter([first, *records]))[:2] == ["a", "b"]
+            forked(log, OTHER, 1)
+        assert texts(driver.read(RUN)) == ["a", "b", "c"]
+        assert driver.runs() == [RUN, OTHER]
+
+
+def test_a_log_in_which_nothing_stands_yet_is_no_damaged_one(path: Path) -> None:
+    path.parent.mkdir()
+    told: list[str] = []
+    for content in (b"", None):
+        if content is None:
+            spoil(path, "PRAGMA journal_mode = WAL")
+        else:
+            path.write_bytes(content)
+        with look(path, told) as log:
+            assert log.runs() == []
+    assert told == []
+
+
+def test_an_event_whose_time_makes_no_sense_is_a_damaged_one(path: Path) -> None:
+    with closing(SqliteLog(path)) as log:
+        fill(log, RUN, "a", "b")
+        spoil(path, "UPDATE events SET at = 1e300 WHERE seq = 2")
+        with pytest.raises(LogDamaged, match="time"):
+            list(log.read(RUN))
+
+
+def test_a_log_is_not_mended_under_the_hands_of_its_driver(path: Path) -> None:
+    with closing(SqliteLog(path)) as log:
+        fill(log, RUN, "a", "b", "c")
+    spoil(path, "DELETE FROM events WHERE seq = 2")
+    told: list[str] = []
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        path.with_name("driver.lock").write_text(str(child.pid))
+        with wiring.open_log(path.parent, told.append) as log:
+            assert log.runs() == [RUN]
+        assert told == []
+    finally:
+        child.communicate(b"\n")
+    with wiring.open_log(path.parent, told.append) as log:
+        assert texts(log.read(RUN)) == ["a"]
+    assert "1 of 3 events of run run-a" in told[0]

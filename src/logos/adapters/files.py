@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-from logos.errors import UsageError
+from logos.errors import LogosError, UsageError
+
+# The disk is full, the person's share of it is used up, or the file may not grow any more.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
@@ -26,7 +31,13 @@ def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        raise refused(f"cannot write {path}", error) from error
+
+
+def refused(what: str, error: OSError) -> LogosError:
+    """What the system did not let us do, and why. A full disk is nobody's mistake: with space again it works."""
+    kind = LogosError if error.errno in _FULL else UsageError
+    return kind(f"{what}: {error.strerror}")
 
 
 def private_folder(folder: Path) -> None:
@@ -37,15 +48,22 @@ def private_folder(folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot create {folder}: {error.strerror}") from error
+        raise refused(f"cannot create {folder}", error) from error
 
 
 def own_folder(folder: Path) -> None:
     """A private folder of ours inside a person's repository: git does not see it."""
     fresh = not folder.exists()
     private_folder(folder)
-    if fresh:
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    if not fresh:
+        return
+    try:
+        write_atomically(folder / ".gitignore", "*\n", durable=False)
+    except LogosError:
+        # Whoever comes next must find it fresh again, or git would see it.
+        with suppress(OSError):
+            folder.rmdir()
+        raise
 
 
 def set_aside(path: Path, stamp: str) -> Path:

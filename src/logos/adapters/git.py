@@ -14,6 +14,9 @@ from logos.errors import HostError
 
 Settings = tuple[tuple[str, str], ...]
 
+# An agent can make git wait for ever: a pipe in the place of a file that git reads is enough.
+LONGEST_SECONDS = 900.0
+
 # Where the person's own settings are; every other GIT_* variable would point us at another repository or index.
 _KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_EXEC_PATH"}
 _STANDING = {
@@ -80,7 +83,10 @@ class Git:
                 input=stdin,
                 capture_output=True,
                 check=False,
+                timeout=LONGEST_SECONDS,
             )
+        except subprocess.TimeoutExpired as error:
+            raise HostError(f"git {arguments[0]} is not done after {LONGEST_SECONDS:.0f} s in {self.cwd}") from error
         except FileNotFoundError as error:
             gone = not self.cwd.is_dir()
             raise HostError(f"the folder {self.cwd} is gone" if gone else "git is not installed") from error
@@ -167,8 +173,14 @@ class Repository:
 
 
 def repository_of(wd: Path) -> Repository:
-    said = Git(wd).line("rev-parse", "--path-format=absolute", "--git-common-dir", "--show-toplevel", "--show-prefix")
-    common, top, prefix = said.split("\n")
+    asked = ("--git-common-dir", "--show-toplevel", "--show-prefix")
+    said = Git(wd).line("rev-parse", "--path-format=absolute", *asked).split("\n")
+    if len(said) != len(asked):
+        # A folder's name has more than one line.
+        said = [Git(wd).line("rev-parse", "--path-format=absolute", one) for one in asked]
+    common, top, prefix = said
+    if (Path(top) / prefix).resolve() != wd.resolve():
+        raise HostError(f"the repository of {wd} says that its work tree is {top}")
     return Repository(Path(common), Path(top), prefix)
 
 

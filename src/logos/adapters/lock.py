@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from logos.adapters.files import own_folder
+from logos.adapters.files import own_folder, refused
 from logos.adapters.pids import noted_pid
 from logos.errors import Busy
 
@@ -18,25 +19,37 @@ class DriverLock:
         self._handle: int | None = None
 
     def __enter__(self) -> DriverLock:
-        own_folder(self._path.parent)
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            own_folder(self._path.parent)
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise refused(f"cannot write in {self._path.parent}", error) from error
+        try:
+            self._take(handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        self._handle = handle
+        return self
+
+    def _take(self, handle: int) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
         except BlockingIOError:
-            os.close(handle)
             raise Busy(
                 f"another driver (pid {holder(self._path) or 'unknown'}) is at work in {self._path.parent.parent}"
             ) from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
-        self._handle = handle
-        return self
+        except OSError as error:
+            raise refused(f"cannot write {self._path}", error) from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._handle is not None:
-            os.ftruncate(self._handle, 0)
+            with suppress(OSError):
+                os.ftruncate(self._handle, 0)
             os.close(self._handle)
             self._handle = None
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha1, sha256
 from pathlib import Path
 
-from logos.adapters.files import own_folder, private_folder
 from logos.adapters.git import Git, checked_commit, commit_tree, point_refs, repository_of
+from logos.adapters.private_git import DURABLE, PrivateGit
 from logos.adapters.worktree import OURS, Problem, differing, in_words, take
-from logos.domain.turns import RunId
+from logos.domain.turns import RunId, TurnId
 from logos.errors import HostError, UsageError
 
 LARGEST_FILE = 100_000_000
@@ -21,13 +21,16 @@ MOST_FILES = 50_000
 MOST_BYTES = 2_000_000_000
 KEPT = "refs/logos/snapshots"
 
-# Bytes are kept as they lie there: no line ends are converted, nothing is expanded or recoded.
-_ATTRIBUTES = "* -text -ident !eol !working-tree-encoding\n"
-# A ref that outlives a power cut must not lead to an object that did not.
-_DURABLE = (("core.fsync", "committed,loose-object"), ("core.fsyncMethod", "batch"))
+_REPOSITORY = b"160000"
+# How `ls-files -v` marks what git is told not to look at.
+_LOOKED_AWAY = frozenset(bytes([letter]) for letter in b"abcdefghijklmnopqrstuvwxyzS")
 _SEQ = re.compile(r"\d{1,9}")
 
 Tell = Callable[[str], None]
+
+
+class TooMuch(HostError):
+    """More lies there than a snapshot takes, or what it cannot take at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,7 @@ class Known:
 
 
 class GitSnapshots:
-    """The snapshots of one work dir: all that lies in it, untracked files too, ignored ones not.
-
-    Git is given a folder of our own as its GIT_DIR, with the repository's objects: so neither the person's index nor
-    anything that an agent wrote into the repository's settings is ever used.
-    """
+    """The snapshots of one work dir: all that lies in it, untracked files too, ignored ones and our own not."""
 
     def __init__(
         self, wd: Path, unseen: Iterable[Path] = (), tell: Tell = lambda _: None, home: Path | None = None
@@ -53,10 +52,13 @@ class GitSnapshots:
         self._told: set[str] = set()
         self._repository = repository_of(self._wd)
         # Who only looks while a driver may be at work has a home elsewhere.
-        self._home = home or self._wd / ".telos" / "snapshots"
-        self._unseen = (*OURS, *_patterns(unseen, self._repository.top))
+        self._private = PrivateGit(self._wd, self._repository, home)
+        self._ours = [f"{self.prefix}{own}" for own in (".telos/", *OURS)]
+        self._ours += [str(path.relative_to(self.top)) for path in unseen if path.is_relative_to(self.top)]
         self._known: dict[Known, str] = {}
-        self._ready = False
+        # Commits that refs lead to: git does not collect them.
+        self._safe: set[str] = set()
+        self._said = self._head = self._tree = ""
 
     @property
     def top(self) -> Path:
@@ -70,7 +72,7 @@ class GitSnapshots:
     def take(self) -> str:
         """The commit of what lies there now; the same commit for the same tree on the same HEAD."""
         commit, problems = self._taken()
-        for words in (in_words(problem, self._repository.prefix) for problem in problems):
+        for words in (in_words(problem, self.prefix) for problem in problems):
             if words not in self._told:
                 self._told.add(words)
                 self._tell(f"warning: not in the checkpoints: {words}")
@@ -82,11 +84,20 @@ class GitSnapshots:
 
     def point(self, run: RunId, commits: Mapping[int, str]) -> None:
         """Say which commit the work tree was at events of a run."""
-        self._point({_ref(run, seq): checked_commit(commit) for seq, commit in commits.items()})
+        self._point({f"refs/logos/{run}/{seq}": checked_commit(commit) for seq, commit in commits.items()})
 
     def hold(self, run: RunId, commits: Iterable[str]) -> None:
         """Keep commits that a run's log names."""
         self._point({f"refs/logos/{run}/{commit}": commit for commit in map(checked_commit, commits)})
+
+    def hold_left(self, run: RunId, left: Mapping[TurnId, str]) -> None:
+        """Keep what turns of a build left in their places."""
+        self._point({f"refs/logos/{run}/left/{turn}": checked_commit(commit) for turn, commit in left.items()})
+
+    def left_of(self, run: RunId) -> dict[TurnId, str]:
+        folder = f"refs/logos/{run}/left/"
+        said = self._main.ask("for-each-ref", "--format=%(refname) %(objectname)", folder).decode()
+        return {TurnId(ref.removeprefix(folder)): commit for ref, commit in map(str.split, said.splitlines())}
 
     def of(self, run: RunId) -> dict[int, str]:
         """The events of a run that have a snapshot, in order, and their commits."""
@@ -99,60 +110,198 @@ class GitSnapshots:
         """Use these commits again where the tree is the same again."""
         asked = "".join(f"{commit}\n" for commit in dict.fromkeys(commits))
         flags = ("--no-walk=unsorted", "--stdin", "--format=%H %T %P", "--no-show-signature")
-        for line in self._main.line("log", *flags, stdin=asked.encode()).splitlines() if asked else ():
+        for line in self._git.line("log", *flags, stdin=asked.encode()).splitlines() if asked else ():
             commit, tree, *parents = line.split()
             self._known[Known(tree, parents[0] if parents else "")] = commit
+            self._safe.add(commit)
 
-    def check(self, commit: str) -> str:
-        """The commit of what lies there, if nothing would be lost by putting back another; else UsageError."""
+    # -- putting back
+
+    def keep_before(self, commit: str) -> str:
+        """Keep all that putting back a commit would change, also ignored files in its way; UsageError if it cannot."""
+        self.remember([checked_commit(commit)])
         now, problems = self._taken()
-        wanted = set(self._git.ask("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit).split(b"\0"))
-        in_the_way = [problem for problem in problems if problem.path in wanted or not problem.path]
+        entries = self._entries(commit)
+        wanted = {path for path, mode in entries.items() if mode != _REPOSITORY}
+        if any(not path.startswith(os.fsencode(self.prefix)) for path in wanted):
+            raise UsageError(f"commit {commit[:12]} is no snapshot of {self._wd}")
+        in_the_way = self._in_the_way(now, commit)
         if in_the_way:
-            raise UsageError(f"{in_words(in_the_way[0], self.prefix)}, so it would be lost: move it away first")
+            self._tree = ""
+            problems = [*problems, *take(self._git, self.top, in_the_way, LARGEST_FILE)]
+            now = self._commit()
+        # What our index knows only as it was once would be removed or overwritten as it is.
+        touched = wanted | {*self._entries(now), *in_the_way, b""} if problems else set[bytes]()
+        nested = {path for path, mode in entries.items() if mode == _REPOSITORY}
+        lost = [own for own in problems if own.path.rstrip(b"/") in touched - nested]
+        if lost:
+            raise UsageError(f"{in_words(lost[0], self.prefix)}, so it would be lost: move it away first")
+        self.keep(now)
         return now
 
-    def restore(self, commit: str) -> None:
-        """Make the work tree what it was. What lies there must have been taken and kept; ignored files stay."""
-        now = self.check(commit)
+    def restore(self, commit: str) -> str:
+        """Make the work tree what it was; ignored files stay. Returns the commit in which what lay there is kept."""
+        now = self.keep_before(commit)
         flags = ("-r", "-z", "--no-renames", "--name-only", "--diff-filter=D")
-        gone = self._git.ask("diff-tree", *flags, now, commit, "--")
+        gone = [path for path in self._git.ask("diff-tree", *flags, now, commit, "--").split(b"\0") if path]
+        self._tree = ""
         self._git.ask("read-tree", "--reset", "-u", commit)
+        left = next((path for path in gone if path in _lying_at(os.fsencode(self.top), path)), None)
+        if left is not None:
+            raise HostError(f"{in_words(Problem(left, 'could not be removed'), self.prefix)}; {kept_as(now)}")
         self._give_back_ignored(now, gone)
+        return now
 
     def unfold(self, commit: str, folder: Path, branch: str) -> None:
         """A new work tree with what was there, on a new branch where HEAD was; what was uncommitted is so there too."""
-        head = self._main.line("log", "-1", "--format=%P", checked_commit(commit)) or commit
+        head = self._git.line("log", "-1", "--format=%P", checked_commit(commit)) or commit
         self.add_worktree(head, folder, branch)
         GitSnapshots(folder / self.prefix).restore(commit)
 
     def add_worktree(self, head: str, folder: Path, branch: str) -> None:
+        if os.path.lexists(folder):
+            raise UsageError(f"cannot make the worktree {folder}: it exists already")
         try:
             self._main.disarmed().ask("worktree", "add", "--quiet", "-b", branch, str(folder), checked_commit(head))
             (folder / self.prefix).mkdir(parents=True, exist_ok=True)
         except (HostError, OSError) as error:
             raise UsageError(f"cannot make the worktree {folder}: {error}") from error
 
+    def _entries(self, commit: str) -> dict[bytes, bytes]:
+        """The paths of a commit, and what each is."""
+        said = self._git.ask("ls-tree", "-r", "-z", "--full-tree", checked_commit(commit)).split(b"\0")
+        split = (entry.partition(b"\t") for entry in said if entry)
+        return {path: about.split()[0] for about, _, path in split}
+
+    def _in_the_way(self, now: str, commit: str) -> list[bytes]:
+        """Files that lie where others are to come back, and are in no snapshot: they are ignored, or were."""
+        flags = ("-r", "-z", "--no-renames", "--name-only", "--diff-filter=A")
+        coming = [path for path in self._git.ask("diff-tree", *flags, now, commit, "--").split(b"\0") if path]
+        known = self._entries(now).keys() if coming else set[bytes]()
+        found = {own for path in coming for own in _lying_at(os.fsencode(self.top), path)}
+        return sorted(found - known)
+
+    def _give_back_ignored(self, commit: str, gone: list[bytes]) -> None:
+        """What is ignored by the rules that hold now was never meant to be removed."""
+        free = [path for path in gone if not [*_lying_at(os.fsencode(self.top), path)]]
+        ignored = self._ignored(free) if free else b""
+        if not ignored:
+            return
+        index = self._private.home / "index.ignored"
+        git = self._git.using(GIT_INDEX_FILE=str(index))
+        git.ask("read-tree", "--reset", commit)
+        git.ask("checkout-index", "-z", "--force", "--stdin", stdin=ignored)
+        index.unlink(missing_ok=True)
+
+    def _ignored(self, paths: list[bytes]) -> bytes:
+        # It takes no literal names, but none that begins like this is read as a pattern.
+        asked = b"".join(b"./" + path + b"\0" for path in paths)
+        git = self._git.using(GIT_LITERAL_PATHSPECS="0")
+        said = git.run("check-ignore", "--no-index", "-z", "--stdin", stdin=asked).stdout.split(b"\0")
+        return b"".join(path.removeprefix(b"./") + b"\0" for path in said if path)
+
+    # -- taking
+
     def _taken(self) -> tuple[str, list[Problem]]:
-        self._prepare()
-        if not (self._home / "index").exists():
-            self._first_index()
+        self._private.prepare()
+        self._distrust()
+        try:
+            problems = self._stage()
+            return self._commit(), problems
+        except TooMuch:
+            raise
+        except HostError:
+            # An agent spoiled our index, or git has collected what nobody kept of an earlier snapshot: begin anew.
+            self._private.index.unlink(missing_ok=True)
+            self._tree = ""
+            self._known = {known: commit for known, commit in self._known.items() if commit in self._safe}
+            problems = self._stage()
+            return self._commit(), problems
+
+    def _distrust(self) -> None:
+        """An index that is told not to look at files, or rules that can never be read, are an agent's work."""
+        for folder in (self._wd, *self._wd.parents):
+            rules = folder / ".gitignore"
+            if rules.is_fifo():
+                raise TooMuch(f"{rules} is a pipe: whoever reads it waits for ever")
+            if folder == self.top:
+                break
+        if not self._said and self._private.index.exists():
+            said = self._git.run("ls-files", "-v", "-z").stdout.split(b"\0")
+            if not _is_whole(self._private.index) or any(line[:1] in _LOOKED_AWAY for line in said):
+                self._private.index.unlink()
+            else:
+                # What was touched and not changed would be read again every time.
+                self._git.run("update-index", "-q", "--refresh")
+
+    def _stage(self) -> list[Problem]:
+        self._learn_head()
+        changed = differing(self._git, self._patterns, self.prefix)
+        if not changed:
+            return []
+        self._check_amount(changed)
+        self._tree = ""
+        problems = take(self._git, self.top, changed, LARGEST_FILE)
+        unsaid = next((problem for problem in problems if not problem.path), None)
+        if unsaid is not None:
+            raise HostError(unsaid.words)
+        return problems
+
+    def _commit(self) -> str:
         git = self._git
-        changed = differing(git, self._unseen, self.prefix)
-        if changed:
-            self._check_amount(changed)
-        problems = take(git, self.top, changed, LARGEST_FILE) if changed else []
-        tree = git.line("write-tree")
-        known = Known(tree, self._head())
+        self._tree = self._tree or git.line("write-tree")
+        known = Known(self._tree, self._head)
+        commit = self._known.get(known)
+        if commit is not None and commit not in self._safe:
+            # Nobody keeps it yet, so git may have collected it meanwhile.
+            git.ask("cat-file", "-e", f"{self._known.pop(known)}^{{commit}}")
+            self._known[known] = commit
         if known not in self._known:
             parents = [known.head] if known.head else []
-            self._known[known] = commit_tree(git, tree, parents, "The work tree as it was")
-        return self._known[known], problems
+            self._known[known] = commit_tree(git, known.tree, parents, "The work tree as it was")
+        return self._known[known]
+
+    def _learn_head(self) -> None:
+        """What the person's HEAD tracks is taken, also where it is ignored; our index is begun with it."""
+        said = Git(self._wd).run("rev-parse", "--verify", "--quiet", "HEAD").stdout.decode().strip()
+        if said == self._said and self._private.index.exists():
+            return
+        # Asked of our own git: the person's could be told to fetch what is missing, by a program of anybody's.
+        head = self._git.run("rev-parse", "--verify", "--quiet", f"{said}^{{commit}}").stdout.decode().strip()
+        if not self._private.index.exists():
+            self._first_index(head)
+        elif head:
+            self._learn_ignored(head)
+        self._said, self._head = said, head
+
+    def _learn_ignored(self, head: str) -> None:
+        flags = ("--cached", "--name-only", "-z", "--no-renames", "--diff-filter=D")
+        missing = self._git.ask("diff-index", *flags, head, "--", *([self.prefix] if self.prefix else []))
+        known = [path for path in missing.split(b"\0") if path and not self._is_ours(path) and self._is_there(path)]
+        if known:
+            self._tree = ""
+            take(self._git, self.top, known, LARGEST_FILE)
+
+    def _first_index(self, head: str) -> None:
+        git, prefix = self._git, self.prefix
+        if not head or (prefix and git.run("rev-parse", "-q", "--verify", f"{head}:{prefix}").returncode):
+            return
+        git.ask("read-tree", *([f"--prefix={prefix}", f"{head}:{prefix}"] if prefix else [head]))
+        git.run("rm", "--cached", "-r", "-q", "--ignore-unmatch", "--", *self._ours)
+        # Looks into every file once; from then on their times tell what changed.
+        git.run("update-index", "-q", "--refresh")
+
+    def _is_ours(self, path: bytes) -> bool:
+        return any(path == own or path.startswith(own) for own in map(os.fsencode, self._ours))
+
+    def _is_there(self, path: bytes) -> bool:
+        return os.path.lexists(os.path.join(os.fsencode(self.top), path))
 
     def _check_amount(self, paths: list[bytes]) -> None:
-        if len(paths) > MOST_FILES or sum(map(self._size, paths)) > MOST_BYTES:
-            raise HostError(
-                f"{len(paths)} files in {self._wd} are new or changed, more than a checkpoint takes "
+        there = [path for path in paths if self._is_there(path)]
+        if len(there) > MOST_FILES or sum(map(self._size, there)) > MOST_BYTES:
+            raise TooMuch(
+                f"{len(there)} files in {self._wd} are new or changed, more than a checkpoint takes "
                 f"({MOST_FILES} files, {MOST_BYTES // 10**9} GB); is a .gitignore missing?"
             )
 
@@ -163,85 +312,104 @@ class GitSnapshots:
             return 0
         return size if size <= LARGEST_FILE else 0
 
-    def _head(self) -> str:
-        done = Git(self._wd).run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        return done.stdout.decode().strip()
-
-    def _give_back_ignored(self, commit: str, gone: bytes) -> None:
-        """What is ignored by the rules that hold now was never meant to be removed."""
-        if not gone:
-            return
-        ignored = self._git.run("check-ignore", "--no-index", "-z", "--stdin", stdin=gone).stdout
-        if not ignored:
-            return
-        git = self._git.using(GIT_INDEX_FILE=str(self._home / "index.ignored"))
-        git.ask("read-tree", "--reset", commit)
-        git.ask("checkout-index", "-z", "--force", "--stdin", stdin=ignored)
-        (self._home / "index.ignored").unlink(missing_ok=True)
+    # -- git
 
     @property
     def _main(self) -> Git:
         """Git on the shared folder of the repository, for its refs and objects."""
         git = Git(self._wd).using(GIT_DIR=str(self._repository.common))
-        return Git(git.cwd, git.variables, (*git.settings, *_DURABLE))
+        return replace(git, settings=(*git.settings, *DURABLE))
 
     @property
     def _git(self) -> Git:
-        variables = {
-            "GIT_DIR": str(self._home),
-            "GIT_WORK_TREE": str(self.top),
-            "GIT_OBJECT_DIRECTORY": str(self._repository.common / "objects"),
-        }
-        plain = Git(self.top, variables)
-        return Git(plain.cwd, variables, (*plain.settings, *_DURABLE)).disarmed()
+        return self._private.git
 
-    def _point(self, refs: Mapping[str, str | None]) -> None:
+    @property
+    def _patterns(self) -> list[str]:
+        """Our own files, as patterns that match nothing else."""
+        return ["/" + re.sub(r"([\\*?\[\]#! ])", r"\\\1", own) for own in self._ours]
+
+    def _point(self, refs: Mapping[str, str]) -> None:
         point_refs(self._main, self._repository.common, refs)
+        self._safe.update(refs.values())
 
-    def _prepare(self) -> None:
-        """Our own GIT_DIR, written anew by every process: what an agent may have put there does not count."""
-        if self._ready:
+
+def _is_whole(index: Path) -> bool:
+    """Whether an index is as git wrote it, which ends with a hash of the rest; a power cut may tear it."""
+    content = index.read_bytes()
+    return any(content.endswith(made(content[: -made().digest_size]).digest()) for made in (sha1, sha256))
+
+
+def _lying_at(top: bytes, path: bytes) -> Iterator[bytes]:
+    """What lies at a path, or where a folder of it should be."""
+    parts = path.split(b"/")
+    for depth in range(1, len(parts)):
+        above = b"/".join(parts[:depth])
+        full = os.path.join(top, above)
+        if os.path.islink(full) or (os.path.lexists(full) and not os.path.isdir(full)):
+            yield above
             return
-        if self._home.is_relative_to(self._wd):
-            own_folder(self._home.parent)
-        private_folder(self._home)
-        (self._home / "index.lock").unlink(missing_ok=True)
-        (self._home / "config").unlink(missing_ok=True)
-        names = self._main.line("rev-parse", "--show-object-format")
-        bare = Git(self._wd).using(GIT_DIR=str(self._home))
-        bare.ask("init", "--quiet", "--template=", f"--object-format={names}")
-        bare.ask("config", "core.bare", "false")
-        info = self._home / "info"
-        info.mkdir(exist_ok=True)
-        (info / "attributes").write_text(_ATTRIBUTES, encoding="utf-8")
-        self._copy_excludes(info / "exclude")
-        self._ready = True
-
-    def _copy_excludes(self, target: Path) -> None:
-        """What the repository's own settings ignore; they are not read with our GIT_DIR."""
-        own = Git(self._wd).run("config", "--type=path", "--get", "core.excludesFile").stdout.strip()
-        texts: list[bytes] = []
-        for source in (self._repository.common / "info" / "exclude", *([Path(os.fsdecode(own))] if own else [])):
-            with suppress(OSError):
-                texts.append(source.read_bytes())
-        target.write_bytes(b"\n".join(texts))
-
-    def _first_index(self) -> None:
-        head = self._head()
-        if not head or (
-            self.prefix and self._main.run("rev-parse", "-q", "--verify", f"{head}:{self.prefix}").returncode
-        ):
-            return
-        self._git.ask("read-tree", *([f"--prefix={self.prefix}", f"{head}:{self.prefix}"] if self.prefix else [head]))
-        # Looks into every file once; from then on their times tell what changed.
-        self._git.run("update-index", "-q", "--refresh")
+    full = os.path.join(top, path)
+    if not os.path.isdir(full) or os.path.islink(full):
+        yield from [path] if os.path.lexists(full) else []
+        return
+    for folder, _, names in os.walk(full):
+        yield from (os.path.relpath(os.path.join(folder, name), top) for name in names)
 
 
-def _patterns(paths: Iterable[Path], top: Path) -> list[str]:
-    """Paths inside the work tree as patterns that match nothing else."""
-    inside = (path for path in paths if path.is_relative_to(top))
-    return ["/" + re.sub(r"([\\*?\[\]#! ])", r"\\\1", str(path.relative_to(top))) for path in inside]
+def kept_as(commit: str) -> str:
+    return f"what lay there is kept as commit {commit[:12]}"
 
 
-def _ref(run: RunId, seq: int) -> str:
-    return f"refs/logos/{run}/{seq}"
+def kept_commit(wd: Path, name: str) -> str:
+    """What lay in a work dir before it was put back, by the beginning of its commit; empty where none is kept."""
+    said = Git(wd).run("for-each-ref", "--format=%(objectname)", f"{KEPT}/").stdout.decode().split()
+    return next((commit for commit in said if commit.startswith(name)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A ref of ours and its commit. `at` is when the one or the other was made, whichever is later."""
+
+    name: str
+    commit: str
+    at: float
+
+
+def refs_of_ours(wd: Path) -> list[Ref]:
+    """Everything under refs/logos/ that leads to a commit."""
+    common = repository_of(wd).common
+    flags = ("--format=%(refname) %(objectname) %(committerdate:unix)", "refs/logos/")
+    lines = (line.split() for line in Git(wd).ask("for-each-ref", *flags).decode().splitlines())
+    dated = ((name, commit, float(at)) for name, commit, *dates in lines for at in dates)
+    return [Ref(name, commit, max(at, _written(common / name))) for name, commit, at in dated]
+
+
+def remove_refs(wd: Path, refs: Sequence[Ref]) -> list[Ref]:
+    """Delete refs that still are what they were; returns those. One that moved meanwhile, or is in use, stays."""
+    orders = "".join(f"delete {ref.name} {ref.commit}\n" for ref in refs)
+    if Git(wd).run("update-ref", "--no-deref", "--stdin", stdin=orders.encode()).returncode == 0:
+        return [*refs]
+    if len(refs) == 1:
+        return []
+    # All or none: what keeps the others is found by halves.
+    half = len(refs) // 2
+    return remove_refs(wd, refs[:half]) + remove_refs(wd, refs[half:])
+
+
+def held_by_nothing_else(wd: Path, refs: Iterable[Ref]) -> int:
+    """How many commits could be collected if these refs were gone."""
+    git, gone = Git(wd), {ref.name: ref.commit for ref in refs}
+    said = git.ask("for-each-ref", "--format=%(refname) %(objectname)").decode().splitlines()
+    still = {commit for name, commit in map(str.split, said) if name not in gone}
+    head = git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}").stdout.decode().split()
+    asked = "".join(f"{line}\n" for line in (*set(gone.values()), *(f"^{own}" for own in (*still, *head))))
+    return int(git.line("rev-list", "--count", "--ignore-missing", "--stdin", stdin=asked.encode())) if gone else 0
+
+
+def _written(file: Path) -> float:
+    """When; a ref that git has packed has no file of its own."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -23,6 +23,8 @@ OURS = (".tmp/agent-responses/", ".tmp/agent-prompts/")
 
 _LINK = "120000"
 _GITLINK = "160000"
+# What git says of a name that could be taken for one of its own files somewhere.
+_REFUSED = b"Ignoring path "
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,10 @@ def stage(git: Git, folder: Path) -> list[Problem]:
 
 
 def differing(git: Git, unseen: Iterable[str], under: str = "") -> list[bytes]:
-    """The paths whose files are not as the index says. Of those it does not know, `unseen` and ignored ones are not."""
+    """The paths under a folder whose files are not as the index says; `unseen` and ignored ones only if it has them."""
     flags = ("--modified", "--deleted", "--others", "--exclude-standard")
     patterns = (f"--exclude={pattern}" for pattern in unseen)
-    listed = git.ask("ls-files", "-z", *flags, *patterns, "--", *([f":(top,literal){under}"] if under else []))
+    listed = git.ask("ls-files", "-z", *flags, *patterns, "--", *([under] if under else []))
     return sorted({path for path in listed.split(b"\0") if path})
 
 
@@ -85,7 +87,11 @@ def _sort_out(staged: Staged, folder: bytes, path: bytes, largest: int) -> None:
     full = os.path.join(folder, path)
     try:
         there = os.lstat(full)
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
+        # Git removes what is not there, in one go with what is added.
+        (staged.remove if _beyond_a_link(folder, path) else staged.add).append(path)
+        return
+    except NotADirectoryError:
         staged.remove.append(path)
         return
     except OSError as error:
@@ -124,13 +130,15 @@ def _beyond_a_link(folder: bytes, path: bytes) -> bool:
 
 
 def _update(git: Git, staged: Staged) -> list[Problem]:
+    refused: list[bytes] = []
     for flags, paths in ((["--force-remove"], staged.remove), (["--add", "--replace", "--remove"], staged.add)):
         if not paths:
             continue
         done = git.run("update-index", *flags, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in paths))
         if done.returncode != 0:
             return [Problem(b"", f"git cannot take what lies there: {complaint(done)}")]
-    return []
+        refused += [line.removeprefix(_REFUSED) for line in done.stderr.splitlines() if line.startswith(_REFUSED)]
+    return [Problem(path, "has a name that git refuses") for path in refused]
 
 
 def problems_in(git: Git, folder: Path, changed: list[Change]) -> list[Problem]:

@@ -40,7 +40,12 @@ def work_dirs(place: Path) -> list[Path]:
     from logos.adapters.git import is_repository, worktrees_of
 
     tops = worktrees_of(place) if is_repository(place) else []
-    return [place, *(other for other in tops if other != place and has_log(other))]
+    return [place, *(other for other in tops if other.resolve() != place.resolve() and has_log(other))]
+
+
+def named(run: str | None) -> str | None:
+    """A run by its id, whatever else that could be: with the sign after it, it is nothing else."""
+    return run if run is None or "@" in run else f"{run}@"
 
 
 @contextmanager

@@ -38,13 +38,15 @@ def fork(
     what was said in its role so far. `logos compare` shows what came of both.
     """
     from logos.cli import show
-    from logos.cli.checkpoints import finding, settings_of
-    from logos.cli.revisiting import find_checkpoint, fork_here
+    from logos.cli.checkpoints import finding, named, settings_of
+    from logos.cli.revisiting import find_checkpoint, fork_here, settle
 
-    wanted = f"{run or ''}@{at}" if at else run
+    wanted = f"{run or ''}@{at}" if at else named(run)
     with finding(place_of(wd), wanted) as found:
+        settings = settings_of(found.place)
+        settle(settings, found.log, show.tell)
         checkpoint = find_checkpoint(found.place, found.log, found.run, found.seq)
-        begun = fork_here(settings_of(found.place), found.log, checkpoint, to, show.tell)
+        begun = fork_here(settings, found.log, checkpoint, to, show.tell)
     if as_json:
         show.document(as_document(begun))
     else:

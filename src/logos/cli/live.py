@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
@@ -120,7 +120,9 @@ class LiveView:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            # The terminal may be gone: there is nothing left to put in order.
+            with suppress(OSError):
+                self._live.stop()
             self._live = None
 
     def _draw(self) -> None:

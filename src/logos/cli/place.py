@@ -47,21 +47,30 @@ def _configured() -> str:
 
 
 def has_log(place: Path) -> bool:
-    return (place / TELOS / DATABASE).is_file()
+    try:
+        return (place / TELOS / DATABASE).is_file()
+    except OSError as error:
+        raise UsageError(f"cannot look into {place / TELOS}: {error.strerror}") from error
 
 
 @contextmanager
 def reading(place: Path) -> Generator[SqliteLog]:
-    """The log of a work dir, which is left as it is: a look must not create, repair or move anything."""
+    """The log of a work dir, which is left as it is: a look must not create, repair or move anything.
+
+    Of a damaged one there is what can be read, and a word on what cannot.
+    """
     if not has_log(place):
         raise UsageError(f"no run was started in {place} yet; `logos run` starts one")
-    from logos.adapters.sqlite import SqliteLog
+    from logos.adapters.salvage import looking
 
-    log = SqliteLog(place / TELOS / DATABASE)
-    try:
+    with looking(place / TELOS / DATABASE, _tell) as log:
         yield log
-    finally:
-        log.close()
+
+
+def _tell(text: str) -> None:
+    from logos.cli.show import tell
+
+    tell(text)
 
 
 def find_run(log: SqliteLog, wanted: str | None) -> RunId:

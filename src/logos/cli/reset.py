@@ -34,14 +34,15 @@ def reset(
     """
     from logos.adapters.lock import DriverLock
     from logos.cli import show
-    from logos.cli.checkpoints import finding, settings_of
-    from logos.cli.revisiting import end_run, find_checkpoint, restore_files
+    from logos.cli.checkpoints import finding, named, settings_of
+    from logos.cli.revisiting import end_run, find_checkpoint, restore_files, settle
     from logos.cli.wiring import log_of
     from logos.domain.plans import CyclePlan
 
     place = place_of(wd)
-    with finding(place, run, log_of) as found:
+    with finding(place, named(run), log_of) as found:
         settings, journal = settings_of(found.place), _unfinished(found, run)
+        settle(settings, found.log, show.tell)
         began = find_checkpoint(found.place, found.log, journal.run, first_own(found, journal))
         with DriverLock(settings.telos_dir / LOCK):
             end_run(settings, journal, "reset by a person", show.tell)

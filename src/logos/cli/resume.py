@@ -40,10 +40,10 @@ def resume(
     """
     from logos.cli import build as builds
     from logos.cli import run as runs
-    from logos.cli.checkpoints import finding
+    from logos.cli.checkpoints import finding, named
     from logos.domain.plans import LevelsPlan
 
-    with finding(place_of(wd), run) as found:
+    with finding(place_of(wd), named(run)) as found:
         place, journal = found.place, _unfinished(found.log, found.run if run else None, found.place)
     own = place / CONFIG
     config = config or (own if own.is_file() else None)

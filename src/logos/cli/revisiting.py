@@ -25,12 +25,12 @@ from logos.cli.place import LOCK
 from logos.domain.events import RunAbandoned, RunForked
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.turns import RunId, TurnId
-from logos.errors import HostError, LogError, UsageError
+from logos.errors import Busy, HostError, LogError, UsageError
 from logos.flows.cycle import CycleState
 from logos.flows.ladder import LevelsState
 from logos.ports import Log
 from logos.runtime.build import STATE_FILE
-from logos.runtime.checkpoints import commit_at
+from logos.runtime.checkpoints import Checkpoints, commit_at, work_tree
 from logos.runtime.crew import Crew
 from logos.runtime.driving import new_run_id
 from logos.runtime.journal import Journal, open_run, runs_with
@@ -40,6 +40,7 @@ from logos.runtime.revisit import (
     checkpoint_at,
     commits_in,
     forked_at,
+    gathered_in,
     history_of,
     left_at,
 )
@@ -141,6 +142,8 @@ def keep_history(log: SqliteLog, snapshots: GitSnapshots, at: Checkpoint, run: R
     before = {seq: commit for seq, commit in snapshots.of(at.run).items() if seq <= at.seq}
     snapshots.point(run, {**before, **({at.seq: at.commit} if at.commit else {})})
     snapshots.hold(run, commits_in(history_of(log, at)) | {commit for _, commit in left})
+    # Whoever goes back further needs what lay in places then.
+    snapshots.hold_left(run, {**snapshots.left_of(at.run), **gathered_in(log.read(at.run))})
 
 
 def _left(settings: Settings, log: SqliteLog, at: Checkpoint) -> Left:
@@ -186,7 +189,7 @@ def rollback_here(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell
         finish_rollback(settings, log, tell)
         files = isinstance(at.plan, CyclePlan) and bool(at.commit)
         if files and snapshots is not None:
-            snapshots.check(at.commit)
+            snapshots.keep_before(at.commit)
         left = _left(settings, log, at)
         give_up(settings, log, type(at.plan), f"gone back to event {at.seq} of {at.run}, as run {run}", tell)
         event = forked_at(at, "rollback", settings.work_dir, settings.response_dir, left)
@@ -195,12 +198,21 @@ def rollback_here(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell
         if snapshots is None or not files:
             _begin(log, log, run, at, event, settings)
             return Begun(run, settings.work_dir, at)
-        kept = keep_what_lies_here(snapshots)
+        kept = snapshots.keep_before(at.commit)
         write_atomically(settings.telos_dir / MARK, json.dumps({"run": run, "commit": at.commit}))
         _begin(log, log, run, at, event, settings)
         snapshots.restore(at.commit)
         (settings.telos_dir / MARK).unlink()
     return Begun(run, settings.work_dir, at, kept if kept != at.commit else "", restored=True)
+
+
+def settle(settings: Settings, log: SqliteLog, tell: Tell) -> None:
+    """Before somebody goes back: a killed rollback is finished, and a killed driver's last events get a checkpoint."""
+    with suppress(Busy), DriverLock(settings.telos_dir / LOCK):
+        finish_rollback(settings, log, tell)
+        snapshots, runs = camera(settings, tell), runs_with(log, CyclePlan)
+        if snapshots is not None and runs and settings.checkpoints.enabled:
+            Checkpoints(snapshots, log, work_tree(snapshots), tell).catch_up(runs[-1])
 
 
 def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
@@ -214,18 +226,13 @@ def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
         said = {}
     snapshots = camera(settings, tell)
     if said.get("run") in log.runs() and snapshots is not None:
-        tell(f"finishing a rollback that was interrupted: the files of run {said['run']}")
-        keep_what_lies_here(snapshots)
-        snapshots.restore(said["commit"])
+        kept = snapshots.restore(said["commit"])
+        tell(
+            f"a rollback was interrupted and is finished now: the files are those of run {said['run']}; "
+            f"`logos rollback --files {kept[:12]}` brings back what lay here"
+        )
         project(settings, open_run(log, RunId(said["run"])))
     mark.unlink(missing_ok=True)
-
-
-def keep_what_lies_here(snapshots: GitSnapshots) -> str:
-    """A commit of the work dir as it is, kept from being collected."""
-    commit = snapshots.take()
-    snapshots.keep(commit)
-    return commit
 
 
 def restore_files(settings: Settings, commit: str, tell: Tell) -> str:
@@ -234,9 +241,9 @@ def restore_files(settings: Settings, commit: str, tell: Tell) -> str:
     if snapshots is None:
         raise UsageError(f"{settings.work_dir} is no git repository: no files were kept")
     with DriverLock(settings.telos_dir / LOCK):
-        kept = keep_what_lies_here(snapshots)
-        snapshots.restore(commit)
-    return kept
+        # Whoever puts files back by hand has decided what is to lie here.
+        (settings.telos_dir / MARK).unlink(missing_ok=True)
+        return snapshots.restore(commit)
 
 
 def give_up(settings: Settings, log: SqliteLog, flow: type[Plan], why: str, tell: Tell) -> list[RunId]:

@@ -50,14 +50,16 @@ def _both(place: Path, checkpoint: str, *, as_json: bool) -> int:
     from logos.cli import show
     from logos.cli.checkpoints import finding, settings_of
     from logos.cli.fork import as_document
-    from logos.cli.revisiting import find_checkpoint, rollback_here
+    from logos.cli.revisiting import find_checkpoint, rollback_here, settle
     from logos.cli.wiring import log_of
 
     with finding(place, checkpoint, log_of) as found:
         if found.place != place:
             raise UsageError(f"run {found.run} is in {found.place}: use --wd to roll back there")
+        settings = settings_of(place)
+        settle(settings, found.log, show.tell)
         at = find_checkpoint(place, found.log, found.run, found.seq)
-        begun = rollback_here(settings_of(place), found.log, at, show.tell)
+        begun = rollback_here(settings, found.log, at, show.tell)
     if as_json:
         show.document(as_document(begun))
     else:
@@ -111,11 +113,14 @@ def _commit(place: Path, checkpoint: str) -> str:
     from logos.adapters.snapshots import kept_commit
     from logos.cli.checkpoints import finding
     from logos.cli.revisiting import find_checkpoint
+    from logos.domain.plans import LevelsPlan
 
     if _COMMIT.fullmatch(checkpoint) and (kept := kept_commit(place, checkpoint)):
         return kept
     with finding(place, checkpoint) as found:
         at = find_checkpoint(found.place, found.log, found.run, found.seq)
+    if isinstance(at.plan, LevelsPlan):
+        raise UsageError(f"run {at.run} is a build: your files are none of its business, so none of them were kept")
     if not at.commit:
         raise UsageError(f"the files of run {at.run} at event {at.seq} were not kept")
     return at.commit

@@ -34,7 +34,8 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> int:
     tones = {"PASSED": Tone.GOOD, "RUNNING": Tone.NORMAL, "STOPPED": Tone.WARNING}
     # Where all runs are cycles, the flow says nothing.
     flow = ("flow",) if {row["flow"] for row in rows} - {"cycle", None} else ()
-    keys = ("run", *flow, "started", "status", "rounds", "turns")
+    origin = ("from",) if any(row["forked_from"] for row in rows) else ()
+    keys = ("run", *flow, *origin, "started", "status", "rounds", "turns")
     show.put_table(
         show.console(),
         (*keys, "tokens", "cost", "asked for"),
@@ -48,12 +49,14 @@ def _cells(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[object, ...]:
     from logos.cli.bill import dollars, tokens
 
     usage: dict[str, Any] = row["usage"] or {"tokens": None, "cost_usd": None}
-    known = ("-" if row[key] is None else row[key] for key in keys)
+    cells = {**row, "from": f"{row['forked_from']}@{row['forked_at']}" if row["forked_from"] else None}
+    known = ("-" if cells[key] is None else cells[key] for key in keys)
     return (*known, tokens(usage["tokens"]), dollars(usage["cost_usd"]), row["asked_for"])
 
 
 def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
     from logos.cli.bill import bill_as_json
+    from logos.cli.sessions import fork_of, forked_as_json
     from logos.cli.show import date
     from logos.cli.story import iso, read_story
     from logos.errors import LogError
@@ -62,7 +65,7 @@ def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
     known, driver = log.runs(), driver_at(place)
     for run in known:
         unknown = dict.fromkeys(("flow", "started_at", "rounds", "turns", "simulated", "usage"))
-        blank = {**unknown, "run": run, "started": "-"}
+        blank = {**unknown, **forked_as_json(None), "run": run, "started": "-"}
         try:
             story = read_story(log, run)
         except LogError as error:
@@ -80,6 +83,7 @@ def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
                 "turns": story.answered,
                 "simulated": story.simulated,
                 "usage": bill_as_json(story.bill),
+                **forked_as_json(fork_of(story)),
                 "asked_for": story.asked_for,
             }
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import os
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from logos.adapters.files import set_aside
 from logos.adapters.git import is_repository
 from logos.adapters.handoff import Doorbell, ResponseFiles
-from logos.adapters.lock import DriverLock
+from logos.adapters.lock import DriverLock, driver_of
+from logos.adapters.salvage import mend
 from logos.adapters.snapshots import GitSnapshots
 from logos.adapters.sqlite import SqliteLog
 from logos.adapters.workspace import GitWorkspace, base_of
@@ -53,19 +53,12 @@ def stamp() -> str:
 
 @contextmanager
 def open_log(telos: Path, tell: Tell = say) -> Generator[SqliteLog]:
-    """The run log of a work dir; a file that is no log any more is kept aside and a new one begun."""
+    """The run log of a work dir; of a damaged one, all that can be read in a new one, and it is kept aside."""
     path = telos / DATABASE
-    try:
-        log = SqliteLog(path)
-    except LogError as error:
-        # A file that is locked, or on a disk that fails, is not one that is damaged.
-        if not path.is_file() or isinstance(error.__cause__, sqlite3.OperationalError):
-            raise
-        kept = set_aside(path, stamp())
-        for leftover in (path.with_name(f"{DATABASE}-wal"), path.with_name(f"{DATABASE}-shm")):
-            leftover.unlink(missing_ok=True)
-        tell(f"{error}; kept as {kept.name}, a new log begins")
-        log = SqliteLog(path)
+    # Whoever drives has it open.
+    if driver_of(telos / LOCK) in (None, os.getpid()) and (done := mend(path, stamp())):
+        tell(done)
+    log = SqliteLog(path)
     try:
         yield log
     finally:

@@ -30,6 +30,8 @@ def cut(text: str, at_most: int) -> str:
 
 
 def duration(seconds: float) -> str:
+    """A clock that was set back in between tells nothing."""
+    seconds = max(seconds, 0.0)
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)

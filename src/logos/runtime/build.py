@@ -64,6 +64,13 @@ class BuildRun(Driving[LevelsState]):
         self.start(Journal(self._outside.log, opening.run, flow_of(started)), started)
 
     def _perform(self, errand: Errand, desk: Desk) -> None:
+        try:
+            self._carry_out(errand, desk)
+        except OSError as error:
+            raise HostError(f"{errand.id}: {error}") from error
+        self._dismiss(desk)
+
+    def _carry_out(self, errand: Errand, desk: Desk) -> None:
         match errand:
             case Turn():
                 self._ask(errand, desk)
@@ -79,7 +86,6 @@ class BuildRun(Driving[LevelsState]):
                 desk.post(self._workspace.gather(errand))
             case Merge():
                 desk.post(self._workspace.merge(errand))
-        self._dismiss(desk)
 
     def _ask(self, turn: Turn, desk: Desk) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ from logos.domain.events import (
 )
 from logos.domain.ledger import Ledger
 from logos.domain.plans import LevelsPlan
+from logos.domain.turns import RunId
 from logos.errors import HostError, UsageError
 from logos.flows.ladder import MAIN
 from logos.ports import Log, Snapshots
@@ -37,6 +39,9 @@ def work_tree(snapshots: Snapshots) -> Look:
 
     def look(event: Event) -> str | None:
         match event:
+            case RunForked(_, _, _, _, commit) if commit:
+                # It began with these files, whenever somebody comes to look.
+                return commit
             case RunStarted() | RunResumed() | RunForked() | TurnAnswered() | TurnFailed() | CheckRan():
                 return snapshots.take()
             case Noted(Topic.INTERRUPTED | Topic.AFTERWARDS) | RunEnded() | RunAbandoned():
@@ -73,36 +78,51 @@ class Checkpoints:
         self._begun = False
         self._commit: str | None = None
         self._pending: dict[int, str] = {}
+        self._waiting: list[int] = []
         self._told: set[str] = set()
 
     def __call__(self, record: Recorded, state: Any, ledger: Ledger) -> None:
         del state, ledger
         try:
             if not self._begun:
-                self._catch_up(record)
+                self._catch_up(record.run, record.seq)
             if self._see(record) or isinstance(record.event, RunEnded | RunResumed) or _leaves(record.event):
                 self._snapshots.point(record.run, self._pending)
                 self._pending = {}
-        except (HostError, UsageError) as error:
+        except (HostError, UsageError, OSError) as error:
             self._complain(str(error))
 
-    def _catch_up(self, record: Recorded) -> None:
+    def catch_up(self, run: RunId) -> None:
         """What a killed driver left without its checkpoint gets the nearest there is: what lies there now."""
-        self._begun = True
-        known = self._snapshots.of(record.run)
+        try:
+            self._catch_up(run, sys.maxsize)
+            self._snapshots.point(run, self._pending)
+            self._pending = {}
+        except (HostError, UsageError, OSError) as error:
+            self._complain(str(error))
+
+    def _catch_up(self, run: RunId, before: int) -> None:
+        known = self._snapshots.of(run)
         self._snapshots.remember(known.values())
-        last = max((seq for seq in known if seq < record.seq), default=0)
+        last = max((seq for seq in known if seq < before), default=0)
         self._commit = known.get(last)
-        for missed in self._log.read(record.run, last + 1):
-            if missed.seq < record.seq:
+        for missed in self._log.read(run, last + 1):
+            if missed.seq < before:
                 self._see(missed)
+        self._begun = True
 
     def _see(self, record: Recorded) -> bool:
-        """Whether there was a look at the work tree; between two looks it is taken to be what it was."""
+        """Whether there was a look at the work tree; between two looks it is taken to be what it was.
+
+        After a look that failed nobody knows what it is: these events wait for the next that succeeds.
+        """
+        self._waiting.append(record.seq)
+        before, self._commit = self._commit, None
         commit = self._look(record.event)
-        self._commit = commit or self._commit
+        self._commit = commit or before
         if self._commit:
-            self._pending[record.seq] = self._commit
+            self._pending |= dict.fromkeys(self._waiting, self._commit)
+            self._waiting = []
         return commit is not None
 
     def _complain(self, why: str) -> None:

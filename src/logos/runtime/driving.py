@@ -129,7 +129,7 @@ class Driving(ABC, Generic[State]):
         self._stop.set()
         self._wake()
         journal = self.journal
-        if journal is None:
+        if journal is None or journal.seq == 0:
             return
         if why is not None:
             with suppress(LogosError):

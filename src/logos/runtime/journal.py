@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, Generic, TypeVar
 
 from logos.adapters.reports import read_report
@@ -105,7 +105,8 @@ def open_run(log: Log, run: RunId, upto: int | None = None) -> Journal[Any]:
     records = iter(log.read(run))
     first = next(records, None)
     journal = Journal(log, run, flow_of(_start_of(run, first)))
-    journal.catch_up(record for record in chain([first], records) if record and (upto is None or record.seq <= upto))
+    until = takewhile(lambda record: upto is None or record.seq <= upto, chain([first] if first else [], records))
+    journal.catch_up(until)
     return journal
 
 

@@ -46,6 +46,10 @@ def checkpoint_at(log: Log, run: RunId, seq: int | None, commit_of: Callable[[in
     """A run at an event; without one, at the last from which it can go on. `commit_of` knows the cycle's work trees."""
     last = open_run(log, run).open_until if seq is None else seq
     journal = open_run(log, run, upto=last)
+    if journal.outcome is Outcome.ABANDONED:
+        # Nobody goes back to having given up.
+        last = journal.open_until
+        journal = open_run(log, run, upto=last)
     if not 1 <= last <= journal.seq:
         raise UsageError(f"there is no event {last} in run {run}: it has {open_run(log, run).seq}")
     state = journal.state
@@ -75,15 +79,17 @@ def left_at(at: Checkpoint, whole: Iterable[Recorded], kept: Callable[[TurnId], 
     """
     if not isinstance(at.state, LevelsState):
         return ()
-    gathered = {
-        TurnId(event.turn.removesuffix(GATHER)): event.commit
-        for event in (record.event for record in whole)
-        if isinstance(event, WorkGathered)
-    }
+    gathered = gathered_in(whole)
     left_by = {ask.key: ask.before for ask in at.state.sent_back if ask.before is not None}
     left_by |= {done.ask.key: done.ask.turn for done in at.state.answered.values()}
     found = ((key, gathered.get(turn) or kept(turn)) for key, turn in sorted(left_by.items()))
     return tuple((key, commit) for key, commit in found if commit)
+
+
+def gathered_in(history: Iterable[Recorded]) -> dict[TurnId, str]:
+    """What the work of each turn was gathered as."""
+    events = (record.event for record in history)
+    return {TurnId(own.turn.removesuffix(GATHER)): own.commit for own in events if isinstance(own, WorkGathered)}
 
 
 def commits_in(history: Iterable[Recorded]) -> set[str]:

@@ -1,0 +1,282 @@
+"""`logos sessions`: every stretch in which somebody drove a run, here and in the forks, by date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from logos.cli.options import AsJson, WorkDir, examples
+from logos.cli.place import driver_at, has_log, place_of, reading
+from logos.errors import LogError, LogosError
+
+if TYPE_CHECKING:
+    from logos.cli.checkpoints import OpenLog
+    from logos.cli.story import Story
+    from logos.domain.events import Recorded, RunForked
+    from logos.domain.sessions import Session
+
+EXAMPLES = examples(
+    "logos sessions                    # all of them, oldest first",
+    "logos sessions k3                 # those of the run whose id begins with k3",
+    "logos sessions --json | jq '.sessions[-1].last'",
+)
+HOW = (
+    "a session's last event is a checkpoint: `logos rollback RUN@EVENT` goes back to it, "
+    "`logos fork RUN --at EVENT` goes on from it in a folder of its own"
+)
+KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A session as it is listed. `ended` is when its driver did its last thing; what a person did later is not that."""
+
+    place: Path
+    run: str
+    flow: str
+    number: int
+    began: float
+    ended: float
+    seconds: float
+    first: int
+    last: int
+    turns: int
+    how: str
+    forked: RunForked | None = None
+    given_up: str = ""
+    damage: str = ""
+    newest: bool = False
+    over: bool = False
+    driver: int | None = None
+
+    @property
+    def lineage(self) -> str:
+        told = [
+            *([origin(self.forked)] if self.forked is not None else []),
+            *([f"given up: {self.given_up}"] if self.given_up else []),
+            *([f"damaged: {self.damage}"] if self.damage else []),
+        ]
+        return "; ".join(told)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A log, or one run of it, that cannot be read."""
+
+    place: Path
+    run: str | None
+    why: str
+
+
+def sessions(
+    run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run id or its beginning; default: all.")] = None,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> int:
+    """List the sessions of this work dir and of the forks of its repository, oldest first.
+
+    A session is what one driver did of a run. What a fork has from the run it was forked from is listed there.
+    """
+    from logos.cli import show
+
+    place = place_of(wd)
+    rows, unread = listed(place, run)
+    if unread and not rows:
+        raise LogError(unread[0].why)
+    for gap in unread:
+        show.tell(f"warning: {gap.place}: {gap.why}")
+    if as_json:
+        show.document(as_document(place, rows, unread))
+    elif not rows:
+        show.put(show.console(), f"no sessions in {place} yet; `logos run` begins one")
+    else:
+        put_sessions(place, rows)
+    return 0
+
+
+def listed(place: Path, wanted: str | None) -> tuple[list[Row], list[Unread]]:
+    """Every session that can be read, or those of one run, and what cannot."""
+    from logos.cli.checkpoints import finding
+
+    only, where = None, places(place)
+    if wanted is not None:
+        # With the sign after it, it is a run whatever it looks like.
+        with finding(place, f"{wanted.partition('@')[0]}@") as found:
+            only, where = found.run, [found.place]
+    rows: list[Row] = []
+    unread: list[Unread] = []
+    for own in where:
+        there: list[Row] = []
+        for story in stories_in(own):
+            if isinstance(story, Unread):
+                unread.append(story)
+            else:
+                there += rows_of(own, story)
+        rows += at_work(there, own)
+    rows = sorted((row for row in rows if only in (None, row.run)), key=lambda row: row.began)
+    return rows, [gap for gap in unread if only is None or gap.run in (None, only)]
+
+
+def places(place: Path) -> list[Path]:
+    """The work dirs of the repository that have a log, each once, whatever it is called."""
+    from logos.cli.checkpoints import work_dirs
+
+    known = {own.resolve(): own for own in reversed(work_dirs(place)) if has_log(own)}
+    return [*reversed(known.values())]
+
+
+def stories_in(place: Path, opened: OpenLog = reading) -> Iterator[Story | Unread]:
+    """Run after run of a log, oldest first; what cannot be read does not hide the rest."""
+    from logos.cli.story import read_story
+
+    try:
+        with opened(place) as log:
+            for run in log.runs():
+                try:
+                    story: Story | Unread = read_story(log, run)
+                except LogError as error:
+                    story = Unread(place, run, str(error))
+                yield story
+    except LogosError as error:
+        yield Unread(place, None, str(error))
+
+
+def rows_of(place: Path, story: Story) -> list[Row]:
+    """The sessions of a run that are its own."""
+    found = story.sessions
+    rows = [_row(place, story, session) for session in found if not session.inherited]
+    return [*rows[:-1], replace(rows[-1], newest=True, damage=story.damage)] if rows else []
+
+
+def _row(place: Path, story: Story, session: Session) -> Row:
+    from logos.domain.events import RunAbandoned, RunEnded, RunForked
+
+    # Events are numbered from 1 without gaps.
+    records = story.records[session.first - 1 : session.last]
+    events = [record.event for record in records]
+    forks = [event for event in events if isinstance(event, RunForked)]
+    given_up = [event.why for event in events if isinstance(event, RunAbandoned)]
+    ends = [event.outcome.value for event in events if isinstance(event, RunEnded)]
+    own = worked(records)
+    ended = max(record.at for record in own)
+    # A fork may lie there for days until somebody drives it.
+    since = own[1 if forks and len(own) > 1 else 0].at
+    undriven = len(own) == 1 and bool(forks)
+    killed = KILLED if session.last < len(story.records) or given_up else f"{KILLED}, not resumed"
+    return Row(
+        place,
+        story.run,
+        story.plan.flow,
+        session.number,
+        session.began,
+        ended,
+        ended - since,
+        session.first,
+        session.last,
+        len(session.answered),
+        (ends[-1] if ends else "") or session.left or ("not driven" if undriven else killed),
+        forks[-1] if forks else None,
+        given_up[-1] if given_up else "",
+        over=bool(ends or given_up),
+    )
+
+
+def worked(records: Sequence[Recorded]) -> list[Recorded]:
+    """What a driver did of a session. Who decides, or gives a run up and ends its agents, does so later."""
+    from logos.domain.events import QuestionResolved, RunAbandoned, TerminalClosed
+
+    own = [*takewhile(lambda record: not isinstance(record.event, QuestionResolved | RunAbandoned), records)]
+    while 1 < len(own) < len(records) and isinstance(own[-1].event, TerminalClosed):
+        own.pop()
+    return own
+
+
+def at_work(rows: list[Row], place: Path) -> list[Row]:
+    """The driver of a work dir is at work on the run to which something happened last."""
+    driver = driver_at(place)
+    open_ones = [row for row in rows if row.newest and not row.over]
+    if driver is None or not open_ones:
+        return rows
+    driven = max(open_ones, key=lambda row: row.ended)
+    return [replace(row, how=f"at work (pid {driver})", driver=driver) if row is driven else row for row in rows]
+
+
+def origin(forked: RunForked) -> str:
+    how = "forked from" if forked.way == "fork" else "rolled back to"
+    return f"{how} {forked.parent}@{forked.at}"
+
+
+def put_sessions(place: Path, rows: Sequence[Row]) -> None:
+    from logos.cli import show
+    from logos.cli.narrator import Tone
+    from logos.cli.words import duration
+
+    target = show.console()
+    cells = [
+        (
+            *(show.date(row.began), row.run, row.number, duration(row.seconds), f"{row.first}-{row.last}"),
+            *(row.turns, row.how, row.lineage, "" if row.place == place else str(row.place)),
+        )
+        for row in rows
+    ]
+    tones = {"PASSED": Tone.GOOD, "FAILED": Tone.BAD, "REJECTED": Tone.BAD, "BLOCKED": Tone.WARNING}
+    heads = ("began", "run", "no.", "took", "events", "turns", "how it ended", "lineage", "folder")
+    show.put_table(target, *_without_empty(heads, cells), [tones.get(row.how, Tone.NORMAL) for row in rows])
+    show.put(target, f"\n{HOW}", "dim")
+
+
+def _without_empty(
+    heads: tuple[str, ...], rows: Sequence[tuple[object, ...]]
+) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Columns in which nothing would stand are left out."""
+    told = [head for head, *cells in zip(heads, *rows, strict=True) if any(cell != "" for cell in cells)]
+    kept = [heads.index(head) for head in told]
+    return tuple(told), [tuple(row[column] for column in kept) for row in rows]
+
+
+def as_document(place: Path, rows: Sequence[Row], unread: Sequence[Unread]) -> dict[str, Any]:
+    from logos.cli.story import iso
+
+    return {
+        "wd": str(place),
+        "sessions": [
+            {
+                "run": row.run,
+                "flow": row.flow,
+                "session": row.number,
+                "began_at": iso(row.began),
+                "ended_at": iso(row.ended),
+                "seconds": round(row.seconds, 3),
+                "first": row.first,
+                "last": row.last,
+                "turns": row.turns,
+                "ended": row.how,
+                "driver_pid": row.driver,
+                **forked_as_json(row.forked),
+                "given_up": row.given_up or None,
+                "damage": row.damage or None,
+                "wd": str(row.place),
+            }
+            for row in rows
+        ],
+        "unreadable": [{"wd": str(gap.place), "run": gap.run, "why": gap.why} for gap in unread],
+    }
+
+
+def fork_of(story: Story) -> RunForked | None:
+    """How a run became one of its own, if it was forked from another."""
+    from logos.domain.events import RunForked
+
+    event = story.forked.event if story.forked is not None else None
+    return event if isinstance(event, RunForked) else None
+
+
+def forked_as_json(forked: RunForked | None) -> dict[str, Any]:
+    if forked is None:
+        return {"forked_from": None, "forked_at": None, "forked_by": None}
+    return {"forked_from": forked.parent, "forked_at": forked.at, "forked_by": forked.way}

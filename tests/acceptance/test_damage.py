@@ -1,0 +1,834 @@
+"""Files cut short and spoiled, folders that may not be written, disks that are full, clocks that are set back."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import multiprocessing
+import os
+import random
+import re
+import resource
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from logos.adapters.pages import FRAME_HEADER, PAGE_SIZE, WAL_HEADER, is_broken, is_unfinished
+from logos.adapters.salvage import Rescued, rescue
+from logos.adapters.sqlite import SqliteLog, in_words, steady
+from logos.cli.place import reading
+from logos.cli.wiring import build_here, open_log
+from logos.domain.events import Event, Noted, Recorded, Topic, TurnAnswered, TurnAsked
+from logos.domain.ledger import Ledger
+from logos.domain.roles import Role
+from logos.domain.turns import Outcome, RunId
+from logos.errors import Interrupted, LogError, LogosError
+from logos.flows.ladder import LevelsState
+from logos.runtime.driving import Ended
+from logos.runtime.settings import load_settings
+from logos.testing import APPROVED, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, ScriptedAgents
+from tests.acceptance.conftest import Shop
+from tests.acceptance.test_kill_anywhere import PROCESSES, PROMPT
+from tests.acceptance.test_kill_builds import SMALL, SMALL_LEVELS
+from tests.unit.test_cli import Cli, Done, clean_env
+
+FAST = {"POLL_SECONDS": "0.05", "IDLE_GRACE_SECONDS": "0.6"}
+ONE_CYCLE = {"MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
+# Longer than a page, so that it goes on on others.
+LONG_ANALYSIS = GOOD_ANALYSIS + "".join(f"- {number} is a line of a long analysis\n" for number in range(250))
+PARTS = {"components": [{"name": name, "purpose": name} for name in ("cart", "price")]}
+FRAME = FRAME_HEADER + PAGE_SIZE
+# Of a whole run, and of a whole build as well.
+TURNS = 5
+NAMES = tuple(map(RunId, ("mango", "apple", "zebra")))
+# So many events are still in the write-ahead log.
+NOT_MOVED = 12
+
+Key = tuple[str, int]
+Row = tuple[str, int, float, bytes]
+
+
+class StopAfter:
+    """A person who presses Ctrl-C at an event."""
+
+    def __init__(self, kind: str, count: int) -> None:
+        self.kind, self.left = kind, count
+
+    def __call__(self, record: Recorded, state: object, ledger: Ledger) -> None:
+        del state, ledger
+        self.left -= record.event.kind == self.kind
+        if self.left == 0:
+            self.left = -1
+            raise Interrupted(2)
+
+
+@dataclass
+class Works:
+    """A repository in which cycles are run and builds are made, by agents that answer at once."""
+
+    wd: Path
+    told: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.shop = Shop(self.wd, self.told)
+        self.shop.hire(analyst=[LONG_ANALYSIS])
+        self.agents = ScriptedAgents(self.wd / ".tmp" / "agent-responses", {"L3.decompose": [PARTS]})
+
+    @property
+    def log(self) -> Path:
+        return self.wd / ".telos" / "logos.db"
+
+    def run(self, **environment: Any) -> Ended[Any]:
+        return self.shop.run(**{**ONE_CYCLE, **environment})
+
+    def build(self, *, watchers: Sequence[Any] = (), **environment: str) -> Ended[LevelsState]:
+        env = {"WD": str(self.wd), "LEVELS": "3,2", "POLL_SECONDS": "0.02", **environment}
+        return build_here(
+            load_settings(None, env),
+            "sell things",
+            make_host=lambda _settings, _tell: self.agents,
+            bell_for=lambda _folder: self.agents.bell,
+            watchers=watchers,
+            tell=self.told.append,
+        )
+
+    def leave(self, drive: Callable[..., object], answered: int, **environment: str) -> None:
+        """Drive until so many turns were answered, and leave it there."""
+        with pytest.raises(Interrupted):
+            drive(watchers=[StopAfter("turn_answered", answered)], **environment)
+
+    def three_runs(self) -> None:
+        """A run, a build and a run, all left in the middle."""
+        self.leave(self.run, 1)
+        self.leave(self.build, 1)
+        self.leave(self.run, 2, RESUME="0")
+
+    def sent(self, turn: str) -> int:
+        """How often an agent of a build was asked this."""
+        return sum(f"Turn: {turn}\n" in message for _, message in self.agents.sent)
+
+
+def a_repository(wd: Path, files: Mapping[str, str] = MappingProxyType({})) -> Path:
+    wd.mkdir()
+    for name, text in {"telos.toml": 'purpose = "a shop"\n', **files}.items():
+        (wd / name).write_text(text)
+    for command in ("init -q -b trunk", "add -A", "commit -q -m start"):
+        subprocess.run(["git", "-c", "user.name=A", "-c", "user.email=a@b", *command.split()], cwd=wd, check=True)
+    return wd
+
+
+@pytest.fixture
+def works(tmp_path: Path) -> Works:
+    return Works(a_repository(tmp_path / "shop"))
+
+
+# --- a log that is cut short, or spoiled
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A log of real runs: all in one file, and once more with its last events still in the write-ahead log."""
+
+    main: bytes
+    early: bytes
+    wal: bytes
+    rows: dict[Key, Row]
+    # How long the write-ahead log was when an event had been accepted; in the order in which they were.
+    accepted: dict[Key, int]
+
+    def whole(self, wal: int) -> set[Key]:
+        """The events that are there when so much of the write-ahead log is."""
+        return {key for key, end in self.accepted.items() if end <= wal}
+
+    def event_at(self, place: int) -> Key:
+        """Whose write this was."""
+        return next(key for key, end in self.accepted.items() if place < end)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """Three real runs, written once more: their ids, and so the order of their pages, are always the same."""
+    folder = tmp_path_factory.mktemp("kept")
+    works = Works(a_repository(folder / "shop"))
+    works.three_runs()
+    with closing(SqliteLog(works.log)) as log:
+        runs = zip(NAMES, log.runs(), strict=True)
+        records = [replace(record, run=name) for name, run in runs for record in log.read(run)]
+    path = folder / "again" / "logos.db"
+    wal, accepted = path.with_name("logos.db-wal"), dict[Key, int]()
+    times = iter([record.at for record in records])
+    with closing(SqliteLog(path, times.__next__)) as log:
+        for record in records:
+            if len(records) - len(accepted) == NOT_MOVED:
+                accepted = dict.fromkeys(accepted, 0)
+                with closing(sqlite3.connect(path)) as db:
+                    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            log.append(record.run, record.event, record.seq - 1)
+            accepted[record.run, record.seq] = wal.stat().st_size
+        # As a driver leaves them that is killed.
+        early, late = path.read_bytes(), wal.read_bytes()
+    return Kept(path.read_bytes(), early, late, rows_in(path), accepted)
+
+
+def rows_in(path: Path) -> dict[Key, Row]:
+    with closing(sqlite3.connect(path)) as db:
+        found = db.execute("SELECT run, seq, at, CAST(body AS BLOB) FROM events").fetchall()
+    return {(run, seq): (run, seq, at, body) for run, seq, at, body in found}
+
+
+def all_of(found: Iterable[Rescued]) -> dict[Key, Row]:
+    return {(row[0], row[1]): row for own in found for row in (*own.rows, *own.loose)}
+
+
+def spoilt(main: bytes, number: int, with_: bytes = b"\xff" * PAGE_SIZE) -> bytes:
+    return main[: number * PAGE_SIZE] + with_ + main[(number + 1) * PAGE_SIZE :]
+
+
+def pages_of(main: bytes) -> range:
+    return range(len(main) // PAGE_SIZE)
+
+
+@pytest.fixture(scope="module")
+def needs(kept: Kept) -> dict[Key, set[int]]:
+    """The pages an event is on: it cannot be read when one of them is spoiled."""
+    left = {number: all_of(rescue(spoilt(kept.main, number), b"")) for number in pages_of(kept.main)}
+    return {key: {number for number, found in left.items() if key not in found} for key in kept.rows}
+
+
+def found_by_sqlite(main: bytes, rows: dict[Key, Row]) -> set[Key]:
+    # A file in memory has no write-ahead log.
+    image = main[:18] + b"\x01\x01" + main[20:]
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.deserialize(image)
+        return {key for key, row in rows.items() if is_found(db, key, row)}
+
+
+def is_found(db: sqlite3.Connection, key: Key, row: Row) -> bool:
+    query = "SELECT run, seq, at, CAST(body AS BLOB) FROM events WHERE run = ? AND seq = ?"
+    try:
+        return db.execute(query, key).fetchall() == [row]
+    except sqlite3.DatabaseError:
+        return False
+
+
+def test_a_whole_log_is_read_whole_also_without_sqlite(kept: Kept):
+    for main, wal in ((kept.main, b""), (kept.early, kept.wal)):
+        found = rescue(main, wal)
+        assert all_of(found) == kept.rows
+        assert [own.run for own in found] == [*NAMES]
+        assert all(len(own.rows) == own.known for own in found)
+
+
+def test_of_a_log_that_is_cut_at_any_byte_every_event_is_read_that_is_there(kept: Kept, needs: dict[Key, set[int]]):
+    size = len(kept.main)
+    everywhere, tail = range(0, size, 997), range(size - 3 * PAGE_SIZE, size)
+    for cut in (*everywhere, *tail):
+        found = all_of(rescue(kept.main[:cut], b""))
+        assert found.items() <= kept.rows.items(), f"cut at {cut}: something is read that never happened"
+        there = {key for key, pages in needs.items() if max(pages) < cut // PAGE_SIZE}
+        assert there <= found.keys(), f"cut at {cut}: {there - found.keys()} could be read"
+
+
+def test_of_a_write_ahead_log_that_is_cut_at_any_byte_every_event_is_read_that_was_written_to_its_end(
+    kept: Kept, tmp_path: Path
+):
+    path = tmp_path / "logos.db"
+    wal = path.with_name("logos.db-wal")
+    path.write_bytes(kept.early)
+    wal.write_bytes(kept.wal)
+    ends = {WAL_HEADER, *kept.accepted.values()}
+    tail, everywhere = range(len(kept.wal), len(kept.wal) - 3 * FRAME, -1), range(len(kept.wal) - 3 * FRAME, 0, -997)
+    for cut in (*tail, *everywhere):
+        os.truncate(wal, cut)
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+            assert {*db.execute("SELECT run, seq FROM events")} == kept.whole(cut), f"cut at {cut}"
+        assert cut % 8 or not is_broken(kept.wal[:cut]), f"cut at {cut}"
+        assert is_unfinished(kept.wal[:cut]) == (cut > WAL_HEADER and cut not in ends), f"cut at {cut}"
+
+
+def test_a_spoiled_page_costs_only_the_events_on_it_and_never_more_than_it_costs_sqlite(
+    kept: Kept, needs: dict[Key, set[int]]
+):
+    noise = random.Random(5)
+    for number in pages_of(kept.main):
+        safe = {key for key, pages in needs.items() if number not in pages}
+        assert number == 0 or found_by_sqlite(spoilt(kept.main, number), kept.rows) <= safe
+        for page in (bytes(PAGE_SIZE), noise.randbytes(PAGE_SIZE)):
+            found = all_of(rescue(spoilt(kept.main, number, page), b""))
+            assert found.items() <= kept.rows.items()
+            assert safe <= found.keys()
+    assert all(pages for pages in needs.values())
+
+
+def test_a_flipped_bit_costs_at_most_the_events_on_its_page(kept: Kept, needs: dict[Key, set[int]]):
+    noise = random.Random(5)
+    for _ in range(500):
+        place = noise.randrange(len(kept.main))
+        main = bytearray(kept.main)
+        main[place] ^= 1 << noise.randrange(8)
+        found = all_of(rescue(bytes(main), b""))
+        safe = {key for key, pages in needs.items() if place // PAGE_SIZE not in pages}
+        assert {key: kept.rows[key] for key in safe}.items() <= found.items()
+
+
+@pytest.mark.parametrize("part", [slice(0, 8), slice(8, 16), slice(16, 24), slice(24, FRAME), slice(3000, 3001)])
+def test_what_was_accepted_after_a_spoiled_write_is_neither_lost_nor_written_over(kept: Kept, part: slice):
+    for frame in range(WAL_HEADER, len(kept.wal), FRAME):
+        wal = bytearray(kept.wal)
+        wal[frame + part.start : frame + part.stop] = (255 - byte for byte in wal[frame:][part])
+        found = all_of(rescue(kept.early, bytes(wal)))
+        assert found.items() <= kept.rows.items()
+        assert kept.rows.keys() - found.keys() <= {kept.event_at(frame)}
+        # The last one could also be one that a driver never got to its end.
+        assert is_broken(bytes(wal)) or frame + FRAME == len(kept.wal)
+
+
+def test_a_write_ahead_log_without_its_beginning_is_read_all_the_same(kept: Kept):
+    wal = bytes(WAL_HEADER) + kept.wal[WAL_HEADER:]
+    assert is_broken(wal)
+    assert all_of(rescue(kept.early, wal)) == kept.rows
+
+
+# --- looking at a damaged log
+
+Spoil = Callable[[bytearray, bytearray], object]
+
+
+def cut(at: int) -> Spoil:
+    """Leave so many bytes; of less than none, all but so many."""
+    return lambda main, _wal: main.__delitem__(slice(at, None))
+
+
+def spoil(start: int, stop: int, value: int = 0) -> Spoil:
+    return lambda main, _wal: main.__setitem__(slice(start, stop), bytes([value]) * (stop - start))
+
+
+DAMAGES: dict[str, Spoil] = {
+    "in the middle of its last page": cut(-1000),
+    "at the end of a page": cut(-PAGE_SIZE),
+    "in the middle": cut(16 * PAGE_SIZE + 7),
+    "its header spoiled": spoil(0, 100),
+    "another encoding": spoil(59, 60, 2),
+    "its first page gone": spoil(0, PAGE_SIZE),
+    "the root of its tree gone": spoil(PAGE_SIZE, 2 * PAGE_SIZE),
+    "a page of a long answer gone": spoil(8 * PAGE_SIZE, 9 * PAGE_SIZE),
+}
+IN_WAL: dict[str, Spoil] = {
+    "all but its write-ahead log gone": cut(0),
+    "the write-ahead log spoiled": lambda _main, wal: wal.__setitem__(slice(3000, 3010), b"\xff" * 10),
+    "the write-ahead log without its beginning": lambda _main, wal: wal.__setitem__(slice(0, 32), bytes(32)),
+    "cut, with a write-ahead log": cut(-PAGE_SIZE),
+}
+
+
+@dataclass
+class Onlooker:
+    """Somebody who looks at a log with every command there is, and changes nothing by it."""
+
+    wd: Path
+    cli: Cli
+
+    def lay(self, main: bytes, wal: bytes = b"") -> None:
+        telos = self.wd / ".telos"
+        telos.mkdir(exist_ok=True)
+        (telos / "logos.db").write_bytes(main)
+        if wal:
+            (telos / "logos.db-wal").write_bytes(wal)
+
+    def files(self) -> dict[str, bytes]:
+        # What is shared between those who have it open is no part of the log.
+        found = (self.wd / ".telos").iterdir()
+        return {path.name: path.read_bytes() for path in found if not path.name.endswith("-shm")}
+
+    def looks(self, run: str) -> Iterator[tuple[str, Done]]:
+        before = self.files()
+        for command in ("runs", "status", f"log {run}", f"show {run}"):
+            done = self.cli(*command.split())
+            assert self.files() == before, command
+            yield command, done
+
+
+@pytest.fixture
+def onlooker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Onlooker:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "private"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    (tmp_path / "private").mkdir()
+    wd = tmp_path / "work"
+    wd.mkdir()
+    return Onlooker(wd, Cli(wd, monkeypatch, capsys))
+
+
+@pytest.mark.parametrize("name", [*DAMAGES, *IN_WAL])
+def test_whoever_looks_at_a_damaged_log_reads_one_line_on_that_and_every_event_that_is_left(
+    name: str, kept: Kept, onlooker: Onlooker
+):
+    main, wal = (bytearray(kept.main), bytearray()) if name in DAMAGES else (bytearray(kept.early), bytearray(kept.wal))
+    (DAMAGES | IN_WAL)[name](main, wal)
+    onlooker.lay(bytes(main), bytes(wal))
+    left = [own for own in rescue(bytes(main), bytes(wal)) if own.rows]
+    assert left
+
+    for command, done in onlooker.looks(left[-1].run):
+        (line,) = done.err.splitlines()
+        assert done.code == 0, command
+        assert "logos.db is damaged (" in line, command
+        assert "events of" in line, command
+    assert [row["run"] for row in onlooker.cli("runs", "--json").json] == [own.run for own in left]
+    for own in left:
+        assert [event["seq"] for event in onlooker.cli("log", own.run, "--json").json] == [row[1] for row in own.rows]
+    assert [*(onlooker.wd.parent / "private").iterdir()] == []
+
+
+def test_a_last_write_that_did_not_get_to_its_end_is_said_and_hides_nothing(kept: Kept, onlooker: Onlooker):
+    onlooker.lay(kept.early, kept.wal[:-50])
+    for command, done in onlooker.looks(NAMES[-1]):
+        assert "was not written to its end" in done.err, command
+        assert len(done.err.splitlines()) == 1, command
+    shown = [len(onlooker.cli("log", run, "--json").json) for run in NAMES]
+    assert sum(shown) == len(kept.rows) - 1
+
+
+@pytest.mark.parametrize("content", [b"a poem about a log\n" * 1000, b"SQLite format 3\x00", b"\x00" * 50_000])
+def test_a_log_with_nothing_left_in_it_is_one_clear_line(content: bytes, onlooker: Onlooker):
+    onlooker.lay(content)
+    for command, done in onlooker.looks("k3"):
+        assert (done.code, len(done.err.splitlines())) == (1, 1), command
+        assert "is damaged" in done.err, command
+
+
+def test_nobody_decides_anything_in_a_copy(kept: Kept, onlooker: Onlooker):
+    onlooker.lay(kept.main[:-1000])
+    with reading(onlooker.wd) as log:
+        *_, last = log.read(NAMES[0])
+        with pytest.raises(LogError, match="it is damaged; `logos run`"):
+            log.append(last.run, last.event, last.seq)
+
+
+# --- driving on with a damaged log
+
+
+def damaged(works: Works) -> Path:
+    (found,) = (path for path in works.log.parent.glob("logos.db.damaged-*") if path.suffix != ".jsonl")
+    return found
+
+
+@pytest.mark.parametrize("lost", [1, PAGE_SIZE, 3 * PAGE_SIZE + 100, 8 * PAGE_SIZE])
+def test_a_driver_saves_what_can_be_read_and_goes_on_where_that_ends(works: Works, lost: int):
+    works.three_runs()
+    before = works.log.read_bytes()[:-lost]
+    works.log.write_bytes(before)
+    saved = {own.run: own for own in rescue(before, b"")}
+
+    assert works.run().outcome is Outcome.PASSED
+    assert works.build().outcome is Outcome.PASSED
+
+    assert damaged(works).read_bytes() == before
+    rows = rows_in(works.log)
+    assert all(rows[row[0], row[1]] == row for own in saved.values() for row in own.rows)
+    (told,) = (line for line in works.told if "is damaged" in line)
+    assert damaged(works).name in told
+    for own in saved.values():
+        assert len(own.rows) == own.known or f"{len(own.rows)} of {own.known} events of run {own.run}" in told
+    # One analysis for each run: what the state file knows is not asked again, whatever the log has lost.
+    assert len(works.shop.agents.prompts("analyst")) == 2
+    answered = [row[3] for own in saved.values() for row in own.rows if b'"turn_answered"' in row[3]]
+    assert works.sent("s1.L3.decompose") == 1 or not any(b"s1.L3.decompose" in body for body in answered)
+
+
+def test_without_a_state_file_a_run_goes_on_from_what_is_left_of_its_log(works: Works):
+    works.leave(works.run, 3)
+    works.shop.state_path.unlink()
+    spoil_answer(works.log, -1)
+
+    assert works.run(RESUME="1").outcome is Outcome.PASSED
+
+    # The response that the log lost still lay in its file.
+    assert [len(works.shop.agents.prompts(who)) for who in ("analyst", "analyst_review", "programmer")] == [1, 1, 1]
+    assert len(works.shop.records()) == 1
+    assert any("events of run" in line for line in works.told)
+
+
+def spoil_answer(log: Path, number: int) -> int:
+    """As when a disk gives back zeros where an answer was; returns the number of its event."""
+    answers = sorted(row for row in rows_in(log).values() if b"turn_answered" in row[3])
+    _, seq, _, body = answers[number]
+    content = log.read_bytes()
+    assert content.count(body[:60]) == 1
+    log.write_bytes(content.replace(body[:60], bytes(60)))
+    return seq
+
+
+def test_what_comes_after_a_gap_is_kept_where_a_person_can_read_it(works: Works):
+    works.leave(works.run, 3)
+    last, seq = max(rows_in(works.log))[1], spoil_answer(works.log, -2)
+
+    with open_log(works.log.parent, works.told.append) as log:
+        (run,) = log.runs()
+        assert [record.seq for record in log.read(run)] == [*range(1, seq)]
+
+    (beside,) = works.log.parent.glob("*.jsonl")
+    loose = [json.loads(line) for line in beside.read_text().splitlines()]
+    assert [line["seq"] for line in loose] == [*range(seq + 1, last + 1)]
+    assert "turn_answered" in [line["kind"] for line in loose]
+    assert beside.stat().st_mode & 0o777 == 0o600
+    (told,) = works.told[-1:]
+    assert f"{len(loose)} more come after a gap and are in {beside.name}" in told
+
+
+def test_a_driver_that_is_killed_while_it_mends_a_log_loses_nothing(works: Works):
+    works.leave(works.run, 2)
+    spoil_answer(works.log, -1)
+    before = works.log.read_bytes()
+    with open_log(works.log.parent, works.told.append):
+        pass
+    saved = rows_in(works.log)
+    # The new log was complete, and was not in its place yet.
+    works.log.rename(works.log.with_name("logos.db.mended"))
+    damaged(works).rename(works.log)
+
+    with open_log(works.log.parent, works.told.append):
+        pass
+
+    assert rows_in(works.log) == saved
+    assert damaged(works).read_bytes() == before
+    assert "was damaged" in works.told[-1]
+
+
+def test_a_sound_log_is_left_alone(works: Works):
+    works.three_runs()
+    before = works.log.read_bytes()
+    with open_log(works.log.parent, works.told.append):
+        pass
+    assert works.log.read_bytes() == before
+    assert not any("damaged" in line for line in works.told)
+
+
+# --- a folder that may only be read
+
+LOOK = """
+import contextlib, io, json, sys
+from logos.cli import main
+for command in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(command)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
+
+
+def as_anybody() -> None:
+    """Root may write whatever permissions say; without these two capabilities it is held to them."""
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None)
+        assert [libc.prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) for cap in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH)] == [0, 0]
+
+
+def logos_as_anybody(wd: Path, *commands: Sequence[str], **env: str) -> list[Done]:
+    """`logos` in a process of its own, several times over."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, json.dumps(commands)],
+        cwd=wd,
+        env=clean_env(**env),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        preexec_fn=as_anybody,
+    )
+    return [Done(*json.loads(line)) for line in done.stdout.splitlines()]
+
+
+@contextmanager
+def only_readable(folder: Path) -> Iterator[None]:
+    for path in (*folder.iterdir(), folder):
+        path.chmod(path.stat().st_mode & 0o555 | 0o444)
+    try:
+        yield
+    finally:
+        for path in (folder, *folder.iterdir()):
+            path.chmod(path.stat().st_mode | 0o700)
+
+
+@pytest.mark.parametrize("beside", ["nothing", "wal", "wal and shm", "damaged"])
+def test_in_a_folder_that_may_only_be_read_everything_can_be_read(beside: str, kept: Kept, tmp_path: Path):
+    telos, private = tmp_path / "work" / ".telos", tmp_path / "private"
+    telos.mkdir(parents=True)
+    private.mkdir()
+    log = telos / "logos.db"
+    log.write_bytes(kept.early if "wal" in beside else kept.main[: -1000 if beside == "damaged" else None])
+    if "wal" in beside:
+        log.with_name("logos.db-wal").write_bytes(kept.wal)
+    if "shm" in beside:
+        with closing(sqlite3.connect(f"{log.as_uri()}?mode=ro", uri=True)) as db:
+            db.execute("SELECT count(*) FROM events")
+    looks = [["runs", "--json"], ["status"], ["show", NAMES[0]], *(["log", run, "--json"] for run in NAMES)]
+
+    with only_readable(telos):
+        runs, *others, first, second, third = logos_as_anybody(telos.parent, *looks, TMPDIR=str(private))
+
+    assert [row["run"] for row in runs.json] == [*NAMES]
+    assert [done.code for done in (runs, *others, first, second, third)] == [0] * len(looks)
+    seen = [(event["run"], event["seq"]) for done in (first, second, third) for event in done.json]
+    assert seen == [*kept.accepted] if beside != "damaged" else {*seen} < kept.accepted.keys()
+    assert [bool(done.err) for done in others] == [beside == "damaged"] * len(others)
+    assert [*private.iterdir()] == []
+
+
+def test_a_driver_in_a_folder_that_may_only_be_read_says_so_in_one_line(works: Works):
+    works.leave(works.run, 1)
+    commands = [["run", "--resume", "--set", "host=local"], ["build", "sell things", "--set", "host=local"]]
+    with only_readable(works.wd / ".telos"):
+        for done in logos_as_anybody(works.wd, *commands):
+            # Before it there may be a word on where the unfinished run stands.
+            *_, last = done.err.splitlines()
+            assert (done.code, done.out) == (2, "")
+            assert last == f"logos: cannot write in {works.wd / '.telos'}: Permission denied"
+            assert "Traceback" not in done.err
+    assert works.run().outcome is Outcome.PASSED
+
+
+def test_a_folder_that_may_not_even_be_read_is_one_line(works: Works):
+    works.leave(works.run, 1)
+    telos = works.wd / ".telos"
+    telos.chmod(0)
+    try:
+        dones = logos_as_anybody(works.wd, ["status"], ["runs"], ["log"], ["run", "--resume"])
+    finally:
+        telos.chmod(0o700)
+    for done in dones:
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith("logos: cannot ")
+        assert f"{telos}: Permission denied" in done.err
+
+
+# --- a disk that is full
+
+
+def be_a_driver_on_a_small_disk(env: dict[str, str], told: Connection, limit: int | None) -> None:
+    """No file may grow beyond `limit` bytes: to a program that is the same as a full disk, and no root is needed."""
+    from tests.driver import main as drive
+
+    os.environ.clear()
+    os.environ.update(env)
+    os.dup2(told.fileno(), 2)
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    sys.exit(drive())
+
+
+@dataclass
+class Tight:
+    """A work dir on a disk that is full, and then is not."""
+
+    wd: Path
+    script: Any
+    more: dict[str, str]
+
+    def drive(self, limit: int | None = None) -> Done:
+        script = self.wd.parent / "script.json"
+        script.write_text(json.dumps(self.script))
+        known = {"PATH": os.environ["PATH"], "HOME": self.wd.parent, "WD": self.wd, "SCRIPT": script}
+        env = {name: str(value) for name, value in {**known, **FAST, **self.more}.items()}
+        ours, theirs = PROCESSES.Pipe(duplex=False)
+        driver = PROCESSES.Process(target=be_a_driver_on_a_small_disk, args=(env, theirs, limit))
+        driver.start()
+        theirs.close()
+        with ours, open(os.dup(ours.fileno()), encoding="utf-8") as said:
+            err = said.read()
+        driver.join()
+        return Done(driver.exitcode or 0, "", err)
+
+    def events(self) -> list[Event]:
+        with closing(SqliteLog(self.wd / ".telos" / "logos.db")) as log:
+            return [record.event for run in log.runs() for record in log.read(run)]
+
+    def worked(self) -> int:
+        """The agents' own count of their turns."""
+        return sum(1 for _ in (self.wd / ".telos" / "scripted").glob("*/turn-*/pid"))
+
+
+def a_cycle(tmp_path: Path, analysis: str = GOOD_ANALYSIS) -> Tight:
+    (tmp_path / "work").mkdir()
+    says = zip(Role, (analysis, APPROVED, GOOD_PROGRAM, APPROVED, PASS), strict=True)
+    return Tight(tmp_path / "work", {role: [{"say": text}] for role, text in says}, {"PROMPT": PROMPT, **ONE_CYCLE})
+
+
+def a_build(tmp_path: Path, *, big: int = 0) -> Tight:
+    wd = a_repository(tmp_path / "work", {"big.bin": "x" * big} if big else {})
+    return Tight(wd, SMALL, {"FEATURE": "sell things", "LEVELS": SMALL_LEVELS})
+
+
+def assert_one_clear_line(done: Done) -> None:
+    assert done.code == 1, done.err
+    assert "Traceback" not in done.err
+    assert [line.startswith("logos: ") for line in done.err.splitlines()][-1:] == [True]
+    assert done.err.count("logos: ") == 1
+
+
+def assert_nothing_is_asked_twice(tight: Tight) -> None:
+    asked = [event.turn for event in tight.events() if isinstance(event, TurnAsked)]
+    assert (len(asked), len(set(asked)), tight.worked()) == (TURNS, TURNS, TURNS)
+
+
+@pytest.mark.parametrize("limit", [0, 40_000, 70_000, 110_000])
+def test_a_run_that_stops_on_a_full_disk_says_so_and_goes_on_when_there_is_space(limit: int, tmp_path: Path):
+    tight = a_cycle(tmp_path)
+    stopped = tight.drive(limit)
+    assert_one_clear_line(stopped)
+    assert str(tight.wd) in stopped.err
+    assert any(cause in stopped.err for cause in ("disk I/O error", "File too large"))
+
+    went_on = tight.drive()
+
+    assert went_on.code == 0, went_on.err
+    assert "damaged" not in went_on.err
+    assert_nothing_is_asked_twice(tight)
+
+
+def test_a_response_stays_where_it_is_until_it_is_in_the_log(tmp_path: Path):
+    long = LONG_ANALYSIS * 12
+    tight = a_cycle(tmp_path, long)
+    assert_one_clear_line(tight.drive(len(long) + 10_000))
+    assert [event for event in tight.events() if isinstance(event, TurnAnswered)] == []
+    (response,) = (tight.wd / ".tmp" / "agent-responses").glob("*.md")
+    assert response.read_text() == long
+
+    assert tight.drive().code == 0
+
+    assert_nothing_is_asked_twice(tight)
+    assert next(event.text for event in tight.events() if isinstance(event, TurnAnswered)) == long
+
+
+def test_a_state_file_that_cannot_be_written_stops_a_run_that_can_be_resumed(works: Works):
+    works.shop.hire(analyst=[LONG_ANALYSIS * 6])
+    works.leave(works.run, 2)
+    before = works.shop.state
+    # Enough for what the log needs, and less than the state file has.
+    assert in_a_child(works.run, limit=40_000) == (1, f"cannot write {works.shop.state_path}: File too large")
+    assert works.shop.state == before
+    assert [*works.shop.state_path.parent.glob(".agnostic*")] == []
+
+    assert works.run().outcome is Outcome.PASSED
+
+    assert len(works.shop.agents.prompts("analyst")) == 1
+
+
+def in_a_child(drive: Callable[[], object], limit: int) -> object:
+    """What becomes of a driver in a process of its own, on a full disk."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+
+    def be_the_child() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        try:
+            theirs.send(drive())
+        except LogosError as error:
+            theirs.send((error.exit_code, str(error)))
+
+    child = multiprocessing.get_context("fork").Process(target=be_the_child)
+    child.start()
+    theirs.close()
+    said = ours.recv()
+    child.join()
+    return said
+
+
+@pytest.mark.parametrize(("limit", "big"), [(70_000, 0), (150_000, 400_000)], ids=["log", "git"])
+def test_a_build_that_stops_on_a_full_disk_goes_on_when_there_is_space(limit: int, big: int, tmp_path: Path):
+    tight = a_build(tmp_path, big=big)
+    assert_one_clear_line(tight.drive(limit))
+
+    went_on = tight.drive()
+
+    assert went_on.code == 0, went_on.err
+    assert_nothing_is_asked_twice(tight)
+
+
+def test_words_for_a_full_disk_are_a_persons(tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "full.db")) as db:
+        db.execute("PRAGMA max_page_count = 2")
+        with pytest.raises(sqlite3.OperationalError) as full:
+            db.execute("CREATE TABLE much AS SELECT randomblob(10000)")
+    assert in_words(full.value) == "no space is left on the disk"
+
+
+# --- a clock that is set back
+
+DAY = 86_400
+
+
+def set_back(log: Path, where: str, seconds: float, *values: object) -> None:
+    """As if the clock had been set back before these events."""
+    with closing(sqlite3.connect(log)) as db, db:
+        db.execute(f"UPDATE events SET at = at - ? WHERE {where}", (seconds, *values))
+
+
+def test_whatever_the_clock_says_the_newest_run_is_the_one_that_began_last(works: Works, onlooker: Onlooker):
+    works.run()
+    works.leave(works.run, 2, RESUME="0")
+    with closing(SqliteLog(works.log)) as log:
+        first, second = log.runs()
+    set_back(works.log, "run = ?", 30 * DAY, second)
+    looks = Cli(works.wd, onlooker.cli.monkeypatch, onlooker.cli.capsys)
+
+    assert [row["run"] for row in looks("runs", "--json").json] == [first, second]
+    assert looks("status", "--json").json["run"] == second
+    # Also when nothing but the log says which run it was.
+    works.shop.state_path.unlink()
+    assert works.run(RESUME="1").run == second
+
+
+def test_a_clock_that_is_set_back_within_a_turn_makes_nothing_take_less_than_no_time(works: Works, onlooker: Onlooker):
+    run = works.run().run
+    answered = "seq >= (SELECT min(seq) FROM events WHERE body LIKE '%turn_answered%')"
+    set_back(works.log, answered, DAY)
+    looks = Cli(works.wd, onlooker.cli.monkeypatch, onlooker.cli.capsys)
+
+    for command in ("runs", "status", f"show {run}", f"show {run} r1.analyst.c1", f"cost {run}"):
+        shown, document = looks(*command.split()).out, looks(*command.split(), "--json").json
+        assert not re.search(r"(?<![\w-])-\d", shown), command
+        assert [value for value in numbers_in(document) if value < 0] == [], command
+
+
+def numbers_in(document: Any) -> Iterator[float]:
+    match document:
+        case dict():
+            yield from (number for value in document.values() for number in numbers_in(value))
+        case list():
+            yield from (number for value in document for number in numbers_in(value))
+        case int() | float():
+            yield document
+        case _:
+            return
+
+
+@pytest.mark.parametrize("jump", [-30 * DAY, 30 * DAY])
+def test_whoever_sets_the_clock_changes_no_time_that_a_run_has_taken(jump: float, tmp_path: Path):
+    now = [1_700_000_000.0, 0.0]
+    with closing(SqliteLog(tmp_path / "logos.db", steady(lambda: now[0], lambda: now[1]))) as log:
+        stamps: list[float] = []
+        for after in range(5):
+            stamps.append(log.append(NAMES[0], Noted(Topic.WARNING, "tick"), after).at)
+            now = [now[0] + 60 + jump * (after == 2), now[1] + 60]
+    assert [later - sooner for sooner, later in pairwise(stamps)] == [60] * 4
+
+
+@pytest.mark.parametrize("days", [-30, 30])
+def test_a_budget_of_minutes_is_neither_used_up_nor_made_longer_by_the_clock_between_two_drivers(
+    works: Works, days: int
+):
+    works.leave(works.run, 1)
+    works.leave(works.run, 1)
+    resumed = "seq >= (SELECT max(seq) FROM events WHERE body LIKE '%run_resumed%')"
+    set_back(works.log, resumed, days * DAY)
+    assert works.run(MAX_MINUTES="5").outcome is Outcome.PASSED

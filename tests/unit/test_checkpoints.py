@@ -1,0 +1,369 @@
+"""Checkpoints: which commit the work tree was at every event, whoever is killed and whatever fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logos.domain.events import (
+    CheckRan,
+    Event,
+    Noted,
+    QuestionResolved,
+    RunAbandoned,
+    RunEnded,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    TerminalClosed,
+    TerminalOpened,
+    Topic,
+    TurnAnswered,
+    TurnAsked,
+    TurnFailed,
+    TurnSent,
+    WorkGathered,
+    WorkMerged,
+)
+from logos.domain.ledger import Ledger
+from logos.domain.specs import Clash
+from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, Trouble, TurnId
+from logos.errors import HostError, UsageError
+from logos.flows.ladder import MAIN
+from logos.ports import Snapshots
+from logos.runtime.checkpoints import Checkpoints, Look, NoCheckpoints, commit_at, merged_work, work_tree
+from logos.testing import MemoryLog
+from tests.builders import a_plan, examples
+from tests.levels_builders import a_levels_plan
+
+RUN = RunId("r1")
+TURN = TurnId("r1.programmer.c1")
+AGENT, TERMINAL = AgentName("programmer"), TerminalId("t1")
+
+
+class Album:
+    """Snapshots in memory: a work tree is a word, its commit the word with a mark. `broken` is what git says."""
+
+    def __init__(self) -> None:
+        self.tree = "start"
+        self.refs: dict[RunId, dict[int, str]] = {}
+        self.takes = 0
+        self.points = 0
+        self.remembered: list[str] = []
+        self.broken: dict[str, Exception] = {}
+
+    def take(self) -> str:
+        self._may("take")
+        self.takes += 1
+        return f"+{self.tree}"
+
+    def point(self, run: RunId, commits: Mapping[int, str]) -> None:
+        self._may("point")
+        self.points += 1
+        self.refs.setdefault(run, {}).update(commits)
+
+    def of(self, run: RunId) -> dict[int, str]:
+        self._may("of")
+        return dict(sorted(self.refs.get(run, {}).items()))
+
+    def remember(self, commits: Iterable[str]) -> None:
+        self.remembered += commits
+
+    def _may(self, what: str) -> None:
+        if what in self.broken:
+            raise self.broken[what]
+
+
+class Life:
+    """One driver: it records events in the log, and shows each to its checkpoints, unless it is killed in between."""
+
+    def __init__(self, log: MemoryLog, album: Album, look: Look | None = None) -> None:
+        snapshots: Snapshots = album
+        self.told: list[str] = []
+        self._log = log
+        self._watcher = Checkpoints(snapshots, log, look or work_tree(snapshots), self.told.append)
+
+    def see(self, *events: Event) -> None:
+        for event in events:
+            record = self.die_after(event)
+            self._watcher(record, None, Ledger())
+
+    def catch_up(self) -> None:
+        self._watcher.catch_up(RUN)
+
+    def die_after(self, event: Event) -> Any:
+        """Only the log knows of the event."""
+        return self._log.append(RUN, event, after=len(list(self._log.read(RUN))))
+
+
+@pytest.fixture
+def album() -> Album:
+    return Album()
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog()
+
+
+ASKED, SENT, ANSWERED = TurnAsked(TURN, AGENT, "do it"), TurnSent(TURN), TurnAnswered(TURN, "done")
+STARTED, RESUMED, ENDED = RunStarted(a_plan()), RunResumed(a_plan()), RunEnded(Outcome.PASSED)
+OPENED, CLOSED = TerminalOpened(AGENT, TERMINAL, "codex", "s1"), TerminalClosed(AGENT, TERMINAL)
+LEFT = Noted(Topic.INTERRUPTED, "stopped by signal 15")
+
+LOOKED_AT: list[Event] = [
+    *(STARTED, RESUMED, ENDED, ANSWERED, LEFT),
+    RunForked(RunId("r0"), 3, a_plan()),
+    RunAbandoned("a new run was begun"),
+    TurnFailed(TURN, Trouble.PROVIDER, "gone"),
+    CheckRan(TURN, "pytest", 0, ""),
+    Noted(Topic.AFTERWARDS, "committed"),
+]
+PASSED_OVER: list[Event] = [
+    *(OPENED, CLOSED, ASKED, SENT),
+    QuestionResolved("q1", 1, ""),
+    WorkGathered(TURN, "cart", "abc"),
+    WorkMerged(TURN, "abc"),
+    *(Noted(topic, "") for topic in Topic if topic not in (Topic.INTERRUPTED, Topic.AFTERWARDS)),
+]
+
+
+# -- the cycle: the person's own work tree
+
+
+@pytest.mark.parametrize("event", LOOKED_AT, ids=lambda event: event.kind)
+def test_the_work_tree_is_looked_at_whenever_somebody_may_have_been_at_work(event: Event, album: Album) -> None:
+    assert work_tree(album)(event) == "+start"
+
+
+@pytest.mark.parametrize("event", PASSED_OVER, ids=lambda event: event.kind)
+def test_and_not_when_nobody_was(event: Event, album: Album) -> None:
+    assert work_tree(album)(event) is None
+    assert album.takes == 0
+
+
+def test_every_kind_of_event_is_thought_of() -> None:
+    assert {type(event) for event in (*LOOKED_AT, *PASSED_OVER)} == set(get_args(Event))
+
+
+@pytest.mark.scenario("LOG-15")
+def test_every_event_has_the_work_tree_as_it_was_then(log: MemoryLog, album: Album) -> None:
+    life = Life(log, album)
+    life.see(STARTED, OPENED, ASKED, SENT)
+    album.tree = "written"
+    life.see(ANSWERED, ASKED, SENT)
+    album.tree = "more"
+    life.see(ANSWERED, ENDED)
+    assert list(album.of(RUN).values()) == ["+start"] * 4 + ["+written"] * 3 + ["+more"] * 2
+    assert list(album.of(RUN)) == [*range(1, 10)]
+    assert life.told == []
+
+
+def test_what_happens_between_two_looks_costs_nothing(log: MemoryLog, album: Album) -> None:
+    life = Life(log, album)
+    life.see(STARTED, *[OPENED] * 5, ASKED, SENT)
+    assert (album.takes, album.points) == (1, 1)
+    life.see(ANSWERED)
+    assert (album.takes, album.points) == (2, 2)
+
+
+def test_what_comes_after_the_end_has_the_work_tree_of_the_end(log: MemoryLog, album: Album) -> None:
+    Life(log, album).see(STARTED, ENDED, CLOSED, CLOSED)
+    assert commit_at(album.of(RUN), 4) == "+start"
+
+
+def test_a_run_that_is_left_has_all_its_checkpoints(log: MemoryLog, album: Album) -> None:
+    Life(log, album).see(STARTED, OPENED, ASKED, SENT, LEFT)
+    assert list(album.of(RUN)) == [1, 2, 3, 4, 5]
+
+
+# -- killed drivers
+
+
+def test_what_a_killed_driver_left_without_a_checkpoint_gets_one_at_the_next_start(
+    log: MemoryLog, album: Album
+) -> None:
+    first = Life(log, album)
+    first.see(STARTED, ASKED)
+    album.tree = "written"
+    first.die_after(ANSWERED)
+    first.die_after(ASKED)
+    second = Life(log, album)
+    second.see(RESUMED)
+    assert album.of(RUN) == {1: "+start", 2: "+start", 3: "+written", 4: "+written", 5: "+written"}
+    assert album.remembered == ["+start"]
+
+
+def test_a_run_killed_before_its_first_checkpoint_gets_all_of_them(log: MemoryLog, album: Album) -> None:
+    Life(log, album).die_after(STARTED)
+    Life(log, album).see(RESUMED)
+    assert album.of(RUN) == {1: "+start", 2: "+start"}
+
+
+def test_what_a_killed_driver_left_can_be_made_good_without_a_driver(log: MemoryLog, album: Album) -> None:
+    Life(log, album).see(STARTED)
+    Life(log, album).die_after(ASKED)
+    album.tree = "written"
+    Life(log, album).die_after(ANSWERED)
+    Life(log, album).catch_up()
+    assert album.of(RUN) == {1: "+start", 2: "+start", 3: "+written"}
+
+
+def test_a_fork_goes_on_from_the_checkpoints_it_was_given(log: MemoryLog, album: Album) -> None:
+    fork = RunId("r2")
+    life = Life(log, album)
+    life.see(STARTED, ANSWERED)
+    log.fork(fork, log.read(RUN), RunForked(RUN, 2, a_plan(), commit="+start"))
+    album.point(fork, album.of(RUN))
+    album.tree = "of the fork"
+    watcher = Checkpoints(album, log, work_tree(album), life.told.append)
+    watcher(log.append(fork, RESUMED, after=3), None, Ledger())
+    assert album.of(fork) == {1: "+start", 2: "+start", 3: "+start", 4: "+of the fork"}
+    assert album.of(RUN) == {1: "+start", 2: "+start"}
+
+
+STEPS = st.sampled_from(["edit", "kill", "event", "event", "event"])
+
+
+@given(st.lists(st.tuples(STEPS, st.sampled_from([*LOOKED_AT[3:], *PASSED_OVER])), max_size=25))
+@examples(60)
+def test_whoever_is_killed_whenever_every_event_has_a_work_tree_that_was_there(steps: list[tuple[str, Event]]) -> None:
+    log, album = MemoryLog(), Album()
+    life, trees, seen = Life(log, album), ["start"], 1
+    life.see(STARTED)
+    for step, event in steps:
+        match step:
+            case "edit":
+                album.tree = f"tree {len(trees)}"
+                trees.append(album.tree)
+            case "kill":
+                life.die_after(event)
+                life, seen = Life(log, album), len(list(log.read(RUN))) + 1
+                life.see(RESUMED)
+            case _:
+                life.see(event)
+        last = list(log.read(RUN))[-1]
+        if step != "edit" and (last.event in LOOKED_AT or last.seq == seen):
+            assert album.of(RUN)[last.seq] == f"+{album.tree}"
+    life.see(ENDED)
+    commits = album.of(RUN)
+    assert list(commits) == [record.seq for record in log.read(RUN)]
+    order = [trees.index(commit[1:]) for commit in commits.values()]
+    assert order == sorted(order)
+
+
+# -- when git fails
+
+
+@pytest.mark.parametrize("error", [HostError("disk full"), UsageError("disk full"), OSError("disk full")])
+def test_a_run_goes_on_when_no_checkpoint_can_be_made_and_it_is_said_once(
+    log: MemoryLog, album: Album, error: Exception
+) -> None:
+    life = Life(log, album)
+    life.see(STARTED)
+    album.broken["take"] = error
+    life.see(ANSWERED, ASKED, ANSWERED)
+    assert life.told == ["warning: no checkpoint could be made, the run goes on without: disk full"]
+    album.broken["take"] = HostError("something else")
+    life.see(ANSWERED)
+    assert [line.rpartition(": ")[2] for line in life.told] == ["disk full", "something else"]
+    album.broken.clear()
+    album.tree = "mended"
+    life.see(ANSWERED)
+    assert album.of(RUN)[6] == "+mended"
+
+
+def test_an_event_whose_look_failed_is_not_said_to_be_what_was_before(log: MemoryLog, album: Album) -> None:
+    life = Life(log, album)
+    life.see(STARTED)
+    album.tree = "written"
+    album.broken["take"] = HostError("locked")
+    life.see(ANSWERED, ASKED)
+    album.broken.clear()
+    life.see(SENT, ANSWERED)
+    assert album.of(RUN) == {1: "+start", 2: "+written", 3: "+written", 4: "+written", 5: "+written"}
+
+
+def test_checkpoints_that_could_not_be_written_are_written_with_the_next(log: MemoryLog, album: Album) -> None:
+    life = Life(log, album)
+    album.broken["point"] = HostError("locked")
+    life.see(STARTED, ASKED)
+    album.tree = "written"
+    life.see(ANSWERED)
+    assert album.of(RUN) == {}
+    album.broken.clear()
+    life.see(ASKED, ANSWERED)
+    assert album.of(RUN) == {1: "+start", 2: "+start", 3: "+written", 4: "+written", 5: "+written"}
+
+
+def test_a_start_at_which_git_fails_is_made_good_by_the_next_event(log: MemoryLog, album: Album) -> None:
+    Life(log, album).see(STARTED)
+    Life(log, album).die_after(ANSWERED)
+    life = Life(log, album)
+    album.broken["of"] = HostError("locked")
+    life.see(RESUMED)
+    album.broken.clear()
+    life.see(ASKED, ANSWERED)
+    assert list(album.of(RUN)) == [1, 2, 3, 4, 5]
+
+
+# -- builds: commits that the log names
+
+PLAN = a_levels_plan()
+CLASH = Clash("same path", ("one", "two"), "cart.py")
+HEADS: list[tuple[Event, str | None]] = [
+    (RunStarted(PLAN), PLAN.base),
+    (RunForked(RunId("r0"), 3, PLAN, commit="forked"), "forked"),
+    (RunForked(RunId("r0"), 3, PLAN), None),
+    (WorkMerged(TURN, "merged"), "merged"),
+    (WorkMerged(TURN, "onto", (CLASH,)), None),
+    (WorkGathered(TURN, MAIN, "mended"), "mended"),
+    (WorkGathered(TURN, MAIN, "half", (), ("cart.py was declared and is not there",)), None),
+    (WorkGathered(TURN, "cart", "piece"), None),
+    (RunStarted(a_plan()), None),
+    *((event, None) for event in (RunResumed(PLAN), ANSWERED, ENDED, LEFT, CLOSED)),
+]
+
+
+@pytest.mark.parametrize(("event", "head"), HEADS, ids=lambda it: getattr(it, "kind", str(it)))
+def test_a_build_is_at_the_commit_that_was_merged_last(event: Event, head: str | None) -> None:
+    assert merged_work(event) == head
+
+
+def test_every_event_of_a_build_leads_to_what_was_merged_by_then(log: MemoryLog, album: Album) -> None:
+    first = Life(log, album, merged_work)
+    first.see(RunStarted(PLAN), ANSWERED, WorkGathered(TURN, "cart", "piece"), WorkMerged(TURN, "one"), ASKED)
+    first.die_after(WorkMerged(TURN, "two"))
+    first.die_after(ASKED)
+    second = Life(log, album, merged_work)
+    second.see(RunResumed(PLAN), ANSWERED, WorkMerged(TURN, "onto", (CLASH,)), ENDED)
+    heads = [PLAN.base] * 3 + ["one"] * 2 + ["two"] * 6
+    assert list(album.of(RUN).values()) == heads
+    assert album.takes == 0
+
+
+# -- going back
+
+
+@pytest.mark.parametrize(("seq", "commit"), [(0, ""), (1, ""), (2, "a"), (3, "a"), (5, "b"), (99, "b")])
+def test_an_event_without_a_checkpoint_has_that_of_the_last_before_it(seq: int, commit: str) -> None:
+    assert commit_at({5: "b", 2: "a"}, seq) == commit
+
+
+def test_without_checkpoints_there_is_nothing_to_go_back_to() -> None:
+    assert commit_at({}, 7) == ""
+
+
+def test_where_no_files_are_kept_it_is_said_when_a_run_begins_and_not_again() -> None:
+    told: list[str] = []
+    watcher = NoCheckpoints("/repo is no git repository", told.append)
+    log = MemoryLog()
+    for seq, event in enumerate((STARTED, ANSWERED, RESUMED, ENDED)):
+        watcher(log.append(RUN, event, after=seq), None, Ledger())
+    assert told == [
+        "no checkpoints of the files are kept, only the log can be gone back to: /repo is no git repository"
+    ]
