@@ -142,6 +142,10 @@ class GitSnapshots:
     def restore(self, commit: str) -> str:
         """Make the work tree what it was; ignored files stay. Returns the commit in which what lay there is kept."""
         now = self.keep_before(commit)
+        self._put_back(now, commit)
+        return now
+
+    def _put_back(self, now: str, commit: str) -> None:
         flags = ("-r", "-z", "--no-renames", "--name-only", "--diff-filter=D")
         gone = [path for path in self._git.ask("diff-tree", *flags, now, commit, "--").split(b"\0") if path]
         self._tree = ""
@@ -150,13 +154,13 @@ class GitSnapshots:
         if left is not None:
             raise HostError(f"{in_words(Problem(left, 'could not be removed'), self.prefix)}; {kept_as(now)}")
         self._give_back_ignored(now, gone)
-        return now
 
     def unfold(self, commit: str, folder: Path, branch: str) -> None:
         """A new work tree with what was there, on a new branch where HEAD was; what was uncommitted is so there too."""
         head = self._git.line("log", "-1", "--format=%P", checked_commit(commit)) or commit
         self.add_worktree(head, folder, branch)
-        GitSnapshots(folder / self.prefix).restore(commit)
+        there = GitSnapshots(folder / self.prefix)
+        there._put_back(there.take(), commit)
 
     def add_worktree(self, head: str, folder: Path, branch: str) -> None:
         if os.path.lexists(folder):
@@ -166,6 +170,14 @@ class GitSnapshots:
             (folder / self.prefix).mkdir(parents=True, exist_ok=True)
         except (HostError, OSError) as error:
             raise UsageError(f"cannot make the worktree {folder}: {error}") from error
+
+    def discard(self, run: RunId, folder: Path, branch: str) -> None:
+        """Remove what was made of a fork that could not be finished."""
+        git = self._main
+        git.run("worktree", "remove", "--force", str(folder))
+        git.run("branch", "-D", "--quiet", branch)
+        refs = git.ask("for-each-ref", "--format=%(refname)", f"refs/logos/{run}/").decode().split()
+        point_refs(git, self._repository.common, dict.fromkeys(refs, None))
 
     def _entries(self, commit: str) -> dict[bytes, bytes]:
         """The paths of a commit, and what each is."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
+import stat
 import sys
 from collections.abc import Sequence
 
@@ -23,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         done = get_command(app).main(args=given, prog_name="logos", standalone_mode=False)
     except LogosError as error:
+        if error.exit_code == 128 + signal.SIGHUP:
+            _let_go_of_the_terminal()
         return _fail(_words(error), error.exit_code, given, getattr(error, "__notes__", []))
     except TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "logos")
@@ -30,6 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("stopped by SIGINT", 128 + signal.SIGINT, given)
     return done if isinstance(done, int) else 0
+
+
+def _let_go_of_the_terminal() -> None:
+    """It is gone: whatever is still said to it would be an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for handle in (1, 2):
+        if stat.S_ISCHR(os.fstat(handle).st_mode):
+            os.dup2(nowhere, handle)
 
 
 def _words(error: LogosError) -> str:

@@ -98,6 +98,7 @@ def start(
     chosen = load_settings(config, os.environ, flags)
     check_place(chosen)
     ask = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
+    asked = chosen.work_dir
     chosen, feature = decide(chosen, feature, tell, ask=ask)
     with interruptible(), view() as shown:
         make_host = simulated(simulate, shown.tell, "levels") if simulate else None
@@ -113,7 +114,8 @@ def start(
         except LogosError as error:
             if shown.run is not None and not isinstance(error, UsageError):
                 given = [] if config is None or config == default_config() else ["--config", str(config)]
-                command = shlex.join(["logos", "build", *given, *again, "--resume"])
+                moved = ["--wd", str(chosen.work_dir)] if chosen.work_dir != asked else []
+                command = shlex.join(["logos", "build", *given, *again, *moved, "--resume"])
                 error.add_note(f"build {shown.run} can be resumed: {command}")
             raise
     report(chosen, ended, as_json=as_json)

@@ -52,6 +52,8 @@ def named(run: str | None) -> str | None:
 def finding(place: Path, wanted: str | None, opened: OpenLog = reading) -> Generator[Found]:
     """What a person means by `wanted`, in the log of this work dir or of a fork; None is the newest run here."""
     name, at, event = (wanted or "").partition("@")
+    if wanted is not None and not (name or event):
+        raise UsageError(f"{wanted!r} names no checkpoint: {HELP}")
     here = [found for found in work_dirs(place) if has_log(found)]
     run = name or None
     if not at and (name.isdecimal() or _DATE.fullmatch(name) or "." in name):
@@ -60,8 +62,21 @@ def finding(place: Path, wanted: str | None, opened: OpenLog = reading) -> Gener
     if not has_log(where):
         raise UsageError(f"no run was started in {where} yet; `logos run` starts one")
     with opened(where) as log:
-        found = find_run(log, run)
+        found = _run_on(log, event) if run is None and _DATE.fullmatch(event) else find_run(log, run)
         yield Found(where, log, found, event_at(log, found, event) if event else None)
+
+
+def _run_on(log: SqliteLog, day: str) -> RunId:
+    """The newest run to which something happened on a day; without one, the newest of all."""
+    from logos.cli.show import date
+    from logos.domain.events import RunForked
+
+    for run in reversed(log.runs()):
+        records = [*log.read(run)]
+        born = max((record.seq for record in records if isinstance(record.event, RunForked)), default=1)
+        if any(record.seq >= born and date(record.at)[:10] == day for record in records):
+            return run
+    return find_run(log, None)
 
 
 def _place_with(places: list[Path], run: str) -> Path:
@@ -102,8 +117,14 @@ def _ends(event: object, turn: str) -> bool:
 
 
 def _last_on(log: SqliteLog, run: RunId, day: str) -> int:
+    from datetime import date as calendar
+
     from logos.cli.show import date
 
+    try:
+        calendar.fromisoformat(day)
+    except ValueError as error:
+        raise UsageError(f"{day!r} is no day: {error}") from error
     dated = [(record.seq, date(record.at)[:10]) for record in log.read(run)]
     until = [seq for seq, when in dated if when <= day]
     if not until:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from logos.cli.options import AsJson, OneRun, WorkDir, examples
-from logos.cli.place import place_of
+from logos.cli.place import place_of, wd_flag
+from logos.errors import UsageError
 
 if TYPE_CHECKING:
     from logos.cli.revisiting import Begun
@@ -23,9 +24,9 @@ EXAMPLES = examples(
 def fork(
     run: OneRun = None,
     at: Annotated[
-        str,
+        str | None,
         typer.Option("--at", metavar="EVENT", help="An event's number, a turn's id or a date; default: the newest."),
-    ] = "",
+    ] = None,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="DIR", help="Where the worktree is made; default: beside this one.")
     ] = None,
@@ -41,6 +42,8 @@ def fork(
     from logos.cli.checkpoints import finding, named, settings_of
     from logos.cli.revisiting import find_checkpoint, fork_here, settle
 
+    if at is not None and not at.strip():
+        raise UsageError("--at names no event")
     wanted = f"{run or ''}@{at}" if at else named(run)
     with finding(place_of(wd), wanted) as found:
         settings = settings_of(found.place)
@@ -63,13 +66,16 @@ def put(begun: Begun) -> None:
     show.put(
         target, f"its branch there is logos-fork/{begun.run}; run {at.run} stays as it is", show.STYLES[Tone.QUIET]
     )
-    show.put_next(
-        target,
-        [
-            (f"logos resume {begun.run}", "go on with it, there"),
-            (f"logos compare {at.run} {begun.run}", "both side by side"),
-        ],
-    )
+    go_on = (next_command(begun), "go on with it, there" if not begun.asks else "answer what it asks")
+    show.put_next(target, [go_on, (f"logos compare {at.run} {begun.run}", "both side by side")])
+
+
+def next_command(begun: Begun) -> str:
+    """What to type to go on with a run that begins at a checkpoint."""
+    if begun.asks:
+        return f"logos resolve{wd_flag(begun.wd)}"
+    simulated = " --simulate SCRIPT" if begun.simulated else ""
+    return f"logos resume {begun.run}{simulated}"
 
 
 def as_document(begun: Begun) -> dict[str, Any]:
@@ -81,5 +87,5 @@ def as_document(begun: Begun) -> dict[str, Any]:
         "commit": begun.at.commit or None,
         "kept": begun.kept or None,
         "files_restored": begun.restored,
-        "next": f"logos resume {begun.run}",
+        "next": next_command(begun),
     }

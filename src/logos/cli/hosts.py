@@ -16,7 +16,7 @@ from logos.adapters.providers import PROVIDERS as LOCAL_PROVIDERS
 from logos.adapters.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.scripted import Script, ScriptedHost
 from logos.cli.place import default_config
-from logos.domain.events import TerminalOpened
+from logos.domain.events import RunForked, TerminalOpened
 from logos.domain.levels import Level
 from logos.domain.roles import Role
 from logos.domain.turns import Agent, RunId
@@ -128,8 +128,16 @@ def unfinished_session(settings: Settings, log: Log | None = None) -> str:
 
 def session_of(log: Log, run: RunId) -> str:
     """The host's session of a run's newest terminal."""
-    opened = (record.event for record in log.read(run) if isinstance(record.event, TerminalOpened))
-    return next((event.session for event in reversed(list(opened))), "")
+    found = ""
+    for event in (record.event for record in log.read(run)):
+        match event:
+            case TerminalOpened(_, _, _, session):
+                found = session
+            case RunForked():
+                found = event.host or found
+            case _:
+                pass
+    return found
 
 
 def _answers(settings: Settings) -> bool:

@@ -44,11 +44,11 @@ def reset(
         settings, journal = settings_of(found.place), _unfinished(found, run)
         settle(settings, found.log, show.tell)
         began = find_checkpoint(found.place, found.log, journal.run, first_own(found, journal))
-        with DriverLock(settings.telos_dir / LOCK):
-            end_run(settings, journal, "reset by a person", show.tell)
         restores = files and isinstance(began.plan, CyclePlan)
         if restores and not began.commit:
-            raise UsageError(f"run {journal.run} is given up, but the files it began with were not kept: they stay")
+            raise UsageError(f"the files that run {journal.run} began with were not kept: reset it without --files")
+        with DriverLock(settings.telos_dir / LOCK):
+            end_run(settings, journal, "reset by a person", show.tell)
         kept = restore_files(settings, began.commit, show.tell) if restores else ""
     flag = wd_flag(found.place)
     if as_json:

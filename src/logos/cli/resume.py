@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from logos.cli.options import AsJson, OneRun, Overrides, Recreate, Simulate, WorkDir, examples
-from logos.cli.place import CONFIG, LOCK, place_of
-from logos.errors import UsageError
+from logos.cli.place import CONFIG, LOCK, place_of, wd_flag
+from logos.errors import StateError, UsageError
 
 if TYPE_CHECKING:
     from logos.adapters.sqlite import SqliteLog
@@ -45,6 +45,10 @@ def resume(
 
     with finding(place_of(wd), named(run)) as found:
         place, journal = found.place, _unfinished(found.log, found.run if run else None, found.place)
+    if getattr(journal.state, "question", None) is not None:
+        raise StateError(
+            f"build {journal.run} waits for a decision of yours; `logos resolve{wd_flag(place)}` shows it and takes it"
+        )
     own = place / CONFIG
     config = config or (own if own.is_file() else None)
     flags = [*(settings or []), *(["handoff.recreate_terminals=1"] if recreate else []), f"wd={place}"]

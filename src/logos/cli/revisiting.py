@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Generator
@@ -17,15 +18,16 @@ from logos.adapters.git import is_repository
 from logos.adapters.handoff import ResponseFiles
 from logos.adapters.lock import DriverLock, driver_of
 from logos.adapters.places import run_setup
+from logos.adapters.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.snapshots import GitSnapshots
 from logos.adapters.sqlite import SqliteLog
 from logos.adapters.workspace import WRITTEN_BY_INIT, GitWorkspace
-from logos.cli.hosts import Tell, host_to_end
-from logos.cli.place import LOCK
+from logos.cli.hosts import Tell, host_to_end, session_of
+from logos.cli.place import CONFIG, LOCK
 from logos.domain.events import RunAbandoned, RunForked
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.turns import RunId, TurnId
-from logos.errors import Busy, HostError, LogError, UsageError
+from logos.errors import Busy, HostError, LogError, LogosError, UsageError
 from logos.flows.cycle import CycleState
 from logos.flows.ladder import LevelsState
 from logos.ports import Log
@@ -60,6 +62,12 @@ class Begun:
     at: Checkpoint
     kept: str = ""
     restored: bool = False
+    simulated: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether it waits for a person's decision."""
+        return getattr(self.at.state, "question", None) is not None
 
 
 def camera(settings: Settings, tell: Tell) -> GitSnapshots | None:
@@ -88,22 +96,39 @@ def fork_here(settings: Settings, log: SqliteLog, at: Checkpoint, to: Path | Non
         )
     if not at.commit:
         raise UsageError(f"the files of run {at.run} at event {at.seq} were not kept, so it cannot be forked there")
-    folder = (to or snapshots.top.with_name(f"{snapshots.top.name}-{run}")).absolute()
+    folder = to or snapshots.top.with_name(f"{snapshots.top.name}-{run}")
+    folder = Path(os.path.abspath(folder.expanduser()))
     if folder.exists():
         raise UsageError(f"{folder} is there already; name another folder with --to")
     if Path(settings.state_file).is_absolute():
         raise UsageError(
             f"state_file = {settings.state_file!r}: two runs would write it; make it relative to fork a run"
         )
+    _check_config(wd)
     there = settings.model_copy(update={"wd": str(folder / snapshots.prefix)})
     left = _left(settings, log, at)
     keep_history(log, snapshots, at, run, left)
-    _lay_out(snapshots, at, folder, f"logos-fork/{run}")
-    _bring_along(wd, there.work_dir)
+    try:
+        _lay_out(snapshots, at, folder, f"logos-fork/{run}")
+        _bring_along(wd, there.work_dir)
+    except (LogosError, OSError):
+        snapshots.discard(run, folder, f"logos-fork/{run}")
+        raise
     ResponseFiles(there.response_dir).ensure()
+    event = forked_at(at, "fork", there.work_dir, there.response_dir, left, session_of(log, at.run))
     with _new_log(there.work_dir) as target:
-        _begin(log, target, run, at, forked_at(at, "fork", there.work_dir, there.response_dir, left), there)
-    return Begun(run, there.work_dir, at, restored=True)
+        _begin(log, target, run, at, event, there)
+    return Begun(run, there.work_dir, at, restored=True, simulated=event.host == SCRIPTED_SESSION)
+
+
+def _check_config(wd: Path) -> None:
+    """A configuration that names its work dir would lead whoever works in the fork back here."""
+    try:
+        said = json.loads((wd / CONFIG).read_text(encoding="utf-8-sig")).get("wd", "")
+    except (OSError, ValueError, AttributeError):
+        return
+    if isinstance(said, str) and Path(said).expanduser().is_absolute():
+        raise UsageError(f"{CONFIG} says wd = {said!r}, which would lead back here from a fork: leave it out to fork")
 
 
 def _lay_out(snapshots: GitSnapshots, at: Checkpoint, folder: Path, branch: str) -> None:
@@ -192,18 +217,20 @@ def rollback_here(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell
             snapshots.keep_before(at.commit)
         left = _left(settings, log, at)
         give_up(settings, log, type(at.plan), f"gone back to event {at.seq} of {at.run}, as run {run}", tell)
-        event = forked_at(at, "rollback", settings.work_dir, settings.response_dir, left)
+        host = session_of(log, at.run)
+        event = forked_at(at, "rollback", settings.work_dir, settings.response_dir, left, host)
         if snapshots is not None:
             keep_history(log, snapshots, at, run, left)
         if snapshots is None or not files:
             _begin(log, log, run, at, event, settings)
-            return Begun(run, settings.work_dir, at)
+            return Begun(run, settings.work_dir, at, simulated=host == SCRIPTED_SESSION)
         kept = snapshots.keep_before(at.commit)
         write_atomically(settings.telos_dir / MARK, json.dumps({"run": run, "commit": at.commit}))
         _begin(log, log, run, at, event, settings)
         snapshots.restore(at.commit)
         (settings.telos_dir / MARK).unlink()
-    return Begun(run, settings.work_dir, at, kept if kept != at.commit else "", restored=True)
+    simulated = host == SCRIPTED_SESSION
+    return Begun(run, settings.work_dir, at, kept if kept != at.commit else "", restored=True, simulated=simulated)
 
 
 def settle(settings: Settings, log: SqliteLog, tell: Tell) -> None:

@@ -69,6 +69,7 @@ def _both(place: Path, checkpoint: str, *, as_json: bool) -> int:
 
 def put(begun: Begun) -> None:
     from logos.cli import show
+    from logos.cli.fork import next_command
 
     target, at, flag = show.console(), begun.at, wd_flag(begun.wd)
     show.put(target, f"run {begun.run} begins at event {at.seq} of {at.run}", "bold")
@@ -77,7 +78,7 @@ def put(begun: Begun) -> None:
     if begun.kept:
         look.insert(0, (f"logos rollback --files {begun.kept[:12]}{flag}", "the files as they lay here a moment ago"))
     if at.goes_on:
-        look.insert(0, (f"logos resume{flag}", "go on from here"))
+        look.insert(0, (next_command(begun), "answer what it asks" if begun.asks else "go on from here"))
     show.put_next(target, look)
 
 

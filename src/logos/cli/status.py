@@ -84,6 +84,7 @@ def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
 
 def next_command(standing: Standing) -> str:
     from logos.cli.show import set_wd
+    from logos.cli.story import RECREATE
     from logos.domain.turns import Outcome
 
     story, at = standing.story, wd_flag(standing.place)
@@ -92,7 +93,8 @@ def next_command(standing: Standing) -> str:
     if standing.driver is not None:
         return f"logos log --follow{at}"
     if story.outcome is None:
-        return f"{story.goes_on_with}{more(story.left)} --resume{set_wd(at)}"
+        again = " --recreate" if RECREATE in story.left and story.build is None else ""
+        return f"{story.goes_on_with}{more(story.left)} --resume{again}{set_wd(at)}"
     if story.question is not None:
         return f"logos resolve{at}"
     if story.outcome is Outcome.PASSED:

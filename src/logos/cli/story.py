@@ -50,6 +50,8 @@ _TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)")
 LOGOS = "logos"
 # What scripted agents call their session.
 SCRIPTED = "scripted"
+# What a driver that could not go on without terminals names in its last word.
+RECREATE = "--recreate"
 # A verdict is a few words; the whole reason is a line of its own in the log.
 REASON = 80
 
@@ -186,7 +188,9 @@ class Story:
         opened = [record for record in self.records if isinstance(record.event, TerminalOpened)]
         since = self.forked.seq if self.forked is not None else 0
         own = [record.event for record in opened if record.seq > since] or [record.event for record in opened]
-        return any(isinstance(event, TerminalOpened) and event.session == SCRIPTED for event in own)
+        sessions = {event.session for event in own if isinstance(event, TerminalOpened)}
+        event = self.forked.event if self.forked is not None else None
+        return SCRIPTED in (sessions or ({event.host} if isinstance(event, RunForked) else set[str]()))
 
     @property
     def bill(self) -> Bill:
@@ -210,6 +214,12 @@ class Story:
         """The command that resumes it."""
         command = "run" if self.build is None else "build"
         return f"logos {command}{' --simulate SCRIPT' if self.simulated else ''}"
+
+    @property
+    def resumes_with(self) -> str:
+        """The same, whichever flow it is; with new terminals where the old ones were found to be gone."""
+        simulated = " --simulate SCRIPT" if self.simulated else ""
+        return f"logos resume{simulated}{' --recreate' if RECREATE in self.left else ''}"
 
     def last_of(self, *roles: Role) -> Told | None:
         return next((told for told in reversed(self.turns) if told.agent in roles), None)

@@ -86,8 +86,8 @@ def recommended(standing: Standing) -> str:
         return f"decide what it asks (logos resolve{at})"
     budget = BUDGET.match(story.left)
     if budget is not None:
-        return f"resume it with a larger {budget[1]} (logos resume{at} --set {budget[1]}=…)"
-    return f"resume it (logos resume{at})"
+        return f"resume it with a larger {budget[1]} ({story.resumes_with}{at} --set {budget[1]}=…)"
+    return f"resume it ({story.resumes_with}{at})"
 
 
 def unfinished_of(place: Path, flow: type[Plan]) -> Standing | None:
@@ -97,6 +97,7 @@ def unfinished_of(place: Path, flow: type[Plan]) -> Standing | None:
     """
     from logos.cli.story import read_story
     from logos.runtime.journal import runs_with
+    from logos.runtime.revisit import UNFINISHED
 
     if not has_log(place) or driver_at(place) is not None:
         return None
@@ -106,7 +107,9 @@ def unfinished_of(place: Path, flow: type[Plan]) -> Standing | None:
             story = read_story(log, runs[-1]) if runs else None
     except LogError:
         return None
-    return None if story is None or story.damage or story.outcome is not None else Standing(place, story, None)
+    if story is None or story.damage or story.outcome not in UNFINISHED:
+        return None
+    return Standing(place, story, None)
 
 
 def present(standing: Standing | None, tell: Tell) -> None:
@@ -123,6 +126,8 @@ def decide(settings: Settings, feature: str, tell: Tell, *, ask: bool) -> tuple[
 
     standing = unfinished_of(settings.work_dir, LevelsPlan) if settings.resume is not False else None
     present(standing, tell)
+    if standing is not None and standing.story.question is not None:
+        refuse_to_guess(standing)
     if standing is None or settings.resume:
         return settings, feature
     run, at = standing.story.run, wd_flag(standing.place)
@@ -139,6 +144,13 @@ def decide(settings: Settings, feature: str, tell: Tell, *, ask: bool) -> tuple[
             return _forked_off(settings, standing, tell), ""
         case _:
             return settings.model_copy(update={"resume": True}), ""
+
+
+def refuse_to_guess(standing: Standing) -> None:
+    raise StateError(
+        f"build {standing.story.run} waits for a decision of yours; `logos resolve{wd_flag(standing.place)}` shows it "
+        "and takes it, --fresh begins a new build"
+    )
 
 
 def _forked_off(settings: Settings, standing: Standing, tell: Tell) -> Settings:

@@ -63,7 +63,8 @@ class RunForked:
     """The events before this one are another run's, up to its event `at`; from here on this run is one of its own.
 
     `commit` is the work tree it began with, empty where there was none. `left` is what lay in the places of authors
-    who were to go on with unfinished work there: they go on from these commits.
+    who were to go on with unfinished work there: they go on from these commits. `host` is the session on which the
+    other run's agents were, empty where it had none yet.
     """
 
     parent: RunId
@@ -72,6 +73,7 @@ class RunForked:
     way: Literal["fork", "rollback"] = "fork"
     commit: str = ""
     left: tuple[tuple[str, str], ...] = ()
+    host: str = ""
     kind: Literal["run_forked"] = "run_forked"
 
 

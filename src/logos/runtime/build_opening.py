@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from logos.adapters.sqlite import SqliteLog
 from logos.domain.plans import LevelsPlan
@@ -49,7 +49,9 @@ def choose_build(
     journal = None if settings.resume is False else newest_build(settings, log, tell, stamp)
     if journal is not None and _goes_on(settings, feature, journal):
         old = journal.state.plan
-        return BuildOpening(journal.run, plan_build(settings, old.feature, telos, old.base), journal)
+        plan = plan_build(settings, old.feature, telos, old.base)
+        unsaid = {"max_parallel", "max_reconciliations", "max_rounds"} - settings.build.model_fields_set
+        return BuildOpening(journal.run, replace(plan, **{own: getattr(old, own) for own in unsaid}), journal)
     if not feature.strip():
         raise UsageError('say what is to be built: logos build "what is wanted, in plain words"')
     return BuildOpening(new_run_id(), plan_build(settings, feature, telos, base()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from logos.adapters import statefile
@@ -19,6 +19,26 @@ from logos.runtime.prompt import Prompt, read_prompt_file, split_prompt
 from logos.runtime.settings import Settings, home_of
 
 Tell = Callable[[str], None]
+
+
+# Fields of a plan, and the settings they come from.
+_OF_THE_PLAN = {"test_command": "project_test_cmd", "verify_pass": "verify_pass"}
+_OF_REVIEWS = {
+    "max_cycles": "max_review_cycles",
+    "min_cycles_before_approval": "min_review_cycles_before_approval",
+    "require_evidence": "require_review_evidence",
+    "evidence_min_match": "review_evidence_min_match",
+    "on_exhausted": "on_review_exhausted",
+}
+_OF_HANDOFFS = {
+    "cross_phase": "condense_cross_phase",
+    "max_cross_phase_lines": "max_cross_phase_lines",
+    "upstream_on_repeat": "condense_upstream_on_repeat",
+    "explore_on_repeat": "condense_explore_on_repeat",
+    "review_feedback": "condense_review_feedback",
+    "max_feedback_lines": "max_feedback_lines",
+    "max_test_evidence_lines": "max_test_evidence_lines",
+}
 
 
 class Way(StrEnum):
@@ -81,6 +101,17 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
     )
 
 
+def resumed_plan(settings: Settings, old: CyclePlan) -> CyclePlan:
+    """The plan of a run that goes on: what its settings say now, and where they say nothing, what they said before."""
+    new = make_plan(settings, old.prompt)
+    said, limits, condensation = (part.model_fields_set for part in (settings, settings.limits, settings.condensation))
+    kept = {own: getattr(old, own) for own, key in _OF_THE_PLAN.items() if key not in said}
+    kept |= {} if "max_rounds" in limits else {"max_rounds": old.max_rounds}
+    reviews = {own: getattr(old.review, own) for own, key in _OF_REVIEWS.items() if key not in limits}
+    handoffs = {own: getattr(old.condense, own) for own, key in _OF_HANDOFFS.items() if key not in condensation}
+    return replace(new, **kept, review=replace(new.review, **reviews), condense=replace(new.condense, **handoffs))
+
+
 def choose_opening(settings: Settings, log: SqliteLog, tell: Tell, stamp: str, *, strict_prompt: bool) -> Opening:
     """Decide before anything is touched. `strict_prompt`: another prompt than the state's is an error."""
     _check_reviews(settings, tell)
@@ -136,7 +167,7 @@ def _without_state(settings: Settings, log: SqliteLog, tell: Tell, why: str) -> 
         raise StateError(f"{why}, and no unfinished run is in the log; --fresh (RESUME=0) starts a new one")
     journal = open_cycle(log, run)
     tell(f"{why}; going on with run {run} from the log")
-    return Opening(Way.RESUME, make_plan(settings, journal.state.plan.prompt), journal)
+    return Opening(Way.RESUME, resumed_plan(settings, journal.state.plan), journal)
 
 
 def last_unfinished(log: SqliteLog) -> RunId | None:
@@ -153,7 +184,7 @@ def _from_saved(settings: Settings, log: SqliteLog, saved: Saved, tell: Tell, st
     if saved.run is not None and saved.run in log.runs():
         journal = _reopen(settings, log, saved.run, tell, stamp)
         if journal is not None and journal.seq >= saved.seq and _unedited(settings, log, saved, journal):
-            return Opening(Way.RESUME, make_plan(settings, journal.state.plan.prompt), journal)
+            return Opening(Way.RESUME, resumed_plan(settings, journal.state.plan), journal)
         knows_more = journal is None or journal.seq < saved.seq
         why = "knows more than what is left of" if knows_more else "was edited: it says something else than"
         tell(f"the state file {why} the log of run {saved.run}; the file is believed")

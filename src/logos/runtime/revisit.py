@@ -61,7 +61,12 @@ def history_of(log: Log, at: Checkpoint) -> list[Recorded]:
 
 
 def forked_at(
-    at: Checkpoint, way: Literal["fork", "rollback"], wd: Path, response_dir: Path, left: tuple[tuple[str, str], ...]
+    at: Checkpoint,
+    way: Literal["fork", "rollback"],
+    wd: Path,
+    response_dir: Path,
+    left: tuple[tuple[str, str], ...],
+    host: str,
 ) -> RunForked:
     """The event with which another run begins at a checkpoint, in this work dir."""
     match at.plan:
@@ -69,7 +74,7 @@ def forked_at(
             moved: Plan = replace(plan, wd=str(wd), response_dir=str(response_dir))
         case LevelsPlan() as plan:
             moved = replace(plan, wd=str(wd))
-    return RunForked(at.run, at.seq, moved, way, at.commit, left)
+    return RunForked(at.run, at.seq, moved, way, at.commit, left, host)
 
 
 def left_at(at: Checkpoint, whole: Iterable[Recorded], kept: Callable[[TurnId], str]) -> tuple[tuple[str, str], ...]:
