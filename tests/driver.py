@@ -7,6 +7,9 @@ usage: python -m tests.driver        configured by the environment like the bare
     DEATHS      a file of such instants by name, `before|between|after KIND SUBJECT` a line; each is died at once
     SCRIPT      a script for scripted agents; without it the CAO server at API is used
     FEATURE     what is to be built: a build by levels instead of a run of the cycle
+    DIE_AT_ACT  the number of the act before which it does: a file opened to be written, moved or removed, a program started
+    TREES       a file in which, with every event, it is noted what the work tree was: `LIFE RUN SEQ FINGERPRINT`
+    LIFE        the name of this process in there
 """
 
 from __future__ import annotations
@@ -15,16 +18,17 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from logos.adapters.scripted import ScriptedHost
 from logos.adapters.sqlite import SqliteLog
-from logos.cli import wiring
+from logos.cli import revisiting, wiring
 from logos.cli.hosts import Tell
-from logos.domain.events import Event, Recorded
+from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
 from logos.errors import LogosError
@@ -75,22 +79,65 @@ class MortalWatcher:
             die()
 
 
+@dataclass(frozen=True)
+class Trees:
+    """What the work tree was at every event, noted the moment the event is durable."""
+
+    file: Path
+    work_dir: Path
+    life: str
+
+    def note(self, record: Recorded) -> None:
+        from tests.torture.files import fingerprint, read_tree
+
+        tree = fingerprint(read_tree(self.work_dir))
+        with self.file.open("a") as sink:
+            sink.write(f"{self.life} {record.run} {record.seq} {tree}\n")
+
+
 class MortalLog(SqliteLog):
     """Kills the process around an append: before it, or between the log and the state file."""
 
     before = 0
     between = 0
     deaths = Deaths(Path())
+    trees: Trees | None = None
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
         self.deaths.meet("before", event)
         if after + 1 == self.before:
             die()
         record = super().append(run, event, after)
+        if self.trees is not None:
+            self.trees.note(record)
         self.deaths.meet("between", event)
         if record.seq == self.between:
             die()
         return record
+
+    def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
+        self.deaths.meet("before", event)
+        record = super().fork(run, history, event)
+        self.deaths.meet("between", event)
+        return record
+
+
+# What changes something outside the process. Files are told apart by what they are opened for.
+ACTS = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "subprocess.Popen", "open"}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+def die_at_act(number: int) -> None:
+    """Kill the process before its n-th act from now on."""
+    acts = count(1)
+
+    def see(event: str, details: tuple[Any, ...]) -> None:
+        if event not in ACTS or (event == "open" and not (isinstance(details[2], int) and details[2] & WRITING)):
+            return
+        if next(acts) == number:
+            die()
+
+    sys.addaudithook(see)
 
 
 def scripted(settings: Settings, tell: Tell) -> AgentHost:
@@ -110,11 +157,28 @@ def drive() -> Ended[Any]:
     return wiring.run_here(settings, strict_prompt=False, make_host=make_host, watchers=watchers)
 
 
-def main() -> int:
+def become_mortal() -> None:
+    """What the environment says of this process's death."""
     MortalLog.before = int(os.environ.get("DIE_BEFORE") or 0)
     MortalLog.between = int(os.environ.get("DIE_BETWEEN") or 0)
     MortalLog.deaths = Deaths(Path(os.environ.get("DEATHS", "")))
-    wiring.SqliteLog = MortalLog
+    if trees := os.environ.get("TREES"):
+        MortalLog.trees = Trees(Path(trees), Path(os.environ["WD"]), os.environ.get("LIFE", ""))
+    wiring.SqliteLog = revisiting.SqliteLog = MortalLog
+    if act := os.environ.get("DIE_AT_ACT"):
+        die_at_act(int(act))
+
+
+def command(arguments: list[str]) -> int:
+    """A command of a person's, in a process that is as mortal as a driver."""
+    from logos.cli import main as logos
+
+    become_mortal()
+    return logos(arguments)
+
+
+def main() -> int:
+    become_mortal()
     try:
         with interruptible():
             return drive().exit_code

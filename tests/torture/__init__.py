@@ -1,0 +1,1 @@
+"""A random walk over everything that can happen to a run, and a model that knows what must be true after each step."""
