@@ -53,9 +53,9 @@ def private_folder(folder: Path) -> None:
 
 def own_folder(folder: Path) -> None:
     """A private folder of ours inside a person's repository: git does not see it."""
-    fresh = not folder.exists()
     private_folder(folder)
-    if not fresh:
+    # One that is empty may be what somebody left who was killed just now.
+    if any(folder.iterdir()):
         return
     try:
         write_atomically(folder / ".gitignore", "*\n", durable=False)

@@ -184,14 +184,6 @@ def repository_of(wd: Path) -> Repository:
     return Repository(Path(common), Path(top), prefix)
 
 
-def worktrees_of(wd: Path) -> list[Path]:
-    """The same folder in every worktree of the repository."""
-    prefix = repository_of(wd).prefix
-    said = Git(wd).ask("worktree", "list", "--porcelain", "-z").split(b"\0")
-    tops = [Path(os.fsdecode(line.removeprefix(b"worktree "))) for line in said if line.startswith(b"worktree ")]
-    return [top / prefix if prefix else top for top in tops]
-
-
 def text_of(path: bytes) -> str:
     """A path as text that can be stored; what is not UTF-8 in it is escaped."""
     return path.decode("utf-8", "backslashreplace")

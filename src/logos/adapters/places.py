@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from logos.adapters.git import text_of
+from logos.adapters.git import repository_of, text_of
 from logos.errors import HostError
 
 SETUP_SECONDS = 1800.0
@@ -73,6 +73,14 @@ def run_setup(command: str, folder: Path, root: Path) -> None:
         output = text_of(sink.read()).strip()
     if said != "exit code 0":
         raise HostError(f"the setup command {command!r} failed in {folder} ({said}): {output}")
+
+
+def worktrees_of(wd: Path) -> list[Path]:
+    """The same folder in every worktree of the repository; git itself would give up at one that is half made."""
+    here = repository_of(wd)
+    main = [here.common.parent] if here.common.name == ".git" else []
+    others = [Path(own).parent for folder in (here.common / "worktrees").glob("*") if (own := owner_of(folder))]
+    return [top / here.prefix if here.prefix else top for top in dict.fromkeys([here.top, *main, *others])]
 
 
 def owner_of(folder: Path) -> str:

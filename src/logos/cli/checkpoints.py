@@ -37,7 +37,8 @@ class Found:
 
 def work_dirs(place: Path) -> list[Path]:
     """The work dirs of this repository in which something was run: this one first, then those of forks."""
-    from logos.adapters.git import is_repository, worktrees_of
+    from logos.adapters.git import is_repository
+    from logos.adapters.places import worktrees_of
 
     tops = worktrees_of(place) if is_repository(place) else []
     return [place, *(other for other in tops if other.resolve() != place.resolve() and has_log(other))]

@@ -301,5 +301,7 @@ def end_run(settings: Settings, journal: Journal[Any], why: str, tell: Tell) -> 
     if isinstance(state, LevelsState):
         with suppress(HostError):
             workspace = GitWorkspace(settings.work_dir, journal.run)
+            for turn, place in state.unkept.items():
+                workspace.keep(place, turn)
             workspace.give_up(state.head if state.head != state.plan.base else None)
     project(settings, journal)
