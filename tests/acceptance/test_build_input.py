@@ -349,7 +349,7 @@ def test_whoever_cannot_be_asked_is_shown_the_unfinished_build_and_told_the_flag
     assert stopped.code == 2
     for words in (f"unfinished build {run}: pay by invoice", "session 1, ", "next comes s1.L2.feature.author"):
         assert words in stopped.err
-    assert "recommended: resume it (logos resume)" in stopped.err
+    assert "recommended: resume it (logos resume --simulate SCRIPT)" in stopped.err
     assert all(flag in stopped.err.splitlines()[-1] for flag in ("--resume", "--fresh", f"logos fork {run}"))
     # Nothing was touched.
     assert len(site.records()) == events

@@ -192,7 +192,7 @@ class Site:
             for terminal in self.events(TerminalOpened)
         ]
         assert {*gone} == {404}
-        refs = self.git("for-each-ref", "--format=%(refname)").split()
+        refs = self.git("for-each-ref", "--format=%(refname)", "refs/heads").split()
         assert refs == [f"refs/heads/logos/{self.run}", "refs/heads/trunk"]
         assert len(self.git("worktree", "list").splitlines()) == 1
         assert not (self.wd / ".telos" / "worktrees").exists()

@@ -151,7 +151,7 @@ class Works:
     def check_nothing_is_left(self) -> None:
         """Neither a process nor anything in the repository, but for the result."""
         assert all_gone(self.home)
-        refs = self.git("for-each-ref", "--format=%(refname)").split()
+        refs = self.git("for-each-ref", "--format=%(refname)", "refs/heads").split()
         assert refs == [f"refs/heads/logos/{self.run}", "refs/heads/trunk"]
         assert len(self.git("worktree", "list").splitlines()) == 1
         assert not (self.wd / ".telos" / "worktrees").exists()

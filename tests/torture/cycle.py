@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 from logos import testing
 from logos.domain.roles import Role
 from tests.torture.files import IGNORE_RULES, Edit, Tree, fingerprint
-from tests.torture.model import KNOWN_BUGS, Due, Model, Place, is_look, read_mark, ref_of, restored
+from tests.torture.model import KNOWN_BUGS, Model, is_look, ref_of
+from tests.torture.place import Due, Place, read_mark, restored
 from tests.torture.walk import Flow
-from tests.torture.world import Child, History, World, work
+from tests.torture.world import History, World, work
 
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"
 STANDING = {
@@ -94,8 +95,8 @@ def make_story(name: str, rng: Random) -> tuple[dict[str, Any], dict[str, list[E
 def _step(role: Role, run: str, rng: Random) -> dict[str, Any]:
     said, weights = zip(*VERDICTS[role], strict=True)
     step: dict[str, Any] = {"say": rng.choices(said, weights)[0] + "- {output}\n", "run": run}
-    if rng.random() < 0.25:
-        step["delay"] = round(rng.uniform(0.02, 0.25), 2)
+    if rng.random() < 0.2:
+        step["delay"] = round(rng.uniform(0.02, 0.2), 2)
     if rng.random() < 0.1:
         step["after"] = 0.1
     if rng.random() < 0.03:
@@ -225,11 +226,12 @@ class CycleModel(Model):
         place.unsure.clear()
         place.tree = restored(place.tree, tree)
 
-    def files_put_back(self, place: Place, history: History, seq: int, command: Callable[[], Child]) -> None:
-        document = command().document
+    def files_put_back(self, place: Place, history: History, seq: int, document: Mapping[str, Any]) -> None:
         tree = self.objects.tree(document["commit"])
         assert fingerprint(tree) in self.acceptable(history.run, seq), f"these are not the files of {history.run}@{seq}"
-        assert place.due is not None or fingerprint(place.tree) == fingerprint(self.objects.tree(document["kept"]))
+        lay = self.print_of(document["kept"])
+        assert place.due is not None or lay == fingerprint(place.tree), "what lay there was not kept"
+        # Whoever puts files back by hand has decided what is to lie there, whatever was to be finished.
         place.due = None
         place.tree = restored(place.tree, tree)
 

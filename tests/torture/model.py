@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,17 +14,15 @@ from typing import Any
 from logos.adapters.sqlite import SqliteLog
 from logos.cli.revisiting import find_checkpoint
 from logos.domain.turns import RunId
-from tests.torture.files import Edit, Entry, Tree, different, fingerprint, is_ignored, read_tree, visible
-from tests.torture.world import Child, History, Objects, Work, World, read_log
+from tests.torture.files import Edit, Entry, Tree, different, fingerprint, read_tree, visible
+from tests.torture.place import Due, Place, Visit, restored
+from tests.torture.world import History, Objects, Work, World, read_log
 
 # Faults of Logos that the walk goes around until they are mended.
 KNOWN_BUGS: frozenset[str] = frozenset(
     {
         "a response in a closed terminal is asked for again",
         "a signal while a checkpoint is taken leaves a hole",
-        "a worktree that was half registered keeps git from listing them",
-        "giving up a build forgets what lay in its places",
-        "the folder of a driver killed at once is seen by git",
     }
 )
 
@@ -48,57 +44,6 @@ OF_OURS = re.compile(r"refs/(?:logos/|heads/logos(?:-work|-fork)?/).*")
 CHECKPOINT = re.compile(r"refs/logos/([a-z0-9]{8})/(\d{1,9})")
 
 
-@dataclass(slots=True)
-class Due:
-    """A rollback that was killed after its run was in the log: whoever comes next finishes it."""
-
-    run: str
-    before: Tree
-    target: Tree
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """Somebody came to a work dir, a driver or a person with a command: how far each run was then, and what lay there.
-
-    Unsettled: an agent whose driver was killed was still at work.
-    """
-
-    name: str
-    since: Mapping[str, int]
-    lay: set[str]
-    unsettled: bool
-
-
-@dataclass(slots=True)
-class Place:
-    """A work dir as it must be."""
-
-    folder: Path
-    tree: dict[str, Entry]
-    head: str
-    branch: str
-    head_tree: Tree
-    index_tree: Tree
-    index: Path
-    index_bytes: bytes
-    due: Due | None = None
-    story: str = ""
-    # A fork that was killed at its very end is in the log and not in the state file.
-    told_to_resume: bool = False
-    # Paths that an agent who was ended in the middle of its work may or may not have changed.
-    unsure: set[str] = field(default_factory=set[str])
-
-    @property
-    def mark(self) -> Path:
-        return self.folder / ".telos" / "rollback.json"
-
-    @property
-    def free(self) -> set[str]:
-        """Paths of which nobody can say what they are now."""
-        return self.unsure | (different(self.due.before, self.due.target) if self.due is not None else set())
-
-
 class Model(ABC):
     """`stories` says what an agent changes in a turn of a story."""
 
@@ -113,7 +58,6 @@ class Model(ABC):
         self.branches: set[str] = set()
         self.expected: dict[tuple[str, int], set[str]] = {}
         self.noted: dict[tuple[str, int], tuple[str, str]] = {}
-        self.firsts: dict[tuple[str, str], str] = {}
         self.visits: dict[Path, list[Visit]] = defaultdict(list)
         # Fingerprints of commits, which do not change.
         self.prints: dict[str, str] = {}
@@ -253,10 +197,10 @@ class Model(ABC):
 
     def check_files(self, place: Place) -> None:
         """What lies in a work dir is what agents and the person wrote, and what a rollback put back."""
-        there, wrong = self._compared(place)
+        there, wrong = place.compare()
         while wrong and self.follow():
             # An agent that outlived its driver is at work while we look.
-            there, wrong = self._compared(place)
+            there, wrong = place.compare()
         assert not wrong, "\n".join(
             f"{place.folder.name}/{path!r} is {_shown(there.get(path))}, it should be {_shown(place.tree.get(path))}"
             for path in sorted(wrong)
@@ -265,10 +209,6 @@ class Model(ABC):
             # Nobody is there any more who could go on with it.
             place.tree = read_tree(place.folder)
             place.unsure.clear()
-
-    def _compared(self, place: Place) -> tuple[dict[str, Entry], set[str]]:
-        there, free = read_tree(place.folder), place.free
-        return there, {path for path in different(there, place.tree) if not any(_within(path, own) for own in free)}
 
     def finish(self, place: Place, due: Due) -> None:
         """A rollback that was killed has been finished."""
@@ -286,8 +226,7 @@ class Model(ABC):
         shown = {_path(line) for line in said if line and not line.startswith("# ")}
         expected = different(place.head_tree, place.index_tree) | different(place.index_tree, visible(place.tree))
         # What git converts when it checks out, it tells by the size, and takes for changed when that is another.
-        doubtful = {*place.free, *(path for path in shown ^ expected if path.endswith(CONVERTED))}
-        wrong = {path for path in shown ^ expected if not any(_within(path, own) for own in doubtful)}
+        wrong = place.without_free(path for path in shown ^ expected if not path.endswith(CONVERTED))
         if wrong and self.follow():
             return self.check_git(place)
         assert not wrong, f"git status of {place.folder} shows {sorted(shown)!r}, it should show {sorted(expected)!r}"
@@ -332,7 +271,6 @@ class Model(ABC):
         for line in lines[self._noted_so_far :]:
             life, run, seq, tree = line.split()
             self.noted[run, int(seq)] = (life, tree)
-            self.firsts.setdefault((life, run), tree)
         self._noted_so_far = len(lines)
 
     # -- what differs between the flows
@@ -363,8 +301,8 @@ class Model(ABC):
         """Somebody went back to an event, or was killed on the way."""
 
     @abstractmethod
-    def files_put_back(self, place: Place, history: History, seq: int, command: Callable[[], Child]) -> None:
-        """Somebody puts back the files of an event."""
+    def files_put_back(self, place: Place, history: History, seq: int, document: Mapping[str, Any]) -> None:
+        """Somebody put back the files of an event, or was refused: then nothing is told."""
 
     # -- what a person did
 
@@ -384,29 +322,12 @@ class Model(ABC):
         self.places.remove(place)
         del self.refs_of_person[f"refs/heads/{place.branch}"]
 
-    def staged(self, place: Place, path: str) -> None:
-        if path in visible(place.tree):
-            self.world.git(place.folder, "add", "--", f":(literal){path}")
-            clashing = {own for own in place.index_tree if own.startswith(f"{path}/") or path.startswith(f"{own}/")}
-            kept = {own: entry for own, entry in place.index_tree.items() if own not in clashing}
-            place.index_tree = {**kept, path: place.tree[path]}
-            place.index_bytes = place.index.read_bytes()
-
     def committed(self, place: Place) -> None:
-        self.world.git(place.folder, "add", "-A")
-        self.world.git(place.folder, "commit", "--allow-empty", "-qm", "mine")
-        place.head = self.world.git(place.folder, "rev-parse", "HEAD").decode().strip()
-        place.head_tree = place.index_tree = visible(place.tree)
-        place.index_bytes = place.index.read_bytes()
+        place.commit(self.world)
         self.refs_of_person[f"refs/heads/{place.branch}"] = place.head
 
-    def is_dirty(self, place: Place) -> bool:
-        return visible(place.tree) != place.head_tree
-
     def branched(self, place: Place, name: str) -> None:
-        self.world.git(place.folder, "checkout", "-q", "-b", name)
-        place.branch = name
-        place.index_bytes = place.index.read_bytes()
+        place.switch(self.world, name)
         self.refs_of_person[f"refs/heads/{name}"] = place.head
 
     # -- now and then, and at the end
@@ -450,11 +371,6 @@ def _reopened(history: History, work: Work) -> bool:
     return bool(opened and closed) and min(closed) < history.last
 
 
-def restored(now: Tree, target: Tree) -> dict[str, Entry]:
-    """A work dir in which files were put back: ignored ones stay."""
-    return {**{path: entry for path, entry in now.items() if is_ignored(path)}, **visible(target)}
-
-
 def ref_of(history: History, seq: int) -> str:
     return f"refs/logos/{history.run}/{seq}"
 
@@ -463,17 +379,9 @@ def is_look(event: Mapping[str, Any]) -> bool:
     return event["kind"] in LOOKS or event.get("topic") in LEAVING
 
 
-def _within(path: str, other: str) -> bool:
-    return bool(other) and (path == other or path.startswith(f"{other}/"))
-
-
 def _shown(entry: Entry | None) -> str:
     return "not there" if entry is None else f"{entry[0]} {entry[1][-120:]!r}"
 
 
 def _path(line: str) -> str:
     return line[2:] if line[0] in "?!" else line.split(" ", 8)[-1]
-
-
-def read_mark(place: Place) -> dict[str, Any]:
-    return json.loads(place.mark.read_text()) if place.mark.exists() else {}

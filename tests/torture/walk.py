@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals
+from signal import SIGKILL
 from typing import Any
 
+from tests.torture import deaths
+from tests.torture.deaths import Death
 from tests.torture.files import Edit
-from tests.torture.model import KNOWN_BUGS, Model, Place
+from tests.torture.model import Model
+from tests.torture.place import Place
 from tests.torture.world import KILLED, Child, History, World, read_log
 
 # More than these are thrown away by the person, the oldest fork first.
@@ -38,24 +41,9 @@ class Flow:
     commits_first: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
-    """How a process dies: at an instant that its environment names, or after some seconds, from outside."""
-
-    environment: Mapping[str, str]
-    after: float | None = None
-    by: Signals = SIGKILL
-
-    def __str__(self) -> str:
-        return (
-            " ".join(f"{key}={value}" for key, value in self.environment.items())
-            or f"{self.by.name} after {self.after} s"
-        )
-
-
 STEPS = {
     "drive_until_killed": 30,
-    "drive_to_the_end": 6,
+    "drive_to_the_end": 5,
     "begin_anew": 2,
     "race": 4,
     "fork": 7,
@@ -86,34 +74,28 @@ class Walk:
         self.rng = Random(seed)
         self.forks = 0
 
-    def go(self, steps: int) -> None:
-        try:
-            for number in range(1, steps + 1):
-                # A step depends on its number and on where the walk stands, not on how often others threw the dice.
-                self.rng = Random(f"{self.seed}.{number}")
-                (name,) = self.rng.choices([*STEPS], [*STEPS.values()])
-                self.trail.append(f"{number} {name}")
-                getattr(self, name)()
-                self.go_around_bugs()
-                self.model.check()
-                if number % 25 == 0:
-                    self.model.check_every_checkpoint(self.rng)
-            self.trail.append("the end")
-            self.come_to_an_end()
-        except AssertionError as error:
-            raise AssertionError(
-                f"{error}\nTORTURE_SEED={self.seed}, after these steps:\n" + "\n".join(self.trail)
-            ) from error
+    def __enter__(self) -> Walk:
+        return self
 
-    def go_around_bugs(self) -> None:
-        for place in self.model.places if "the folder of a driver killed at once is seen by git" in KNOWN_BUGS else ():
-            for name in (".telos", ".tmp"):
-                if (place.folder / name).is_dir():
-                    (place.folder / name / ".gitignore").write_text("*\n")
-        if "a worktree that was half registered keeps git from listing them" in KNOWN_BUGS:
-            for file in (self.model.common / "worktrees").glob("*/commondir"):
-                if not file.read_text():
-                    shutil.rmtree(file.parent)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Nobody outlives the walk; where it failed, it is told how to walk it again."""
+        self.model.objects.close()
+        self.world.close()
+        if error is not None:
+            error.add_note("\n".join([f"TORTURE_SEED={self.seed}, after these steps:", *self.trail]))
+
+    def go(self, steps: int) -> None:
+        for number in range(1, steps + 1):
+            # A step depends on its number and on where the walk stands, not on how often others threw the dice.
+            self.rng = Random(f"{self.seed}.{number}")
+            (name,) = self.rng.choices([*STEPS], [*STEPS.values()])
+            self.trail.append(f"{number} {name}")
+            getattr(self, name)()
+            self.model.check()
+            if number % 25 == 0:
+                self.model.check_every_checkpoint(self.rng)
+        self.trail.append("the end")
+        self.come_to_an_end()
 
     def say(self, words: str) -> None:
         self.trail[-1] += f": {words}"
@@ -129,7 +111,7 @@ class Walk:
         """A driver: it goes on with what is unfinished there, or begins anew."""
         if self.model.unfinished(place) is None or not place.story:
             self.tell_a_story(place)
-            if self.flow.commits_first and self.model.is_dirty(place):
+            if self.flow.commits_first and place.is_dirty:
                 self.commit(place)
         script = str(self.world.home / "stories" / f"{place.story}.json")
         if self.model.unfinished(place) is not None and place.told_to_resume:
@@ -161,27 +143,7 @@ class Walk:
 
     def some_death(self, place: Place) -> Death:
         history = self.model.unfinished(place)
-        seq = (history.last if history else 0) + self.rng.randint(1, 12)
-        match self.rng.randrange(9):
-            case 0 | 1:
-                return Death({"DIE_AFTER": str(seq)})
-            case 2 | 3:
-                return Death({"DIE_BEFORE": str(seq)})
-            case 4:
-                return Death({"DIE_BETWEEN": str(seq)})
-            case 5:
-                return Death({"DIE_AT_ACT": str(int(2 ** self.rng.uniform(0, 8)))})
-            case 6:
-                return self.death_in_git(30)
-            case 7:
-                return Death({}, round(self.rng.uniform(0.02, 0.8), 2))
-            case _:
-                # Not killed, but told to go: it takes its agents along.
-                return Death({}, round(self.rng.uniform(0.3, 0.8), 2), self.rng.choice((SIGTERM, SIGHUP, SIGINT)))
-
-    def death_in_git(self, at_most: int) -> Death:
-        dies_too = {"GIT_DIES_TOO": "1"} if self.rng.random() < 0.5 else {}
-        return Death({"DIES_AT": str(self.rng.randint(1, at_most)), **dies_too})
+        return deaths.of_a_driver(self.rng, history.last if history is not None else 0)
 
     def drive_until_killed(self) -> None:
         place = self.some_place()
@@ -216,12 +178,10 @@ class Walk:
         if len(self.model.places) < 2:
             return self.fork()
         both = self.rng.sample(self.model.places, 2)
-        deaths = [self.some_death(place) if self.rng.random() < 0.9 else None for place in both]
-        self.say(", ".join(f"{place.folder.name} {death}" for place, death in zip(both, deaths, strict=True)))
-        children = [
-            self.drive(place, **(death.environment if death else {})) for place, death in zip(both, deaths, strict=True)
-        ]
-        for child, death in zip(children, deaths, strict=True):
+        fated = [(place, self.some_death(place)) for place in both]
+        self.say(", ".join(f"{place.folder.name} {death}" for place, death in fated))
+        begun = [(self.drive(place, **death.environment), death) for place, death in fated]
+        for child, death in begun:
             self.finish(child, death)
         return None
 
@@ -287,21 +247,7 @@ class Walk:
                 self.world.git(self.model.common, "branch", "-qD", branch)
 
     def fork_until_killed(self) -> None:
-        self.fork(self.death_of_a_command())
-
-    def death_of_a_command(self) -> Death:
-        match self.rng.randrange(4):
-            case 0:
-                file = self.world.home / "deaths"
-                events = ("run_abandoned", "run_forked", "terminal_closed tester", "terminal_closed analyst")
-                file.write_text(f"{self.rng.choice(('before', 'between'))} {self.rng.choice(events)}")
-                return Death({"DEATHS": str(file)})
-            case 1:
-                return Death({"DIE_AT_ACT": str(self.rng.randint(1, 60))})
-            case 2:
-                return self.death_in_git(20)
-            case _:
-                return Death({}, round(self.rng.uniform(0.02, 0.3), 3))
+        self.fork(deaths.of_a_command(self.rng, self.world.home / "deaths"))
 
     def fork_while_driving(self) -> None:
         self.make_room()
@@ -328,41 +274,37 @@ class Walk:
         self.model.rolled_back(place, history, history.meant_by(seq), finished=code == 0)
 
     def roll_back_until_killed(self) -> None:
-        self.roll_back(self.death_of_a_command())
+        self.roll_back(deaths.of_a_command(self.rng, self.world.home / "deaths"))
 
     def roll_back_while_driving(self) -> None:
-        """Refused, and nothing is changed."""
+        """Refused, and nothing is changed; unless the driver is done before."""
         place = self.model.places[0]
         history = self.model.unfinished(place)
         if history is None:
             return
-        driver = self.drive(place, DIE_AFTER=str(history.last + 40))
-        driver.join(0.1)
+        driver = self.drive(place)
         lock = place.folder / ".telos" / "driver.lock"
-        if driver.join(0.1) is None and lock.read_text() == str(driver.process.pid):
-            child = self.start(place, ["rollback", f"{history.run}@1", "--wd", str(place.folder)])
-            code = self.finish(child)
-            ended = driver.join(0) is not None
-            assert (code, ended) in ((1, False), (1, True), (0, True)), child.said
-            if code == 0:
-                self.model.rolled_back(place, history, 1, finished=True)
-        self.finish_driving(place, driver, Death({}, SECONDS))
+        while driver.join(0.02) is None and lock.read_text() != str(driver.process.pid):
+            pass
+        child = self.start(place, ["rollback", f"{history.run}@1", "--wd", str(place.folder)])
+        code = self.finish(child)
+        assert code == 1 or (code == 0 and driver.join(0) is not None), child.said
+        if code == 0:
+            self.model.rolled_back(place, history, 1, finished=True)
+        self.finish_driving(place, driver, Death({}, 0.3))
 
     def put_files_back(self) -> None:
         """The files alone; the run stays where it is."""
         place = self.some_place()
         found = self.some_event(self.model.runs_of(place))
-        if found is None or self.world.agents_at_work(place.folder):
+        if found is None or not (self.is_still(place) or place.due is not None):
             return
-        self.model.follow()
         history, seq = found
         self.say(f"{place.folder.name} to {history.run}@{seq}")
-        self.model.files_put_back(
-            place,
-            history,
-            history.meant_by(seq),
-            lambda: self.command(place, "rollback", f"{history.run}@{seq}", "--files"),
-        )
+        flags = [f"{history.run}@{seq}", "--files", "--json", "--wd", str(place.folder)]
+        child = self.start(place, ["rollback", *flags])
+        code = self.finish(child)
+        self.model.files_put_back(place, history, history.meant_by(seq), child.document if code == 0 else {})
 
     def reset(self, place: Place | None = None) -> None:
         place = place or self.some_place()
@@ -372,11 +314,6 @@ class Walk:
         assert code == 0 or "nothing unfinished" in child.said or "no run was started" in child.said, child.said
         if code == 0:
             assert self.model.histories[child.document["run"]].is_open, child.document
-
-    def command(self, place: Place, *arguments: str) -> Child:
-        child = self.start(place, [*arguments, "--json", "--wd", str(place.folder)])
-        assert self.finish(child) == 0, child.said
-        return child
 
     # -- what a person does
 
@@ -395,7 +332,7 @@ class Walk:
         if self.is_still(place):
             path = self.rng.choice([*place.tree])
             self.say(f"{place.folder.name} {path!r}")
-            self.model.staged(place, path)
+            place.stage(self.world, path)
 
     def commit(self, place: Place | None = None) -> None:
         place = place or self.some_place()
@@ -435,4 +372,3 @@ class Walk:
             self.model.check()
         self.model.check_every_checkpoint(self.rng)
         self.model.check_nothing_is_left()
-        self.model.objects.close()

@@ -96,11 +96,13 @@ class Child:
 
 
 def _is_alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    """Whether a process of the group still runs; one that ended and was not waited for does not."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, own, *_ = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if int(own) == group and state not in "ZX":
+                return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,25 +220,31 @@ class World:
         (home / "trees").touch()
         self.works: dict[str, Work] = {}
         self._read = 0
-        self._children = 0
+        self._children: list[Child] = []
 
     # -- processes
 
     def start(self, folder: Path, arguments: list[str] | None, **environment: str) -> Child:
         name = self.next_life
-        self._children += 1
         env = {**self.standing, "WD": str(folder), "LIFE": name, "WRITES": str(self.home / "logs" / f"{name}.writes")}
         if "DIES_AT" in environment:
             env["PATH"] = f"{self.home / 'bin'}:{env['PATH']}"
         log, out = self.home / "logs" / f"{name}.log", self.home / "logs" / f"{name}.out"
         process = PROCESSES.Process(target=live, args=({**env, **environment}, arguments, str(log), str(out)))
         process.start()
-        return Child(process, log, out)
+        self._children.append(Child(process, log, out))
+        return self._children[-1]
+
+    def close(self) -> None:
+        for child in self._children:
+            if child.join(0) is None:
+                child.end(signal.SIGKILL)
+                child.join()
 
     @property
     def next_life(self) -> str:
         """What the next process is called."""
-        return f"{self._children + 1:03}"
+        return f"{len(self._children) + 1:03}"
 
     def agents_at_work(self, folder: Path | None = None) -> list[str]:
         """The processes that agents started, here or anywhere."""
