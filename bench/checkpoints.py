@@ -16,9 +16,9 @@ from pathlib import Path
 
 from measure import NOWHERE, Size, milliseconds, percentile, row, run, settings_for, size_of
 
-from logos.adapters.git import Git
-from logos.adapters.snapshots import GitSnapshots
-from logos.cli.wiring import run_here
+from logos.adapters.git.command import Git
+from logos.adapters.git.snapshots import GitSnapshots
+from logos.app.wiring import run_here
 from logos.domain.turns import RunId
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, Says, ScriptedAgents, script
 from logos.testing.cao_server import FakeCao

@@ -7,8 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from logos.cli.wiring import run_here
-from logos.runtime.settings import Settings, load_settings
+from logos.app.settings import Settings, load_settings
+from logos.app.wiring import run_here
 from logos.testing.cao_server import FakeCao
 
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"

@@ -19,18 +19,18 @@ import psutil
 from checkpoints import checkpoints, growth
 from measure import NOWHERE, PROMPT, begin_repository, milliseconds, percentile, row, run, settings_for, size_of
 
-from logos.adapters.script import read_script
-from logos.adapters.scripted import ScriptedHost
-from logos.adapters.sqlite import SqliteLog
-from logos.cli.hosts import scripted_host
-from logos.cli.wiring import build_here, run_here
+from logos.adapters.hosts.script import read_script
+from logos.adapters.hosts.scripted import ScriptedHost
+from logos.adapters.store.sqlite import SqliteLog
+from logos.app.hosts import scripted_host
+from logos.app.run_start import choose_opening, make_plan
+from logos.app.settings import Settings, load_settings
+from logos.app.wiring import build_here, run_here
 from logos.domain.events import Recorded, RunStarted, TurnAnswered, TurnAsked, TurnSent
 from logos.domain.turns import RunId, Turn
-from logos.flows.cycle import Cycle
+from logos.engine.journal import Journal
+from logos.flows.cycle.flow import Cycle
 from logos.prompts import render
-from logos.runtime.journal import Journal
-from logos.runtime.opening import choose_opening, make_plan
-from logos.runtime.settings import Settings, load_settings
 from logos.testing import FAIL, PASS, ScriptedAgents, script
 from logos.testing.cao_server import FakeCao
 
@@ -139,7 +139,7 @@ def long_log(wd: Path, events: int) -> Settings:
 
 
 def write_state(journal: Journal, settings: Settings) -> None:
-    from logos.adapters import statefile
+    from logos.adapters import state_file as statefile
 
     shown = statefile.project(journal.state, journal.ledger, journal.run, journal.seq, settings.api, settings.provider)
     statefile.write(settings.state_path, shown, time.time())

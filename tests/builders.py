@@ -14,7 +14,7 @@ from logos.domain.plans import CyclePlan, ReviewRules
 from logos.domain.roles import Role
 from logos.domain.turns import Agent, AgentName, Check, Trouble, Turn, TurnId
 from logos.flows import replay
-from logos.flows.cycle import Cycle, CycleState
+from logos.flows.cycle.flow import Cycle, CycleState
 
 
 def examples(count: int = 100) -> settings:

@@ -24,18 +24,18 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from logos.adapters.scripted import ScriptedHost
-from logos.adapters.sqlite import SqliteLog
-from logos.cli import revisiting, wiring
-from logos.cli.hosts import Tell
+from logos.adapters.hosts.scripted import ScriptedHost
+from logos.adapters.store.sqlite import SqliteLog
+from logos.app import revisiting, wiring
+from logos.app.hosts import Tell
+from logos.app.settings import Settings, load_settings
+from logos.app.signals import interruptible
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
+from logos.engine.runner import Ended
 from logos.errors import LogosError
 from logos.ports import AgentHost
-from logos.runtime.driving import Ended
-from logos.runtime.settings import Settings, load_settings
-from logos.runtime.signals import interruptible
 
 
 def die() -> None:

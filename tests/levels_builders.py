@@ -22,8 +22,8 @@ from logos.domain.reports import Change, Component, Finding, Kind, Proposal, Ref
 from logos.domain.specs import Clash, Tool, Touched
 from logos.domain.turns import Check, Errand, Gather, Merge, Turn
 from logos.flows import replay
-from logos.flows.ladder import MAIN, LevelsState
-from logos.flows.levels import Levels, turns_at_most
+from logos.flows.levels.flow import Levels, turns_at_most
+from logos.flows.levels.state import MAIN, LevelsState
 
 TELOS = tuple((level, f"what is known at {level.name}") for level in sorted(Level, reverse=True))
 TOOLS = (

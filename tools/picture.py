@@ -12,13 +12,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from logos.cli import demo, show
-from logos.cli.live import LiveView
-from logos.cli.place import reading
-from logos.cli.story import State, Story, read_story
+from logos.app.settings import Settings
+from logos.app.workdir import reading
+from logos.cli import demo
+from logos.cli.output import console as show
+from logos.cli.output.live import LiveView
 from logos.domain.events import Recorded, TurnAnswered, TurnSent
 from logos.domain.ledger import Ledger
-from logos.runtime.settings import Settings
+from logos.views.run import State, Story, read_story
 
 TARGET = Path(__file__).parents[1] / "docs" / "pictures"
 WIDTH = 88

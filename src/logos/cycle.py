@@ -6,10 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from logos.cli.wiring import run_here, say
+from logos.app.settings import load_settings
+from logos.app.signals import interruptible
+from logos.app.wiring import run_here, say
 from logos.errors import LogosError
-from logos.runtime.settings import load_settings
-from logos.runtime.signals import interruptible
 
 
 def main(arguments: list[str]) -> int:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from logos.adapters.sqlite import SqliteLog
-from logos.cli.wiring import run_here
+from logos.adapters.store.sqlite import SqliteLog
+from logos.app.settings import load_settings
+from logos.app.wiring import run_here
 from logos.domain.events import Event, Recorded
+from logos.engine.runner import Ended
 from logos.ports import AgentHost
-from logos.runtime.driving import Ended
-from logos.runtime.settings import load_settings
 from logos.testing import ScriptedAgents, script
 
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it: expect 2.\n"

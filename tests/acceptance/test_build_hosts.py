@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from logos.adapters.script import read_script
-from logos.adapters.sqlite import SqliteLog
-from logos.cli.hosts import scripted_host
-from logos.cli.wiring import build_here
+from logos.adapters.hosts.script import read_script
+from logos.adapters.store.sqlite import SqliteLog
+from logos.app.hosts import scripted_host
+from logos.app.settings import load_settings
+from logos.app.wiring import build_here
 from logos.domain.events import Event, TerminalOpened, TurnAsked, TurnFailed
+from logos.engine.runner import Ended
 from logos.errors import BudgetReached, HostUnreachable, RunPaused, TerminalNotCreated
-from logos.flows.ladder import LevelsState
-from logos.runtime.driving import Ended
-from logos.runtime.settings import load_settings
+from logos.flows.levels.state import LevelsState
 from logos.testing import ScriptedAgents
 
 PARTS = {"components": [{"name": name, "purpose": name} for name in ("cart", "price", "tax")]}

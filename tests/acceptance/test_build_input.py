@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from logos.adapters.lock import DriverLock
+from logos.app.telos_file import TEMPLATE_PURPOSE
 from logos.domain.events import TurnAnswered, TurnAsked, WorkGathered
-from logos.runtime.telos import TEMPLATE_PURPOSE
 from tests.acceptance.test_builds import FAST, TELOS, Json, Site, a_division, a_fact, a_repository, problems_of
 from tests.acceptance.test_simulation import wait_until
 from tests.unit.test_cli import Cli, Done

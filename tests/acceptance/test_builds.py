@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
+from logos.adapters.build_state_file import state_schema
+from logos.adapters.hosts.script import load_script
 from logos.adapters.reports import example
-from logos.adapters.script import load_script
-from logos.adapters.sqlite import SqliteLog
-from logos.adapters.telosstate import state_schema
-from logos.cli.hosts import scripted_host
-from logos.cli.wiring import build_here
+from logos.adapters.store.sqlite import SqliteLog
+from logos.app.hosts import scripted_host
+from logos.app.settings import load_settings
+from logos.app.wiring import build_here
 from logos.domain.events import (
     CheckRan,
     Event,
@@ -37,7 +38,6 @@ from logos.domain.events import (
 )
 from logos.domain.levels import ALL_LEVELS, LADDER, Level
 from logos.domain.reports import Kind
-from logos.runtime.settings import load_settings
 from tests.unit.test_cli import Cli, Done, clean_env
 
 Json = dict[str, Any]

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from logos import testing
-from logos.adapters.cao import ApiClient
+from logos.adapters.hosts.cao import ApiClient
 from logos.domain.events import Noted, Recorded, RunResumed, TurnAnswered
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Outcome
@@ -29,7 +29,7 @@ from logos.errors import (
     TerminalNotCreated,
     UsageError,
 )
-from logos.flows.cycle import CycleState
+from logos.flows.cycle.flow import CycleState
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, ScriptedAgents
 from logos.testing.cao_server import FakeCao
 from tests.acceptance.conftest import PROMPT, Shop

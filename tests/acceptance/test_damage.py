@@ -23,19 +23,19 @@ from typing import Any
 
 import pytest
 
-from logos.adapters.pages import FRAME_HEADER, PAGE_SIZE, WAL_HEADER, is_broken, is_unfinished
-from logos.adapters.salvage import Rescued, rescue
-from logos.adapters.sqlite import SqliteLog, in_words, steady
-from logos.cli.place import reading
-from logos.cli.wiring import build_here, open_log
+from logos.adapters.store.pages import FRAME_HEADER, PAGE_SIZE, WAL_HEADER, is_broken, is_unfinished
+from logos.adapters.store.salvage import Rescued, rescue
+from logos.adapters.store.sqlite import SqliteLog, in_words, steady
+from logos.app.settings import load_settings
+from logos.app.wiring import build_here, open_log
+from logos.app.workdir import reading
 from logos.domain.events import Event, Noted, Recorded, Topic, TurnAnswered, TurnAsked
 from logos.domain.ledger import Ledger
 from logos.domain.roles import Role
 from logos.domain.turns import Outcome, RunId
+from logos.engine.runner import Ended
 from logos.errors import Interrupted, LogError, LogosError
-from logos.flows.ladder import LevelsState
-from logos.runtime.driving import Ended
-from logos.runtime.settings import load_settings
+from logos.flows.levels.state import LevelsState
 from logos.testing import APPROVED, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, ScriptedAgents
 from tests.acceptance.conftest import Shop
 from tests.acceptance.test_kill_anywhere import PROCESSES, PROMPT

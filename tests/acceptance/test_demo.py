@@ -16,7 +16,7 @@ import pytest
 
 from logos import demo
 from logos.domain.roles import Phase
-from logos.flows.gates import evidence_found, says_approved
+from logos.flows.cycle.verdicts import evidence_found, says_approved
 
 # One worker for all: several tests look at the same run.
 pytestmark = pytest.mark.xdist_group("demo")

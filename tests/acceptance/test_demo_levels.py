@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from logos import demo
-from logos.adapters.script import Flow, read_script
+from logos.adapters.hosts.script import Flow, read_script
 from tests.acceptance.test_demo import HOSTILE, LOGOS, left_behind
 
 # Slack for a loaded machine; alone it takes a fifth of this.

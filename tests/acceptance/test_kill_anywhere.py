@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from logos import testing
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import Event, RunResumed, RunStarted, TurnAnswered, TurnAsked, TurnSent
 from logos.domain.roles import Role
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from logos.adapters.processes import MARK
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters.hosts.processes import MARK
+from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import (
     CheckRan,
     Event,

@@ -11,8 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from logos.cli.checkpoints import finding, settings_of
-from logos.cli.revisiting import Begun, find_checkpoint, fork_here, rollback_here
+from logos.app.checkpoint_names import finding, settings_of
+from logos.app.revisiting import Begun, find_checkpoint, fork_here, rollback_here
 from tests.acceptance.test_builds import Site, a_division, a_repository, run_git
 from tests.acceptance.test_simulation import wait_until
 from tests.unit.test_cli import LOGOS, PROMPT, Cli, Done, clean_env

@@ -22,8 +22,8 @@ import psutil
 import pytest
 import yaml
 
-from logos.adapters.sqlite import SqliteLog
-from logos.cli.show import date
+from logos.adapters.store.sqlite import SqliteLog
+from logos.cli.output.console import date
 from logos.domain.events import (
     CheckRan,
     Recorded,

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import yaml
 
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import Event, TurnAnswered, TurnAsked
 from tests.unit.test_cli import LOGOS, PROMPT, Cli, Done, clean_env
 

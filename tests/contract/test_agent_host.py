@@ -16,10 +16,10 @@ import httpx
 import psutil
 import pytest
 
-from logos.adapters.cao import MAX_MESSAGE_BYTES, ApiClient
-from logos.adapters.local import LocalHost
-from logos.adapters.providers import Leave
-from logos.adapters.scripted import ScriptedHost
+from logos.adapters.hosts.cao import MAX_MESSAGE_BYTES, ApiClient
+from logos.adapters.hosts.local import LocalHost
+from logos.adapters.hosts.providers import Leave
+from logos.adapters.hosts.scripted import ScriptedHost
 from logos.domain.roles import RESPONSE_FILES, SEATS
 from logos.domain.turns import Agent, AgentName
 from logos.errors import (

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from logos.adapters.salvage import looking
-from logos.adapters.sqlite import SqliteLog
-from logos.cli import wiring
+from logos.adapters.store.salvage import looking
+from logos.adapters.store.sqlite import SqliteLog
+from logos.app import wiring
 from logos.domain.events import Event, Noted, Recorded, RunForked, RunStarted, Topic, TurnAnswered
 from logos.domain.turns import RunId, TurnId
 from logos.errors import LogConflict, LogDamaged, LogError

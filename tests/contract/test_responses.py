@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from logos.adapters.handoff import MAX_BYTES, Doorbell, ResponseFiles
+from logos.adapters.responses import MAX_BYTES, Doorbell, ResponseFiles
 from logos.domain.roles import ANSWERS, RESPONSE_FILES
 from logos.errors import HostError, UsageError
 from logos.ports import Bell

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from logos.adapters.snapshots import LARGEST_FILE, MOST_BYTES, MOST_FILES, GitSnapshots
+from logos.adapters.git.snapshots import LARGEST_FILE, MOST_BYTES, MOST_FILES, GitSnapshots
 from logos.domain.turns import RunId
 from logos.errors import HostError, UsageError
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from logos.adapters.workspace import GitWorkspace, base_of, diff, diff_stat
+from logos.adapters.git.workspace import GitWorkspace, base_of, diff, diff_stat
 from logos.domain.events import WorkGathered
 from logos.domain.turns import Gather, Merge, Place, RunId, TurnId
 from logos.errors import HostError, UsageError

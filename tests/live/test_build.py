@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from logos.adapters.reports import example
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import (
     CheckRan,
     Event,

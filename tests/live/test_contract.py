@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from logos.adapters.cao import ApiClient
+from logos.adapters.hosts.cao import ApiClient
 from tests.contract.test_agent_host import (
     SAID,
     Place,

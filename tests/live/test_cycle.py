@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import Event, Noted, RunStarted, Topic, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS
 from tests.live.cao import CaoServer

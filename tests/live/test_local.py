@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import Event, RunStarted, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS
 from tests.live.clis import (

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import pytest
 
 from logos.adapters.reports import example
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import Event, Recorded, RunEnded, RunStarted, TurnAnswered, TurnAsked, TurnSent, WorkGathered
 from logos.domain.levels import Level
 from logos.domain.reports import Kind

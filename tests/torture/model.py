@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from logos.adapters.sqlite import SqliteLog
-from logos.cli.revisiting import find_checkpoint
+from logos.adapters.store.sqlite import SqliteLog
+from logos.app.revisiting import find_checkpoint
 from logos.domain.turns import RunId
 from tests.torture.files import Edit, Entry, Tree, different, fingerprint, read_tree, visible
 from tests.torture.place import Due, Place, Visit, restored

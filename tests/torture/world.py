@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from logos.adapters.processes import MARK
+from logos.adapters.hosts.processes import MARK
 from tests.torture.files import Edit, Entry
 
 KILLED = -signal.SIGKILL
@@ -28,7 +28,14 @@ KILLED = -signal.SIGKILL
 # Real processes, really killed; forked from one that has read our modules already, since there are many of them.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["tests.driver", "tests.torture.files", "logos.adapters.reports", "logos.cli.app", "logos.cli.show", "typer.main"]
+    [
+        "tests.driver",
+        "tests.torture.files",
+        "logos.adapters.reports",
+        "logos.cli.app",
+        "logos.cli.output.console",
+        "typer.main",
+    ]
 )
 
 # At the n-th call of a git that writes the caller dies, and maybe that git with it, when it has taken its locks.

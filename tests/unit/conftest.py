@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from logos.runtime.settings import LEAVES
+from logos.app.settings import LEAVES
 
 
 @pytest.fixture

@@ -32,10 +32,10 @@ from logos.domain.events import (
 from logos.domain.ledger import Ledger
 from logos.domain.specs import Clash
 from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, Trouble, TurnId
+from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, commit_at, merged_work, work_tree
 from logos.errors import HostError, UsageError
-from logos.flows.ladder import MAIN
+from logos.flows.levels.state import MAIN
 from logos.ports import Snapshots
-from logos.runtime.checkpoints import Checkpoints, Look, NoCheckpoints, commit_at, merged_work, work_tree
 from logos.testing import MemoryLog
 from tests.builders import a_plan, examples
 from tests.levels_builders import a_levels_plan

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from logos.app.settings import LEAVES, load_settings
+from logos.app.wiring import run_here
 from logos.cli import main
-from logos.cli.wiring import run_here
-from logos.runtime.driving import Ended
-from logos.runtime.settings import LEAVES, load_settings
+from logos.engine.runner import Ended
 from logos.testing import ScriptedAgents, script
 
 LOGOS = Path(sys.executable).with_name("logos")

@@ -15,11 +15,9 @@ from rich.console import Console
 
 from logos.adapters.lock import DriverLock
 from logos.adapters.reports import example, read_report
-from logos.adapters.sqlite import SqliteLog
-from logos.cli import show
-from logos.cli.live import LiveView
-from logos.cli.narrator import Narrator
-from logos.cli.story import read_story
+from logos.adapters.store.sqlite import SqliteLog
+from logos.cli.output import console as show
+from logos.cli.output.live import LiveView
 from logos.domain.events import (
     Event,
     Noted,
@@ -37,9 +35,11 @@ from logos.domain.reports import Kind
 from logos.domain.specs import Clash, Touched
 from logos.domain.turns import AgentName, RunId, TerminalId, Trouble, Turn, TurnId
 from logos.domain.usage import Usage
-from logos.flows.levels import Levels
-from logos.flows.turn_names import level_turn
+from logos.flows.levels.flow import Levels
+from logos.flows.levels.turn_ids import level_turn
 from logos.testing import MemoryLog
+from logos.views.events import Narrator
+from logos.views.run import read_story
 from tests.levels_builders import World, a_levels_plan, answered_by_a_person, drive_levels
 from tests.unit.test_cli import Cli
 

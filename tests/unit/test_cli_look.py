@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from logos.adapters.lock import DriverLock
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import (
     Noted,
     RunResumed,

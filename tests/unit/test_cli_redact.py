@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from logos.cli.redact import HIDDEN, clean, one_line, redact, redacted
+from logos.views.redact import HIDDEN, clean, one_line, redact, redacted
 from tests.unit.test_cli import Cli
 
 SECRETS = (

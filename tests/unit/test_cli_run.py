@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from logos.cli.live import LiveView
+from logos.cli.output.live import LiveView
 from logos.cli.run import split_words
 from logos.domain.events import Noted, Recorded, Topic, TurnAnswered
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId, TurnId
 from logos.domain.usage import Usage
-from logos.flows.cycle import CycleState
+from logos.flows.cycle.flow import CycleState
 from logos.testing import APPROVED, FAIL, PASS, REVISE, script
 from logos.testing.cao_server import FakeCao
 from tests.builders import a_plan

@@ -17,12 +17,11 @@ from typing import Any
 
 import pytest
 
+from logos.adapters.git.snapshots import GitSnapshots, Ref, refs_of_ours, remove_refs
 from logos.adapters.lock import DriverLock
-from logos.adapters.snapshots import GitSnapshots, Ref, refs_of_ours, remove_refs
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters.store.sqlite import SqliteLog
 from logos.cli.compare import last_in_common
 from logos.cli.sessions import rows_of
-from logos.cli.story import read_story
 from logos.domain.events import (
     Event,
     Noted,
@@ -43,6 +42,7 @@ from logos.domain.plans import Plan
 from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, MemoryLog
+from logos.views.run import read_story
 from tests.builders import a_quick_plan
 from tests.levels_builders import a_levels_plan
 from tests.unit.test_cli import LOGOS, Cli, clean_env

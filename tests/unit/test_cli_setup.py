@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from logos import profiles
-from logos.runtime.detect import detect_test_command
-from logos.runtime.settings import LEAVES, load_settings
+from logos.app.settings import LEAVES, load_settings
+from logos.app.tool_detection import detect_test_command
 from tests.unit.test_cli import PROMPT, Cli
 
 NOWHERE = "http://127.0.0.1:9"
@@ -375,7 +375,7 @@ def test_a_key_in_the_environment_is_a_login_too(cli: Cli, tmp_path: Path) -> No
 
 def test_the_doctor_does_not_wait_for_a_program_that_does_not_answer(cli: Cli, tmp_path: Path) -> None:
     install(tmp_path / "bin", codex="sleep 30")
-    cli.monkeypatch.setattr("logos.cli.clis.ANSWER_SECONDS", 0.2)
+    cli.monkeypatch.setattr("logos.app.agent_clis.ANSWER_SECONDS", 0.2)
     cli.env(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
     (row,) = cli("doctor", "--json").json["agents"]
     assert (row["version"], row["logged_in"]) == ("does not tell its version", None)

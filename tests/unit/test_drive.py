@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from logos.domain.events import Event, RunEnded, RunResumed, TurnAnswered, TurnAsked, TurnFailed
 from logos.domain.turns import AgentName, Errand, Outcome, RunId, Turn, TurnId
+from logos.engine.journal import Journal
+from logos.engine.loop import Desk, Perform, Stopped, drive
 from logos.errors import BudgetReached, LogConflict
-from logos.flows.cycle import Cycle
-from logos.runtime.drive import Desk, Perform, Stopped, drive
-from logos.runtime.journal import Journal
+from logos.flows.cycle.flow import Cycle
 from logos.testing import MemoryLog, script
 from tests.builders import a_failure, a_plan, a_quick_plan, examples
 

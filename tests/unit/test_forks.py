@@ -15,8 +15,8 @@ from hypothesis import event as seen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.adapters import telosstate
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters import build_state_file as telosstate
+from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import (
     CheckRan,
     Event,
@@ -61,9 +61,9 @@ from logos.domain.turns import (
 from logos.domain.usage import Usage
 from logos.errors import LogConflict, LogDamaged
 from logos.flows import Flow, replay
-from logos.flows.cycle import EXPLORE_BACK_REFERENCE, UPSTREAM_BACK_REFERENCE, Cycle, CycleState
-from logos.flows.ladder import MAIN, LevelsState, Stage
-from logos.flows.levels import Levels
+from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, UPSTREAM_BACK_REFERENCE, Cycle, CycleState
+from logos.flows.levels.flow import Levels
+from logos.flows.levels.state import MAIN, LevelsState, Stage
 from logos.ports import Log
 from logos.prompts import render
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, MemoryLog

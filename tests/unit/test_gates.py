@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from logos.domain.plans import ReviewRules
 from logos.domain.roles import Phase
-from logos.flows.gates import Verdict, evidence_found, is_approved, read_result, says_approved
+from logos.flows.cycle.verdicts import Verdict, evidence_found, is_approved, read_result, says_approved
 from tests.builders import examples
 
 PASSES = {

@@ -32,9 +32,9 @@ from logos.domain.reports import (
 from logos.domain.specs import Clash, Handoff, Tool, Touched, Toward
 from logos.domain.turns import Check, Gather, Merge, Outcome, Place, Trouble, Turn, TurnId
 from logos.flows import replay
-from logos.flows.ladder import LevelsState, Stage, Standing
-from logos.flows.levels import turns_at_most
-from logos.flows.reconcile import Cause
+from logos.flows.levels.flow import turns_at_most
+from logos.flows.levels.reconcile import Cause
+from logos.flows.levels.state import LevelsState, Stage, Standing
 from tests.levels_builders import (
     Built,
     Reply,

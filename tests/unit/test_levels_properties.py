@@ -35,8 +35,8 @@ from logos.domain.reports import Change, Component, Constraint, Failure, Kind, N
 from logos.domain.specs import Clash, Tool, Touched
 from logos.domain.turns import AgentName, Check, Errand, Gather, Merge, Outcome, TerminalId, Trouble, Turn, TurnId
 from logos.flows import replay
-from logos.flows.ladder import LevelsState
-from logos.flows.levels import Levels
+from logos.flows.levels.flow import Levels
+from logos.flows.levels.state import LevelsState
 from tests.builders import examples
 from tests.levels_builders import (
     TELOS,

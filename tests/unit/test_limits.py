@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from logos.domain.turns import Trouble
 from logos.domain.usage import Spent, Usage
+from logos.engine.budgets import MARGIN_SECONDS, UNSAID_SECONDS, Budget, ends_at, seconds_to_wait, until_words
 from logos.errors import BudgetReached
-from logos.flows.complaints import Leave, OnLimit, Replace, TryAgain, remedy, trouble_of
-from logos.runtime.limits import MARGIN_SECONDS, UNSAID_SECONDS, Budget, ends_at, seconds_to_wait, until_words
+from logos.waiting.provider_errors import Leave, OnLimit, Replace, TryAgain, remedy, trouble_of
 from tests.builders import examples
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC).timestamp()

@@ -13,7 +13,7 @@ from logos.domain.levels import Level
 from logos.domain.reports import Component, Kind, Report
 from logos.domain.specs import Clash, Touched
 from logos.domain.turns import TurnId
-from logos.flows.overlap import EMPTY, Piece, clashes
+from logos.flows.levels.overlap import EMPTY, Piece, clashes
 from tests.builders import examples
 from tests.levels_builders import a_component
 

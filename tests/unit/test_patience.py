@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logos.domain.turns import Status, Trouble
-from logos.flows.patience import (
+from logos.waiting.rules import (
     COMPLAINT_GRACE_SECONDS,
     MAX_PERMISSIONS,
     UNKNOWN_GRACE_SECONDS,

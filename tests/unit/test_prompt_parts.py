@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.errors import PromptError
-from logos.runtime.prompt import (
+from logos.app.prompt import (
     EXPLORE_HEADER,
     SCENARIO_HEADER,
     TEMPLATE,
@@ -17,6 +16,7 @@ from logos.runtime.prompt import (
     read_prompt_file,
     split_prompt,
 )
+from logos.errors import PromptError
 from tests.builders import examples
 
 BOTH = f"{EXPLORE_HEADER}\nthe shop\nhas no discount\n\n{SCENARIO_HEADER}\nbuy ten\n"

@@ -17,7 +17,7 @@ from logos.domain.plans import CondenseRules, CyclePlan
 from logos.domain.roles import ANSWERS, RESPONSE_FILES, SEATS, Phase, Role, stage_with
 from logos.domain.turns import Fact
 from logos.errors import ConfigError
-from logos.flows.cycle import (
+from logos.flows.cycle.flow import (
     EXPLORE_BACK_REFERENCE,
     NO_VERDICT,
     UPSTREAM_BACK_REFERENCE,
@@ -26,7 +26,7 @@ from logos.flows.cycle import (
     facts_for,
     turn_for,
 )
-from logos.flows.gates import Verdict, evidence_found, read_result, says_approved
+from logos.flows.cycle.verdicts import Verdict, evidence_found, read_result, says_approved
 from logos.prompts import PLACEHOLDER, render, response_instruction
 
 ROLES = list(Role)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.adapters.providers import PROVIDERS, Leave, Reading, command_provider
+from logos.adapters.hosts.providers import PROVIDERS, Leave, Reading, command_provider
 from logos.domain.usage import Usage
 from tests.builders import examples
 

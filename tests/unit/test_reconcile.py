@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.reports import Change, Kind, Proposal, Report, Say
 from logos.domain.specs import Question
-from logos.flows.reconcile import Agreed, Cause, Dispute, hear, participants
+from logos.flows.levels.reconcile import Agreed, Cause, Dispute, hear, participants
 from tests.builders import examples
 
 L1, L2, L3, L4, L5, L6, L7, L8, L9 = sorted(Level)

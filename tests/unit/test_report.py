@@ -19,17 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.main import get_command
 
-from logos.adapters.sqlite import SqliteLog
+from logos.adapters.store.sqlite import SqliteLog
+from logos.cli.output.report_markdown import as_markdown
+from logos.cli.output.report_page import as_page
+from logos.cli.output.report_timeline import NARROWEST, scale_of, timeline
 from logos.cli.report import Format, rendered, report
-from logos.cli.report.document import as_document
-from logos.cli.report.entries import Entry
-from logos.cli.report.facts import Continuity, continuity
-from logos.cli.report.markdown import as_markdown
-from logos.cli.report.page import as_page
-from logos.cli.report.since import session_since
-from logos.cli.report.timeline import NARROWEST, scale_of, timeline
 from logos.cli.status import Standing
-from logos.cli.story import read_story
 from logos.domain.events import (
     Event,
     Noted,
@@ -50,8 +45,13 @@ from logos.domain.specs import Touched
 from logos.domain.turns import AgentName, Outcome, RunId, Trouble, TurnId
 from logos.domain.usage import Usage
 from logos.errors import UsageError
-from logos.flows.cycle import Cycle, CycleState
+from logos.flows.cycle.flow import Cycle, CycleState
 from logos.testing import APPROVED, FAIL, PASS, REVISE, MemoryLog
+from logos.views.continuity.document import as_document
+from logos.views.continuity.entries import Entry
+from logos.views.continuity.report import Continuity, continuity
+from logos.views.continuity.since import session_since
+from logos.views.run import read_story
 from tests.builders import a_quick_plan, drive_purely, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person
 from tests.unit.test_cli import Cli
@@ -304,7 +304,7 @@ def test_a_clock_that_was_set_back_gives_no_negative_times_and_keeps_the_order()
 
 
 def since_of(done: Continuity, wanted: str) -> int:
-    from logos.domain.sessions import Session
+    from logos.views.sessions import Session
 
     sessions = [Session(own.number, own.first, own.last, own.began, own.ended) for own in done.sessions]
     return session_since(sessions, wanted, done.run).number

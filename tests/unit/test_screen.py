@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.flows.screen import complaint, last_lines, plain, shows_shell
+from logos.waiting.screens import complaint, last_lines, plain, shows_shell
 from tests.builders import examples
 
 SHELLS = {

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.adapters.script import GOOD, Fault, Script, as_yaml, load_script, read_script
-from logos.adapters.scripted import SESSION
-from logos.cli.story import SCRIPTED
+from logos.adapters.hosts.script import GOOD, Fault, Script, as_yaml, load_script, read_script
+from logos.adapters.hosts.scripted import SESSION
 from logos.domain.plans import ReviewRules
 from logos.domain.roles import Phase, Role
 from logos.errors import ConfigError
-from logos.flows.gates import is_approved
+from logos.flows.cycle.verdicts import is_approved
+from logos.views.run import SCRIPTED
 from tests.builders import examples
 
 

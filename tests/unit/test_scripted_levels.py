@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from logos.adapters.cao import ApiClient
+from logos.adapters.hosts.cao import ApiClient
+from logos.adapters.hosts.script import Flow, level_turn, level_turn_of, load_script, read_script
+from logos.adapters.hosts.scripted import ScriptedHost
 from logos.adapters.reports import read_report
-from logos.adapters.script import Flow, level_turn, level_turn_of, load_script, read_script
-from logos.adapters.scripted import ScriptedHost
 from logos.domain.levels import ALL_LEVELS, LADDER, Level
 from logos.domain.reports import Kind, Report, Say
 from logos.errors import ConfigError

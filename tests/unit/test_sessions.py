@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.cli.narrator import Narrator, Tone
-from logos.cli.story import LOGOS, Story, Telling, read_story
 from logos.domain.events import (
     CheckRan,
     Event,
@@ -33,11 +31,13 @@ from logos.domain.events import (
 )
 from logos.domain.ledger import Ledger
 from logos.domain.levels import Level
-from logos.domain.sessions import Session, sessions_of
 from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
-from logos.runtime.journal import open_run
+from logos.engine.journal import open_run
 from logos.testing import GOOD_ANALYSIS, MemoryLog
+from logos.views.events import Narrator, Tone
+from logos.views.run import LOGOS, Story, Telling, read_story
+from logos.views.sessions import Session, sessions_of
 from tests.builders import a_failure, a_plan, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person
 from tests.unit.test_cli_levels import Talk, built

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logos.cli.wiring import check_input
+from logos.app.run_start import make_plan
+from logos.app.settings import LEAVES, Settings, as_environment, load_settings
+from logos.app.wiring import check_input
 from logos.domain.roles import Role
 from logos.errors import ConfigError, UsageError
-from logos.runtime.opening import make_plan
-from logos.runtime.settings import LEAVES, Settings, as_environment, load_settings
 from tests.builders import a_plan, examples
 
 SECTIONS = sorted({leaf.path[0] for leaf in LEAVES if len(leaf.path) == 2})

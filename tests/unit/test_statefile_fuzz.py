@@ -14,16 +14,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logos.adapters import statefile
-from logos.adapters.codec import decode, encode
-from logos.adapters.statefile import FINAL, RUNNING, StateDamaged, parse, project, read, write
+from logos.adapters import state_file as statefile
+from logos.adapters.state_file import FINAL, RUNNING, StateDamaged, parse, project, read, write
+from logos.adapters.store.codec import decode, encode
 from logos.domain.events import RunStarted, TerminalOpened
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CycleSeed
 from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.turns import AgentName, Outcome, RunId, Terminal, TerminalId
 from logos.errors import StateError
-from logos.flows.cycle import Cycle, CycleState
+from logos.flows.cycle.flow import Cycle, CycleState
 from tests.builders import a_plan, examples
 
 texts = st.text(max_size=30)

@@ -10,13 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logos.cli.init import README_KEEP, readme_paragraph
-from logos.cli.telos import telos
-from logos.domain.levels import ALL_LEVELS, LADDER, Level
-from logos.domain.specs import Tool
-from logos.errors import ConfigError
-from logos.runtime.detect import TABLE, Detected, Missing, detect_test_command, detect_tools
-from logos.runtime.telos import (
+from logos.app.telos_file import (
     MAX_BYTES,
     TEMPLATE_PURPOSE,
     Telos,
@@ -25,6 +19,12 @@ from logos.runtime.telos import (
     telos_schema,
     toml_string,
 )
+from logos.app.tool_detection import TABLE, Detected, Missing, detect_test_command, detect_tools
+from logos.cli.init import README_KEEP, readme_paragraph
+from logos.cli.telos import telos
+from logos.domain.levels import ALL_LEVELS, LADDER, Level
+from logos.domain.specs import Tool
+from logos.errors import ConfigError
 from tests.unit.test_cli import Cli
 
 WHOLE = """

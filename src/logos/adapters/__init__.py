@@ -1,1 +1,1 @@
-"""The outside world behind the ports: hosts, files, the log."""
+"""Implementations of the ports: hosts, the log, git, files."""

@@ -51,7 +51,7 @@ def _words(error: LogosError) -> str:
 
 
 def _fail(text: str, exit_code: int, given: Sequence[str], hints: Sequence[str] = ()) -> int:
-    from logos.cli.redact import one_line
+    from logos.views.redact import one_line
 
     text, hints = one_line(text), [one_line(hint) for hint in hints]
     print(f"logos: {text}", *hints, sep="\n", file=sys.stderr, flush=True)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logos.app.workdir import default_config, reading, wd_flag
 from logos.cli.options import AsJson, Overrides, Simulate, WorkDir, examples
-from logos.cli.place import default_config, reading, wd_flag
 from logos.cli.run import simulated
 from logos.errors import LogosError, UsageError
 
 if TYPE_CHECKING:
-    from logos.flows.ladder import LevelsState
-    from logos.runtime.driving import Ended
-    from logos.runtime.settings import Settings
+    from logos.app.settings import Settings
+    from logos.engine.runner import Ended
+    from logos.flows.levels.state import LevelsState
 
 EXAMPLES = examples(
     'logos build "customers can pay by invoice"',
@@ -86,12 +86,12 @@ def start(
     as_json: bool,
 ) -> int:
     """`flags` are settings, `again` the options that a resume must repeat."""
-    from logos.cli.live import view
-    from logos.cli.show import tell
-    from logos.cli.unfinished import decide
-    from logos.cli.wiring import build_here, check_place
-    from logos.runtime.settings import load_settings
-    from logos.runtime.signals import interruptible
+    from logos.app.settings import load_settings
+    from logos.app.signals import interruptible
+    from logos.app.unfinished import decide
+    from logos.app.wiring import build_here, check_place
+    from logos.cli.output.console import tell
+    from logos.cli.output.live import view
 
     if config is None and (config := default_config()) is not None:
         tell(f"using ./{config}")
@@ -124,11 +124,11 @@ def start(
 
 def report(settings: Settings, ended: Ended[LevelsState], *, as_json: bool) -> None:
     """The end of a build: what came of it, what changed, where to look next."""
-    from logos.adapters.workspace import diff_stat
-    from logos.cli import show
-    from logos.cli.story import read_story
-    from logos.runtime.build import STATE_FILE
-    from logos.runtime.build_opening import result_of
+    from logos.adapters.git.workspace import diff_stat
+    from logos.app.build_start import result_of
+    from logos.cli.output import console as show
+    from logos.engine.build_run import STATE_FILE
+    from logos.views.run import read_story
 
     place, state = settings.work_dir, ended.state
     with reading(place) as log:
@@ -146,8 +146,8 @@ def report(settings: Settings, ended: Ended[LevelsState], *, as_json: bool) -> N
 
 
 def where_next(ended: Ended[LevelsState], place: Path) -> list[tuple[str, str]]:
+    from logos.app.build_start import result_of
     from logos.domain.turns import Outcome
-    from logos.runtime.build_opening import result_of
 
     at, state = wd_flag(place), ended.state
     look: list[tuple[str, str]] = []

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import place_of
 from logos.cli.options import AsJson, ThisRun, WorkDir, examples
-from logos.cli.place import place_of
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
     from logos.cli.diff import Changed, Side
-    from logos.cli.story import Story
     from logos.domain.turns import RunId
+    from logos.views.run import Story
 
 EXAMPLES = examples(
     "logos compare k3ab k9cd           # a run and its fork, or any two runs of this repository",
@@ -77,7 +77,7 @@ def compare(
     Both may be in this work dir or in that of a fork. Of a fork only what is its own counts; what it has from the run
     it was forked from is told apart.
     """
-    from logos.cli import show
+    from logos.cli.output import console as show
 
     place = place_of(wd)
     found = side_by_side(end_of(place, a), end_of(place, b))
@@ -149,8 +149,8 @@ def _changed(end: Side, common: Common | None) -> list[Changed] | None:
 
 
 def put_comparison(found: Compared, *, patch: bool) -> None:
-    from logos.cli import show
     from logos.cli.diff import put_changes
+    from logos.cli.output import console as show
 
     target, (one, other) = show.console(), found.sides
     # A patch alone is fit for a pipe.
@@ -185,9 +185,9 @@ def _labels(found: Compared) -> tuple[str, ...]:
 
 
 def _cells(pair: tuple[Side, list[Changed] | None]) -> tuple[object, ...]:
-    from logos.cli import show
-    from logos.cli.bill import UNKNOWN, dollars, tokens
-    from logos.cli.words import cut, duration, number
+    from logos.cli.output import console as show
+    from logos.views.text import cut, duration, number
+    from logos.views.usage import UNKNOWN, dollars, tokens
 
     end, changed = pair
     story, bill = end.story, end.story.bill
@@ -229,7 +229,7 @@ def _sessions(end: Side) -> int:
 
 
 def as_document(found: Compared, *, patch: bool) -> dict[str, Any]:
-    from logos.adapters.git import text_of
+    from logos.adapters.git.command import text_of
     from logos.cli import diff
 
     common = found.common
@@ -243,9 +243,9 @@ def as_document(found: Compared, *, patch: bool) -> dict[str, Any]:
 
 
 def run_as_json(end: Side, changed: list[Changed] | None) -> dict[str, Any]:
-    from logos.cli.bill import bill_as_json
     from logos.cli.sessions import fork_of, forked_as_json
-    from logos.cli.story import iso
+    from logos.views.run import iso
+    from logos.views.usage import bill_as_json
 
     story = end.story
     return {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from logos.app.workdir import find_run, place_of, reading
 from logos.cli.options import AsJson, OneRun, WorkDir, examples
-from logos.cli.place import find_run, place_of, reading
 
 if TYPE_CHECKING:
-    from logos.cli.bill import Bill
-    from logos.cli.story import Story, Told
+    from logos.views.run import Story, Told
+    from logos.views.usage import Bill
 
 EXAMPLES = examples("logos cost", "logos cost k3 --json | jq .roles.tester.cost_usd")
 
@@ -19,9 +19,9 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> int
 
     Of a build: per level, kind of turn and sweep.
     """
-    from logos.cli import show
-    from logos.cli.bill import bill_as_json
-    from logos.cli.story import read_story
+    from logos.cli.output import console as show
+    from logos.views.run import read_story
+    from logos.views.usage import bill_as_json
 
     with reading(place_of(wd)) as log:
         story = read_story(log, find_run(log, run))
@@ -39,7 +39,7 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> int
 
 def grouped(story: Story) -> dict[str, dict[str, Bill]]:
     """Bills in three ways, in the order they came up."""
-    from logos.cli.bill import Bill
+    from logos.views.usage import Bill
 
     ways = ("roles", "phases", "rounds") if story.build is None else ("levels", "kinds", "sweeps")
     groups: dict[str, dict[str, Bill]] = {by: {} for by in ways}
@@ -52,7 +52,7 @@ def grouped(story: Story) -> dict[str, dict[str, Bill]]:
 
 def _names(told: Told) -> tuple[str, str, str]:
     from logos.domain.roles import Role, stage_with
-    from logos.flows.turn_names import level_turn
+    from logos.flows.levels.turn_ids import level_turn
 
     turn = level_turn(told.turn)
     if turn is not None:
@@ -62,9 +62,9 @@ def _names(told: Told) -> tuple[str, str, str]:
 
 
 def put_cost(story: Story, groups: dict[str, dict[str, Bill]]) -> None:
-    from logos.cli import show
-    from logos.cli.bill import sum_in_words
-    from logos.cli.words import count
+    from logos.cli.output import console as show
+    from logos.views.text import count
+    from logos.views.usage import sum_in_words
 
     target, total = show.console(), story.bill
     simulated = " (simulated)" if story.simulated else ""
@@ -83,7 +83,7 @@ def put_cost(story: Story, groups: dict[str, dict[str, Bill]]) -> None:
 
 
 def _cells(bill: Bill) -> tuple[object, ...]:
-    from logos.cli.bill import dollars, tokens
+    from logos.views.usage import dollars, tokens
 
     usage = bill.usage
     told = (tokens(usage.input), tokens(usage.cached), tokens(usage.output), tokens(usage.tokens))

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import reading, wd_flag
 from logos.cli.options import AsJson, examples
-from logos.cli.place import reading, wd_flag
 from logos.errors import LogosError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from logos.cli.live import View
-    from logos.cli.story import Story
-    from logos.flows.ladder import LevelsState
-    from logos.flows.reconcile import Settled
-    from logos.runtime.settings import Settings
+    from logos.app.settings import Settings
+    from logos.cli.output.live import View
+    from logos.flows.levels.reconcile import Settled
+    from logos.flows.levels.state import LevelsState
+    from logos.views.run import Story
 
 EXAMPLES = examples(
     "logos demo",
@@ -51,8 +51,8 @@ def demo(
     With --levels, nine levels from purpose to syntax build discount, gift wrapping and receipt: three authors work at
     once, two of them collide, a bill comes out wrong, and both times the levels reconcile before they go on.
     """
-    from logos.cli.live import view
-    from logos.runtime.signals import interruptible
+    from logos.app.signals import interruptible
+    from logos.cli.output.live import view
 
     python = python_name()
     with interruptible(), view() as shown:
@@ -118,7 +118,7 @@ def begin_levels(place: Path, python: str) -> Settings:
 
 def begin_repository(place: Path) -> None:
     """What lies there as a repository with one commit, whatever the person's git is configured to do."""
-    from logos.adapters.git import git
+    from logos.adapters.git.command import git
 
     who = ("-c", "user.name=Logos demo", "-c", "user.email=demo@logos.invalid")
     alone = ("-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false")
@@ -130,15 +130,15 @@ def begin_repository(place: Path) -> None:
 
 def only_told(*told: str) -> Settings:
     """Nothing of the person's environment or configuration has a say in the demo."""
-    from logos.runtime.settings import load_settings
+    from logos.app.settings import load_settings
 
     return load_settings(None, {}, [*told, "provider=scripted", "handoff.response_timeout=60"])
 
 
 def play_cycle(settings: Settings, python: str, shown: View) -> int:
     from logos import demo as bundled
-    from logos.cli.hosts import scripted_host
-    from logos.cli.wiring import run_here
+    from logos.app.hosts import scripted_host
+    from logos.app.wiring import run_here
 
     ended = run_here(
         settings,
@@ -152,8 +152,8 @@ def play_cycle(settings: Settings, python: str, shown: View) -> int:
 
 def play_levels(settings: Settings, python: str, shown: View) -> int:
     from logos import demo as bundled
-    from logos.cli.hosts import scripted_host
-    from logos.cli.wiring import build_here
+    from logos.app.hosts import scripted_host
+    from logos.app.wiring import build_here
 
     ended = build_here(
         settings,
@@ -166,8 +166,8 @@ def play_levels(settings: Settings, python: str, shown: View) -> int:
 
 
 def report(settings: Settings, exit_code: int, *, as_json: bool) -> None:
-    from logos.cli import show
-    from logos.cli.story import read_story
+    from logos.cli.output import console as show
+    from logos.views.run import read_story
 
     place = settings.work_dir
     with reading(place) as log:
@@ -182,9 +182,10 @@ def report(settings: Settings, exit_code: int, *, as_json: bool) -> None:
 
 
 def as_document(story: Story, settings: Settings, exit_code: int) -> dict[str, Any]:
-    from logos.cli import lineage, show
-    from logos.cli.story import turns_as_json
-    from logos.runtime.build import STATE_FILE
+    from logos.cli import lineage
+    from logos.cli.output import console as show
+    from logos.engine.build_run import STATE_FILE
+    from logos.views.run import turns_as_json
 
     place, build = settings.work_dir, story.build
     state_file = settings.state_path if build is None else settings.telos_dir / STATE_FILE
@@ -218,15 +219,15 @@ def branch_of(story: Story) -> tuple[str, ...]:
 
 
 def code_diff(place: Path, *branch: str, without: tuple[str, ...] = ()) -> str:
-    from logos.adapters.git import git
+    from logos.adapters.git.command import git
 
     paths = (*CODE, *(f":(exclude){path}" for path in without))
     return git(place, "diff", "--no-color", "--no-ext-diff", "HEAD", *branch, "--", *paths).stdout
 
 
 def put_cycle(target: Console, story: Story, place: Path) -> None:
-    from logos.cli import show
-    from logos.cli.changes import changes
+    from logos.app.changes import changes
+    from logos.cli.output import console as show
 
     show.put(target, "\nWhat the agents changed:", "bold")
     for line in changes(place):
@@ -251,9 +252,10 @@ def put_cycle(target: Console, story: Story, place: Path) -> None:
 
 
 def put_levels(target: Console, story: Story, build: LevelsState, place: Path) -> None:
-    from logos.adapters.workspace import diff_stat
-    from logos.cli import lineage, show
-    from logos.runtime.build_opening import result_of
+    from logos.adapters.git.workspace import diff_stat
+    from logos.app.build_start import result_of
+    from logos.cli import lineage
+    from logos.cli.output import console as show
 
     result = result_of(build)
     if result is not None:
@@ -275,8 +277,8 @@ def put_levels(target: Console, story: Story, build: LevelsState, place: Path) -
 
 
 def put_settled(target: Console, settled: Settled) -> None:
-    from logos.cli import show
-    from logos.cli.narrator import Tone, proposal_in_short
+    from logos.cli.output import console as show
+    from logos.views.events import Tone, proposal_in_short
 
     show.put(target, f"{settled.id} at {settled.level.name}: {settled.question}", show.STYLES[Tone.BAD])
     wrong = [line for line in settled.evidence.splitlines() if line.startswith("AssertionError")]

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import place_of
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import place_of
 from logos.errors import HostError, UsageError
 
 if TYPE_CHECKING:
-    from logos.cli.story import Story, Told
+    from logos.views.run import Story, Told
 
 EXAMPLES = examples(
     "logos diff 12                     # from event 12 of the newest run to what lies here now",
@@ -57,7 +57,7 @@ class Side:
 
     @property
     def why_not_kept(self) -> str:
-        from logos.adapters.git import is_repository
+        from logos.adapters.git.command import is_repository
 
         return NOT_KEPT if is_repository(self.place) else f"{self.place} is no git repository"
 
@@ -83,7 +83,7 @@ def diff(
     What happened in the run meanwhile is told on stderr. Without B it goes on to what lies in the work dir now, of a
     build to its newest head.
     """
-    from logos.cli import show
+    from logos.cli.output import console as show
 
     one = side(place_of(wd), a)
     other = side(one.place, _of_the_same_run(one, b)) if b is not None else now(one)
@@ -106,8 +106,8 @@ def _of_the_same_run(one: Side, wanted: str) -> str:
 
 def side(place: Path, wanted: str) -> Side:
     """What a person means; a run alone is its newest event."""
-    from logos.cli.checkpoints import finding
-    from logos.cli.story import read_story
+    from logos.app.checkpoint_names import finding
+    from logos.views.run import read_story
 
     with finding(place, wanted) as found:
         story = read_story(found.log, found.run)
@@ -123,10 +123,10 @@ def now(one: Side) -> Side:
     """Where a side's run stands now: what lies in its work dir, looked at without touching anything of a driver's."""
     from tempfile import TemporaryDirectory
 
-    from logos.adapters.git import is_repository
-    from logos.adapters.snapshots import GitSnapshots
-    from logos.cli.checkpoints import settings_of
-    from logos.cli.show import tell
+    from logos.adapters.git.command import is_repository
+    from logos.adapters.git.snapshots import GitSnapshots
+    from logos.app.checkpoint_names import settings_of
+    from logos.cli.output.console import tell
 
     if one.story.build is not None:
         return Side(one.place, one.story, None, commit_of(one.place, one.story, len(one.story.records)))
@@ -139,9 +139,9 @@ def now(one: Side) -> Side:
 
 def commit_of(place: Path, story: Story, seq: int) -> str:
     """The files of a run at an event; empty where they were not kept. What is damaged after it does not matter."""
-    from logos.adapters.git import is_repository
-    from logos.adapters.snapshots import GitSnapshots
-    from logos.runtime.checkpoints import commit_at
+    from logos.adapters.git.command import is_repository
+    from logos.adapters.git.snapshots import GitSnapshots
+    from logos.engine.checkpoints import commit_at
 
     if not is_repository(place):
         return ""
@@ -153,8 +153,8 @@ def commit_of(place: Path, story: Story, seq: int) -> str:
 def _head_at(story: Story, seq: int) -> str:
     """What a build had merged."""
     from logos.domain.events import RunStarted
+    from logos.engine.journal import flow_of
     from logos.flows import replay
-    from logos.runtime.journal import flow_of
 
     first = story.records[0].event
     assert isinstance(first, RunStarted)
@@ -163,7 +163,7 @@ def _head_at(story: Story, seq: int) -> str:
 
 def _if_kept(place: Path, commit: str) -> str:
     """A commit that only the log names may be gone."""
-    from logos.adapters.git import Git, tree_of
+    from logos.adapters.git.command import Git, tree_of
 
     try:
         return commit if tree_of(Git(place), commit) else ""
@@ -173,7 +173,7 @@ def _if_kept(place: Path, commit: str) -> str:
 
 def compared(one: Side, other: Side, *how: str) -> bytes:
     """What git says of the difference between two sides. A build knows the whole repository, a cycle its work dir."""
-    from logos.adapters.git import Git, checked_commit
+    from logos.adapters.git.command import Git, checked_commit
 
     alike = (one.story.build is None) == (other.story.build is None)
     commits = checked_commit(one.commit), checked_commit(other.commit)
@@ -185,13 +185,13 @@ def patch(one: Side, other: Side) -> bytes:
 
 
 def stat_lines(one: Side, other: Side) -> list[str]:
-    from logos.adapters.git import text_of
+    from logos.adapters.git.command import text_of
 
     return [line.rstrip() for line in text_of(compared(one, other, "-M", "--stat=100")).splitlines()]
 
 
 def files(one: Side, other: Side) -> list[Changed]:
-    from logos.adapters.git import text_of
+    from logos.adapters.git.command import text_of
 
     rows = (row.split(b"\t", 2) for row in compared(one, other, "--no-renames", "-z", "--numstat").split(b"\0") if row)
     return [Changed(text_of(path), _lines(added), _lines(deleted)) for added, deleted, path in rows]
@@ -219,8 +219,8 @@ def between(one: Side, other: Side) -> list[Told] | None:
 
 def put_meanwhile(one: Side, other: Side, meanwhile: Sequence[Told] | None) -> None:
     """Beside the patch, not in it."""
-    from logos.cli import show
-    from logos.cli.words import duration
+    from logos.cli.output import console as show
+    from logos.views.text import duration
 
     target = show.console(stderr=True)
     show.put(target, f"from {one.name} to {other.name}", "dim")
@@ -241,8 +241,8 @@ def put_meanwhile(one: Side, other: Side, meanwhile: Sequence[Told] | None) -> N
 
 def put_changes(one: Side, other: Side, *, stat: bool) -> None:
     """The bytes as they are in a pipe; fit for a person's eyes on a terminal."""
-    from logos.adapters.git import text_of
-    from logos.cli import show
+    from logos.adapters.git.command import text_of
+    from logos.cli.output import console as show
 
     target = show.console()
     if stat:
@@ -260,7 +260,7 @@ def put_changes(one: Side, other: Side, *, stat: bool) -> None:
 
 
 def as_document(one: Side, other: Side, meanwhile: Sequence[Told] | None, *, stat: bool) -> dict[str, Any]:
-    from logos.adapters.git import text_of
+    from logos.adapters.git.command import text_of
 
     kept = bool(one.commit and other.commit)
     return {
@@ -283,7 +283,7 @@ def side_as_json(own: Side) -> dict[str, Any]:
 
 
 def _told_as_json(told: Told) -> dict[str, Any]:
-    from logos.cli.story import agent_as_json
+    from logos.views.run import agent_as_json
 
     seconds = None if told.seconds is None else round(told.seconds, 3)
     said = {"verdict": told.verdict or None, "failure": told.failure or None}

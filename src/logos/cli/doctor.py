@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from logos.app.workdir import default_config, driver_at, has_log, place_of, reading
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import default_config, driver_at, has_log, place_of, reading
 from logos.errors import ConfigError, HostError, LogError
 
 if TYPE_CHECKING:
-    from logos.cli.clis import Cli
-    from logos.runtime.settings import Settings
+    from logos.app.agent_clis import Cli
+    from logos.app.settings import Settings
 
 EXAMPLES = examples("logos doctor", "logos doctor --json | jq '.checks[] | select(.level == \"fail\")'")
 
@@ -39,8 +39,8 @@ def doctor(wd: WorkDir = None, as_json: AsJson = False) -> int:
 
     Says which host a new run would use and why. No model is asked.
     """
-    from logos.cli import show
-    from logos.cli.clis import installed
+    from logos.app.agent_clis import installed
+    from logos.cli.output import console as show
 
     settings, config = _configuration()
     host, clis = choose(settings), installed()
@@ -72,7 +72,7 @@ class Host:
 
 def choose(settings: Settings) -> Host:
     """As `logos run --fresh` would."""
-    from logos.cli.hosts import cao_host, choose_host
+    from logos.app.hosts import cao_host, choose_host
 
     told: list[str] = []
     try:
@@ -103,10 +103,10 @@ def examine(place: Path, config: Finding, host: Host, clis: list[Cli]) -> Iterat
 
 def _build(place: Path) -> Finding:
     """Whether `logos build` could begin here; `logos run` needs none of it."""
-    from logos.adapters.workspace import base_of
-    from logos.cli.words import count
+    from logos.adapters.git.workspace import base_of
+    from logos.app.telos_file import read_telos
     from logos.errors import LogosError
-    from logos.runtime.telos import read_telos
+    from logos.views.text import count
 
     try:
         tools = read_telos(place).tools
@@ -134,7 +134,7 @@ def _python() -> Finding:
 def _program(name: str, why: str) -> Finding:
     if shutil.which(name) is None:
         return Finding(name, "warn", "not on the PATH", why)
-    from logos.cli.clis import version_of
+    from logos.app.agent_clis import version_of
 
     return Finding(name, "ok", version_of(name, "-V" if name == "tmux" else "--version"))
 
@@ -146,7 +146,7 @@ def _work_dir(place: Path) -> Finding:
 
 
 def _configuration() -> tuple[Settings, Finding]:
-    from logos.runtime.settings import load_settings
+    from logos.app.settings import load_settings
 
     config = default_config()
     try:
@@ -161,7 +161,7 @@ def _configuration() -> tuple[Settings, Finding]:
 
 
 def _server(settings: Settings) -> Iterator[Finding]:
-    from logos.cli.hosts import server_client
+    from logos.app.hosts import server_client
 
     try:
         host = server_client(settings.api, patience=1)
@@ -190,8 +190,8 @@ def _server(settings: Settings) -> Iterator[Finding]:
 
 def _agents(host: Host, clis: list[Cli]) -> Iterator[Finding]:
     """The agent CLIs here; a CAO server may run elsewhere, then a missing one is only a doubt."""
-    from logos.adapters.providers import COMMAND, PROVIDERS
-    from logos.cli.clis import PROGRAMS
+    from logos.adapters.hosts.providers import COMMAND, PROVIDERS
+    from logos.app.agent_clis import PROGRAMS
 
     wanted = {own["provider"] for own in host.settings.agent_config().values()}
     for cli in clis:

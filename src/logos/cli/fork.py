@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import place_of, wd_flag
 from logos.cli.options import AsJson, OneRun, WorkDir, examples
-from logos.cli.place import place_of, wd_flag
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
-    from logos.cli.revisiting import Begun
+    from logos.app.revisiting import Begun
 
 EXAMPLES = examples(
     "logos fork                          # the newest run, from where it stands",
@@ -38,9 +38,9 @@ def fork(
     The run that is forked stays as it is, and may even be at work meanwhile. Agents of the fork are new: each is told
     what was said in its role so far. `logos compare` shows what came of both.
     """
-    from logos.cli import show
-    from logos.cli.checkpoints import finding, named, settings_of
-    from logos.cli.revisiting import find_checkpoint, fork_here, settle
+    from logos.app.checkpoint_names import finding, named, settings_of
+    from logos.app.revisiting import find_checkpoint, fork_here, settle
+    from logos.cli.output import console as show
 
     if at is not None and not at.strip():
         raise UsageError("--at names no event")
@@ -58,8 +58,8 @@ def fork(
 
 
 def put(begun: Begun) -> None:
-    from logos.cli import show
-    from logos.cli.narrator import Tone
+    from logos.cli.output import console as show
+    from logos.views.events import Tone
 
     target, at = show.console(), begun.at
     show.put(target, f"run {begun.run} is forked from event {at.seq} of {at.run}, in {begun.wd}", "bold")

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import DATABASE, TELOS, driver_at, has_log, place_of
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import DATABASE, TELOS, driver_at, has_log, place_of
 from logos.errors import HostError
 
 if TYPE_CHECKING:
-    from logos.adapters.snapshots import Ref
+    from logos.adapters.git.snapshots import Ref
     from logos.cli.sessions import Unread
-    from logos.cli.story import Story
+    from logos.views.run import Story
 
 EXAMPLES = examples(
     "logos gc --dry-run                # what would be removed",
@@ -125,10 +125,10 @@ def gc(
     Never those of a run that can still go on, never your branches, and never the log: a run without checkpoints can
     still be read. Defaults are checkpoints.keep_days and checkpoints.keep_runs. It is safe while runs are at work.
     """
-    from logos.adapters.git import is_repository
-    from logos.adapters.snapshots import held_by_nothing_else, refs_of_ours
-    from logos.cli import show
-    from logos.cli.checkpoints import settings_of
+    from logos.adapters.git.command import is_repository
+    from logos.adapters.git.snapshots import held_by_nothing_else, refs_of_ours
+    from logos.app.checkpoint_names import settings_of
+    from logos.cli.output import console as show
 
     place = place_of(wd)
     default = settings_of(place).checkpoints
@@ -156,8 +156,8 @@ def gc(
 
 def carry_out(place: Path, planned: Iterable[Removal], kept: list[str]) -> Iterator[Removal]:
     """What was really removed; what was in use, or could not be, is added to `kept`."""
-    from logos.adapters.places import remove
-    from logos.adapters.snapshots import remove_refs
+    from logos.adapters.git.snapshots import remove_refs
+    from logos.adapters.git.worktrees import remove
 
     for own in planned:
         refs = remove_refs(place, own.refs) if own.refs else []
@@ -177,7 +177,7 @@ def carry_out(place: Path, planned: Iterable[Removal], kept: list[str]) -> Itera
 
 
 def survey(place: Path) -> Survey:
-    from logos.adapters.git import is_repository
+    from logos.adapters.git.command import is_repository
 
     unread: list[Unread] = []
     git = is_repository(place)
@@ -187,7 +187,7 @@ def survey(place: Path) -> Survey:
 
 
 def _runs_of(place: Path, unread: list[Unread]) -> list[Known]:
-    from logos.adapters.salvage import looking
+    from logos.adapters.store.salvage import looking
     from logos.cli.sessions import Unread, stories_in
 
     runs: list[Known] = []
@@ -210,7 +210,7 @@ def _runs_of(place: Path, unread: list[Unread]) -> list[Known]:
 def _known(place: Path, story: Story) -> Known:
     from logos.domain.events import RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted, TerminalOpened
     from logos.domain.plans import LevelsPlan
-    from logos.runtime.revisit import UNFINISHED
+    from logos.engine.revisit import UNFINISHED
 
     events = [record.event for record in story.records]
     # What was opened before a fork is another run's.
@@ -227,7 +227,7 @@ def _known(place: Path, story: Story) -> Known:
 
 def _work_dirs(place: Path, unread: list[Unread]) -> list[Path]:
     """Every folder of every worktree of the repository that has a log."""
-    from logos.adapters.git import repository_of
+    from logos.adapters.git.command import repository_of
     from logos.cli.sessions import Unread
 
     def cannot(error: OSError) -> None:
@@ -271,7 +271,7 @@ def _forks(place: Path) -> frozenset[str]:
 
 
 def _said_of_worktrees(place: Path, begins: str) -> list[str]:
-    from logos.adapters.git import Git
+    from logos.adapters.git.command import Git
 
     said = map(os.fsdecode, Git(place).ask("worktree", "list", "--porcelain", "-z").split(b"\0"))
     return [line.removeprefix(begins) for line in said if line.startswith(begins)]
@@ -346,7 +346,7 @@ def _folders(place: Path, session: str, terminal: str) -> list[Path]:
 
 
 def _day(at: float) -> str:
-    from logos.cli.show import date
+    from logos.cli.output.console import date
 
     return date(at)[:10]
 
@@ -355,8 +355,8 @@ def _day(at: float) -> str:
 
 
 def put_removed(gone: list[Removal], policy: Policy, freed: int, does: str) -> None:
-    from logos.cli import show
-    from logos.cli.words import count
+    from logos.cli.output import console as show
+    from logos.views.text import count
 
     target = show.console()
     if not gone:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import CONFIG, TELOS, place_of
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import CONFIG, TELOS, place_of
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from logos.runtime.detect import Detected
+    from logos.app.tool_detection import Detected
 
 EXAMPLES = examples("logos init", "logos init --wd ~/project --force")
 
@@ -35,11 +35,11 @@ def init(
     as_json: AsJson = False,
 ) -> int:
     """Write logos.json, prompt.md and telos.toml into the work dir, with the test command and the tools found there."""
-    from logos.cli import show
-    from logos.runtime.detect import detect_test_command, detect_tools
-    from logos.runtime.prompt import TEMPLATE
-    from logos.runtime.settings import json_schema
-    from logos.runtime.telos import TELOS_FILE, first_telos
+    from logos.app.prompt import TEMPLATE
+    from logos.app.settings import json_schema
+    from logos.app.telos_file import TELOS_FILE, first_telos
+    from logos.app.tool_detection import detect_test_command, detect_tools
+    from logos.cli.output import console as show
 
     place = place_of(wd)
     command, detected = detect_test_command(place), detect_tools(place)
@@ -115,7 +115,7 @@ def _as_json(detected: Detected) -> dict[str, Any]:
 
 def _put_tools(target: Console, detected: Detected) -> None:
     """What Logos would run to prove a level, and what it would have to do without."""
-    from logos.cli import show
+    from logos.cli.output import console as show
 
     found = [(tool.level.name, tool.name, tool.command) for tool in detected.found]
     missing = [(missing.level.name, missing.what, missing.instead) for missing in detected.missing]
@@ -128,7 +128,7 @@ def _put_tools(target: Console, detected: Detected) -> None:
 
 def readme_paragraph(place: Path) -> str:
     """The first paragraph of the README in plain words on one line; empty when there is none."""
-    from logos.cli.redact import one_line
+    from logos.views.redact import one_line
 
     text = next(filter(None, (_beginning(place / name) for name in READMES)), "")
     for pattern, flags, plain in MARKUP:

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import place_of, reading
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import place_of, reading
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from logos.adapters.sqlite import SqliteLog
+    from logos.adapters.store.sqlite import SqliteLog
     from logos.domain.specs import Spec
     from logos.domain.turns import RunId
-    from logos.flows.ladder import LevelsState
+    from logos.flows.levels.state import LevelsState
 
 EXAMPLES = examples(
     "logos lineage                    # of the newest build",
@@ -34,8 +34,8 @@ def lineage(
     as_json: AsJson = False,
 ) -> int:
     """Show what every file was built for: purpose, specs in force, components, files, tests, and what was replaced."""
-    from logos.cli import show
-    from logos.runtime.journal import open_levels
+    from logos.cli.output import console as show
+    from logos.engine.journal import open_levels
 
     with reading(place_of(wd)) as log:
         run, wanted = _meant(log, words or [])
@@ -49,9 +49,9 @@ def lineage(
 
 
 def _meant(log: SqliteLog, words: list[str]) -> tuple[RunId, str]:
-    from logos.cli.place import find_run
+    from logos.app.workdir import find_run
     from logos.domain.plans import LevelsPlan
-    from logos.runtime.journal import runs_with
+    from logos.engine.journal import runs_with
 
     builds = runs_with(log, LevelsPlan)
     if not builds:
@@ -80,8 +80,8 @@ def _find(state: LevelsState, wanted: str) -> Spec:
 
 
 def put_lineage(target: Console, run: RunId, state: LevelsState, spec: Spec | None) -> None:
-    from logos.cli import show
-    from logos.cli.redact import one_line
+    from logos.cli.output import console as show
+    from logos.views.redact import one_line
 
     def put(depth: int, text: str, style: str = "") -> None:
         show.put(target, "  " * depth + one_line(text), style)

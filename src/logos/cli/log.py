@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import driver_at, find_run, place_of, reading
 from logos.cli.options import AsJson, OneRun, WorkDir, examples
-from logos.cli.place import driver_at, find_run, place_of, reading
 
 if TYPE_CHECKING:
-    from logos.adapters.sqlite import SqliteLog
+    from logos.adapters.store.sqlite import SqliteLog
     from logos.domain.events import Recorded
     from logos.domain.turns import RunId
 
@@ -34,8 +34,8 @@ def log(
     as_json: AsJson = False,
 ) -> int:
     """Show the events of a run. `logos show RUN TURN` shows a prompt and its response whole."""
-    from logos.cli import show
-    from logos.cli.narrator import Narrator
+    from logos.cli.output import console as show
+    from logos.views.events import Narrator
 
     place = place_of(wd)
     with reading(place) as source:
@@ -63,7 +63,7 @@ def following(source: SqliteLog, run: RunId, place: Path, tell: Callable[[str], 
     """Events as they come, until the run has ended and its driver has gone."""
     from logos.domain.events import RunEnded, RunResumed
     from logos.domain.plans import LevelsPlan
-    from logos.runtime.journal import plan_of
+    from logos.engine.journal import plan_of
 
     command = "build" if isinstance(plan_of(source, run), LevelsPlan) else "run"
     ended = alone = False
@@ -81,7 +81,7 @@ def following(source: SqliteLog, run: RunId, place: Path, tell: Callable[[str], 
 
 
 def as_document(record: Recorded) -> dict[str, Any]:
-    from logos.adapters.codec import encode
-    from logos.cli.story import iso
+    from logos.adapters.store.codec import encode
+    from logos.views.run import iso
 
     return {"run": record.run, "seq": record.seq, "at": iso(record.at), **json.loads(encode(record.event))}

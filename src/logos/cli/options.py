@@ -10,7 +10,7 @@ import typer
 
 def _known_runs(incomplete: str) -> list[str]:
     """For shell completion: nothing is the right answer to every problem."""
-    from logos.cli.place import place_of, reading
+    from logos.app.workdir import place_of, reading
     from logos.errors import LogosError
 
     try:

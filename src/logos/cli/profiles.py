@@ -9,7 +9,7 @@ import typer
 from logos.cli.options import AsJson, examples
 
 if TYPE_CHECKING:
-    from logos.adapters.cao import ApiClient
+    from logos.adapters.hosts.cao import ApiClient
 
 app = typer.Typer(
     help="The agents' profiles that come with Logos.",
@@ -28,8 +28,8 @@ Api = Annotated[
 def list_profiles(api: Api = "", as_json: AsJson = False) -> int:
     """List the profiles, and whether the CAO server has them."""
     from logos import profiles
-    from logos.cli import show
-    from logos.cli.hosts import server_client
+    from logos.app.hosts import server_client
+    from logos.cli.output import console as show
     from logos.errors import HostError
 
     host = server_client(api)
@@ -70,8 +70,8 @@ def install(
 ) -> int:
     """Put the profiles into the CAO server's store."""
     from logos import profiles
-    from logos.cli import show
-    from logos.cli.hosts import server_client
+    from logos.app.hosts import server_client
+    from logos.cli.output import console as show
 
     host = server_client(api)
     try:

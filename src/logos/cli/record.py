@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import find_run, place_of, reading
 from logos.cli.options import AsJson, OneRun, WorkDir, examples
-from logos.cli.place import find_run, place_of, reading
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
-    from logos.cli.story import Story, Told
+    from logos.views.run import Story, Told
 
 EXAMPLES = examples(
     "logos record -o replay.yaml",
@@ -36,9 +36,9 @@ def record(
 
     Changes that the agents made to files are not in the log and so not in the script; secrets are taken out.
     """
-    from logos.adapters.script import as_yaml
-    from logos.cli import show
-    from logos.cli.story import read_story
+    from logos.adapters.hosts.script import as_yaml
+    from logos.cli.output import console as show
+    from logos.views.run import read_story
 
     with reading(place_of(wd)) as log:
         story = read_story(log, find_run(log, run))
@@ -62,8 +62,8 @@ def record(
 
 
 def script_of(story: Story, *, delays: bool) -> dict[str, Any]:
-    from logos.adapters.script import Otherwise
-    from logos.cli.story import LOGOS
+    from logos.adapters.hosts.script import Otherwise
+    from logos.views.run import LOGOS
 
     turns = {
         told.turn: _step(told, delays=delays) for told in story.turns if told.ended is not None and told.agent != LOGOS
@@ -73,7 +73,7 @@ def script_of(story: Story, *, delays: bool) -> dict[str, Any]:
 
 
 def _step(told: Told, *, delays: bool) -> dict[str, Any]:
-    from logos.cli.redact import redact
+    from logos.views.redact import redact
 
     step: dict[str, Any] = {"say": redact(told.response)}
     if delays and told.seconds is not None:
@@ -86,7 +86,7 @@ def _step(told: Told, *, delays: bool) -> dict[str, Any]:
 
 
 def header(story: Story) -> str:
-    from logos.cli.show import date
+    from logos.cli.output.console import date
 
     ended = story.state.outcome.value if story.state.outcome else "unfinished"
     return (

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logos.app.workdir import LOCK, place_of, wd_flag
 from logos.cli.options import AsJson, OneRun, WorkDir, examples
-from logos.cli.place import LOCK, place_of, wd_flag
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
-    from logos.cli.checkpoints import Found
-    from logos.runtime.journal import Journal
+    from logos.app.checkpoint_names import Found
+    from logos.engine.journal import Journal
 
 EXAMPLES = examples(
     "logos reset                # the unfinished run is given up, the files stay as they are",
@@ -33,10 +33,10 @@ def reset(
     Nothing is lost: its log, its checkpoints and its work are kept, and `logos rollback RUN` returns to it.
     """
     from logos.adapters.lock import DriverLock
-    from logos.cli import show
-    from logos.cli.checkpoints import finding, named, settings_of
-    from logos.cli.revisiting import end_run, find_checkpoint, restore_files, settle
-    from logos.cli.wiring import log_of
+    from logos.app.checkpoint_names import finding, named, settings_of
+    from logos.app.revisiting import end_run, find_checkpoint, restore_files, settle
+    from logos.app.wiring import log_of
+    from logos.cli.output import console as show
     from logos.domain.plans import CyclePlan
 
     place = place_of(wd)
@@ -64,9 +64,9 @@ def reset(
 
 
 def _unfinished(found: Found, wanted: str | None) -> Journal[object]:
-    from logos.cli.checkpoints import newest_unfinished
-    from logos.runtime.journal import open_run
-    from logos.runtime.revisit import UNFINISHED
+    from logos.app.checkpoint_names import newest_unfinished
+    from logos.engine.journal import open_run
+    from logos.engine.revisit import UNFINISHED
 
     run = found.run if wanted else newest_unfinished(found.log)
     if run is None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logos.app.workdir import LOCK, TELOS, place_of, reading, wd_flag
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import LOCK, TELOS, place_of, reading, wd_flag
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
-    from logos.adapters.sqlite import SqliteLog
+    from logos.adapters.store.sqlite import SqliteLog
     from logos.domain.specs import Question
-    from logos.flows.ladder import LevelsState
-    from logos.runtime.journal import Journal
+    from logos.engine.journal import Journal
+    from logos.flows.levels.state import LevelsState
 
 EXAMPLES = examples(
     "logos resolve                        # show the question and its options",
@@ -35,7 +35,7 @@ def resolve(
 ) -> int:
     """Answer what a build could not decide; `logos build --resume` then goes on with your decision."""
     from logos.adapters.lock import DriverLock
-    from logos.cli import show
+    from logos.cli.output import console as show
     from logos.domain.events import QuestionResolved
 
     place = place_of(wd)
@@ -60,7 +60,7 @@ def resolve(
 
 
 def _show(journal: Journal[LevelsState], question: Question, place: Path, *, as_json: bool) -> None:
-    from logos.cli import show
+    from logos.cli.output import console as show
 
     if as_json:
         show.document({"run": journal.run, "question": show.question_as_json(question)})
@@ -71,7 +71,7 @@ def _show(journal: Journal[LevelsState], question: Question, place: Path, *, as_
 
 def _waiting(log: SqliteLog) -> Journal[LevelsState]:
     from logos.domain.plans import LevelsPlan
-    from logos.runtime.journal import open_levels, runs_with
+    from logos.engine.journal import open_levels, runs_with
 
     builds = runs_with(log, LevelsPlan)
     journal = open_levels(log, builds[-1]) if builds else None
@@ -99,8 +99,8 @@ def _decision(words: list[str], question: Question) -> tuple[int, str]:
 def _project(journal: Journal[LevelsState], place: Path) -> None:
     import time
 
-    from logos.adapters import telosstate
-    from logos.runtime.build import STATE_FILE
+    from logos.adapters import build_state_file as telosstate
+    from logos.engine.build_run import STATE_FILE
 
     shown = telosstate.project(journal.state, journal.ledger, journal.run, journal.seq, time.time())
     telosstate.write(place / TELOS / STATE_FILE, shown)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import CONFIG, LOCK, place_of, wd_flag
 from logos.cli.options import AsJson, OneRun, Overrides, Recreate, Simulate, WorkDir, examples
-from logos.cli.place import CONFIG, LOCK, place_of, wd_flag
 from logos.errors import StateError, UsageError
 
 if TYPE_CHECKING:
-    from logos.adapters.sqlite import SqliteLog
+    from logos.adapters.store.sqlite import SqliteLog
     from logos.domain.turns import RunId
-    from logos.runtime.journal import Journal
+    from logos.engine.journal import Journal
 
 EXAMPLES = examples(
     "logos resume                         # the newest unfinished run here, a cycle or a build",
@@ -38,9 +38,9 @@ def resume(
 
     Exit codes are those of `logos run` and `logos build`.
     """
+    from logos.app.checkpoint_names import finding, named
     from logos.cli import build as builds
     from logos.cli import run as runs
-    from logos.cli.checkpoints import finding, named
     from logos.domain.plans import LevelsPlan
 
     with finding(place_of(wd), named(run)) as found:
@@ -62,9 +62,9 @@ def resume(
 
 
 def _unfinished(log: SqliteLog, wanted: RunId | None, place: Path) -> Journal[Any]:
-    from logos.cli.checkpoints import newest_unfinished
-    from logos.runtime.journal import open_run
-    from logos.runtime.revisit import UNFINISHED
+    from logos.app.checkpoint_names import newest_unfinished
+    from logos.engine.journal import open_run
+    from logos.engine.revisit import UNFINISHED
 
     run = wanted or newest_unfinished(log)
     if run is None:
@@ -80,11 +80,11 @@ def _unfinished(log: SqliteLog, wanted: RunId | None, place: Path) -> Journal[An
 
 def _point_state_file(place: Path, config: Path | None, flags: list[str], journal: Journal[Any]) -> None:
     """A cycle goes on with the run its state file names: where that is another, it is written anew from the log."""
-    from logos.adapters import statefile
+    from logos.adapters import state_file as statefile
     from logos.adapters.lock import DriverLock
-    from logos.adapters.statefile import StateDamaged
-    from logos.cli.checkpoints import settings_of
-    from logos.cli.revisiting import project
+    from logos.adapters.state_file import StateDamaged
+    from logos.app.checkpoint_names import settings_of
+    from logos.app.revisiting import project
 
     settings = settings_of(place, config, flags)
     try:

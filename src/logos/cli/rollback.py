@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logos.app.workdir import place_of, wd_flag
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import place_of, wd_flag
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
-    from logos.cli.revisiting import Begun
+    from logos.app.revisiting import Begun
 
 EXAMPLES = examples(
     "logos rollback 12                    # event 12 of the newest run",
@@ -47,11 +47,11 @@ def rollback(
 
 
 def _both(place: Path, checkpoint: str, *, as_json: bool) -> int:
-    from logos.cli import show
-    from logos.cli.checkpoints import finding, settings_of
+    from logos.app.checkpoint_names import finding, settings_of
+    from logos.app.revisiting import find_checkpoint, rollback_here, settle
+    from logos.app.wiring import log_of
     from logos.cli.fork import as_document
-    from logos.cli.revisiting import find_checkpoint, rollback_here, settle
-    from logos.cli.wiring import log_of
+    from logos.cli.output import console as show
 
     with finding(place, checkpoint, log_of) as found:
         if found.place != place:
@@ -68,8 +68,8 @@ def _both(place: Path, checkpoint: str, *, as_json: bool) -> int:
 
 
 def put(begun: Begun) -> None:
-    from logos.cli import show
     from logos.cli.fork import next_command
+    from logos.cli.output import console as show
 
     target, at, flag = show.console(), begun.at, wd_flag(begun.wd)
     show.put(target, f"run {begun.run} begins at event {at.seq} of {at.run}", "bold")
@@ -94,9 +94,9 @@ def _what_became_of_files(begun: Begun) -> str:
 
 
 def _files(place: Path, checkpoint: str, *, as_json: bool) -> int:
-    from logos.cli import show
-    from logos.cli.checkpoints import settings_of
-    from logos.cli.revisiting import restore_files
+    from logos.app.checkpoint_names import settings_of
+    from logos.app.revisiting import restore_files
+    from logos.cli.output import console as show
 
     commit = _commit(place, checkpoint)
     kept = restore_files(settings_of(place), commit, show.tell)
@@ -111,9 +111,9 @@ def _files(place: Path, checkpoint: str, *, as_json: bool) -> int:
 
 
 def _commit(place: Path, checkpoint: str) -> str:
-    from logos.adapters.snapshots import kept_commit
-    from logos.cli.checkpoints import finding
-    from logos.cli.revisiting import find_checkpoint
+    from logos.adapters.git.snapshots import kept_commit
+    from logos.app.checkpoint_names import finding
+    from logos.app.revisiting import find_checkpoint
     from logos.domain.plans import LevelsPlan
 
     if _COMMIT.fullmatch(checkpoint) and (kept := kept_commit(place, checkpoint)):

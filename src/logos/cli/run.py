@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logos.app.workdir import default_config, wd_flag
 from logos.cli.options import AsJson, Overrides, Recreate, Simulate, examples
-from logos.cli.place import default_config, wd_flag
 from logos.cli.status import BUDGET
 from logos.errors import BudgetReached, LimitReached, LogosError, PromptError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from logos.cli.hosts import MakeHost
-    from logos.cli.story import Story
-    from logos.flows.cycle import CycleState
-    from logos.runtime.driving import Ended
-    from logos.runtime.settings import Settings
+    from logos.app.hosts import MakeHost
+    from logos.app.settings import Settings
+    from logos.engine.runner import Ended
+    from logos.flows.cycle.flow import CycleState
+    from logos.views.run import Story
 
 EXAMPLES = examples(
     "logos run                                   # with ./logos.json, as `logos init` writes it",
@@ -78,11 +78,11 @@ def start(
     simulate: Path | None = None,
 ) -> int:
     """`flags` are settings, `again` the options that a resume must repeat."""
-    from logos.cli.live import view
-    from logos.cli.unfinished import present, unfinished_of
-    from logos.cli.wiring import run_here
+    from logos.app.signals import interruptible
+    from logos.app.unfinished import present, unfinished_of
+    from logos.app.wiring import run_here
+    from logos.cli.output.live import view
     from logos.domain.plans import CyclePlan
-    from logos.runtime.signals import interruptible
 
     with interruptible(), view() as shown:
         make_host = simulated(simulate, shown.tell, "cycle") if simulate else None
@@ -104,8 +104,8 @@ def start(
 
 def simulated(script: Path, tell: Callable[[str], None], flow: str) -> MakeHost:
     """Hosts whose agents follow this script, which is read before anything starts."""
-    from logos.adapters.script import load_script
-    from logos.cli.hosts import scripted_host
+    from logos.adapters.hosts.script import load_script
+    from logos.app.hosts import scripted_host
 
     read = load_script(script)
     if read.flow not in (None, flow):
@@ -134,8 +134,8 @@ def _looks_like_json(path: Path) -> bool:
 
 def settle(config: Path | None, flags: list[str], prompt: str, text: str) -> Settings:
     """The settings of this run, with the prompt a person gave on the command line in them."""
-    from logos.runtime.prompt import prompt_from_words
-    from logos.runtime.settings import load_settings
+    from logos.app.prompt import prompt_from_words
+    from logos.app.settings import load_settings
 
     if prompt and text:
         raise UsageError(f"two prompts: --prompt {prompt} and the words {text[:40]!r}; give one")
@@ -154,8 +154,8 @@ def settle(config: Path | None, flags: list[str], prompt: str, text: str) -> Set
 
 def refuse_template(settings: Settings) -> None:
     """The prompt that `logos init` writes says nothing yet; agents would work on it for hours."""
-    from logos.runtime.opening import given_prompt
-    from logos.runtime.prompt import TEMPLATE
+    from logos.app.prompt import TEMPLATE
+    from logos.app.run_start import given_prompt
 
     if (given_prompt(settings) or "").strip() == TEMPLATE.strip():
         what = settings.prompt_file or "the prompt"
@@ -206,9 +206,9 @@ def raised(command: list[str], key: str, settings: Settings) -> list[str]:
 
 def report(settings: Settings, ended: Ended[CycleState], *, as_json: bool) -> None:
     """The end of a run: what came of it, what changed, where to look next."""
-    from logos.cli import show
-    from logos.cli.place import reading
-    from logos.cli.story import read_story
+    from logos.app.workdir import reading
+    from logos.cli.output import console as show
+    from logos.views.run import read_story
 
     place = settings.work_dir
     with reading(place) as log:
@@ -219,8 +219,8 @@ def report(settings: Settings, ended: Ended[CycleState], *, as_json: bool) -> No
 
 
 def put_report(target: Console, story: Story, place: Path) -> None:
-    from logos.cli import show
-    from logos.cli.changes import changes
+    from logos.app.changes import changes
+    from logos.cli.output import console as show
 
     show.put_summary(target, story)
     changed = changes(place)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from logos.app.workdir import driver_at, has_log, place_of, reading
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import driver_at, has_log, place_of, reading
 
 if TYPE_CHECKING:
-    from logos.adapters.sqlite import SqliteLog
+    from logos.adapters.store.sqlite import SqliteLog
 
 EXAMPLES = examples("logos runs", "logos runs --json | jq '.[].run'")
 
 
 def runs(wd: WorkDir = None, as_json: AsJson = False) -> int:
     """List the runs of this work dir, the newest last."""
-    from logos.cli import show
-    from logos.cli.narrator import Tone
+    from logos.cli.output import console as show
+    from logos.views.events import Tone
 
     place = place_of(wd)
     if has_log(place):
@@ -46,7 +46,7 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> int:
 
 
 def _cells(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[object, ...]:
-    from logos.cli.bill import dollars, tokens
+    from logos.views.usage import dollars, tokens
 
     usage: dict[str, Any] = row["usage"] or {"tokens": None, "cost_usd": None}
     cells = {**row, "from": f"{row['forked_from']}@{row['forked_at']}" if row["forked_from"] else None}
@@ -55,11 +55,11 @@ def _cells(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[object, ...]:
 
 
 def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
-    from logos.cli.bill import bill_as_json
+    from logos.cli.output.console import date
     from logos.cli.sessions import fork_of, forked_as_json
-    from logos.cli.show import date
-    from logos.cli.story import iso, read_story
     from logos.errors import LogError
+    from logos.views.run import iso, read_story
+    from logos.views.usage import bill_as_json
 
     rows: list[dict[str, Any]] = []
     known, driver = log.runs(), driver_at(place)

@@ -33,8 +33,8 @@ def schema(
     as_json: AsJson = False,
 ) -> int:
     """Print the JSON Schema of the configuration file."""
-    from logos.cli import show
-    from logos.runtime.settings import LEAVES, json_schema
+    from logos.app.settings import LEAVES, json_schema
+    from logos.cli.output import console as show
 
     other = _other(script=script, state=state, telos=telos, report=report)
     if other is not None:
@@ -65,11 +65,11 @@ def _other(*, script: bool, state: bool, telos: bool, report: str) -> dict[str, 
     if script:
         return script_schema()
     if state:
-        from logos.adapters.telosstate import state_schema
+        from logos.adapters.build_state_file import state_schema
 
         return state_schema()
     if telos:
-        from logos.runtime.telos import telos_schema
+        from logos.app.telos_file import telos_schema
 
         return telos_schema()
     return report_schema(report) if report else None
@@ -87,7 +87,7 @@ def report_schema(wanted: str) -> dict[str, Any]:
 
 
 def script_schema() -> dict[str, Any]:
-    from logos.adapters.script import Script
+    from logos.adapters.hosts.script import Script
 
     schema = Script.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Logos script"}

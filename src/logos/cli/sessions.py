@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from logos.app.workdir import driver_at, has_log, place_of, reading
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import driver_at, has_log, place_of, reading
 from logos.errors import LogError, LogosError
 
 if TYPE_CHECKING:
-    from logos.cli.checkpoints import OpenLog
-    from logos.cli.story import Story
+    from logos.app.checkpoint_names import OpenLog
     from logos.domain.events import Recorded, RunForked
-    from logos.domain.sessions import Session
+    from logos.views.run import Story
+    from logos.views.sessions import Session
 
 EXAMPLES = examples(
     "logos sessions                    # all of them, oldest first",
@@ -82,7 +82,7 @@ def sessions(
 
     A session is what one driver did of a run. What a fork has from the run it was forked from is listed there.
     """
-    from logos.cli import show
+    from logos.cli.output import console as show
 
     place = place_of(wd)
     rows, unread = listed(place, run)
@@ -101,7 +101,7 @@ def sessions(
 
 def listed(place: Path, wanted: str | None) -> tuple[list[Row], list[Unread]]:
     """Every session that can be read, or those of one run, and what cannot."""
-    from logos.cli.checkpoints import finding
+    from logos.app.checkpoint_names import finding
 
     only, where = None, places(place)
     if wanted is not None:
@@ -124,7 +124,7 @@ def listed(place: Path, wanted: str | None) -> tuple[list[Row], list[Unread]]:
 
 def places(place: Path) -> list[Path]:
     """The work dirs of the repository that have a log, each once, whatever it is called."""
-    from logos.cli.checkpoints import work_dirs
+    from logos.app.checkpoint_names import work_dirs
 
     known = {own.resolve(): own for own in reversed(work_dirs(place)) if has_log(own)}
     return [*reversed(known.values())]
@@ -132,7 +132,7 @@ def places(place: Path) -> list[Path]:
 
 def stories_in(place: Path, opened: OpenLog = reading) -> Iterator[Story | Unread]:
     """Run after run of a log, oldest first; what cannot be read does not hide the rest."""
-    from logos.cli.story import read_story
+    from logos.views.run import read_story
 
     try:
         with opened(place) as log:
@@ -212,9 +212,9 @@ def origin(forked: RunForked) -> str:
 
 
 def put_sessions(place: Path, rows: Sequence[Row]) -> None:
-    from logos.cli import show
-    from logos.cli.narrator import Tone
-    from logos.cli.words import duration
+    from logos.cli.output import console as show
+    from logos.views.events import Tone
+    from logos.views.text import duration
 
     target = show.console()
     cells = [
@@ -240,7 +240,7 @@ def _without_empty(
 
 
 def as_document(place: Path, rows: Sequence[Row], unread: Sequence[Unread]) -> dict[str, Any]:
-    from logos.cli.story import iso
+    from logos.views.run import iso
 
     return {
         "wd": str(place),

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from logos.app.workdir import driver_at, find_run, has_log, place_of, reading, wd_flag
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import driver_at, find_run, has_log, place_of, reading, wd_flag
 
 if TYPE_CHECKING:
-    from logos.cli.story import State, Story, Told
     from logos.domain.turns import Terminal
+    from logos.views.run import State, Story, Told
 
 EXAMPLES = examples("logos status", "logos status --json --wd ~/project")
 # How a driver says that a budget is used up.
@@ -47,7 +47,7 @@ class Standing:
 
     @property
     def where(self) -> str:
-        from logos.flows.cycle import CycleState
+        from logos.flows.cycle.flow import CycleState
 
         state = self.story.state
         if isinstance(state, CycleState):
@@ -63,8 +63,8 @@ class Standing:
 
 def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
     """Show the newest run: its outcome or where it stands, who is at work, and the command to use next."""
-    from logos.cli import show
-    from logos.cli.story import read_story
+    from logos.cli.output import console as show
+    from logos.views.run import read_story
 
     place = place_of(wd)
     if not has_log(place):
@@ -83,9 +83,9 @@ def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
 
 
 def next_command(standing: Standing) -> str:
-    from logos.cli.show import set_wd
-    from logos.cli.story import RECREATE
+    from logos.cli.output.console import set_wd
     from logos.domain.turns import Outcome
+    from logos.views.run import RECREATE
 
     story, at = standing.story, wd_flag(standing.place)
     if any(told.waits for told in standing.in_hand) and story.ledger.session and not story.simulated:
@@ -106,9 +106,9 @@ def next_command(standing: Standing) -> str:
 
 def _telling(story: Story) -> Told | None:
     """The turn that says most about why a run did not pass."""
-    from logos.cli.narrator import Tone, tone_of
     from logos.domain.roles import Role
     from logos.domain.turns import Outcome
+    from logos.views.events import Tone, tone_of
 
     if story.build is None:
         return story.last_of(*((Role.TESTER,) if story.outcome is Outcome.FAILED else Role))
@@ -122,10 +122,10 @@ def more(left: str) -> str:
 
 
 def put_standing(standing: Standing) -> None:
-    from logos.cli import show
-    from logos.cli.bill import sum_in_words
-    from logos.cli.narrator import Tone
-    from logos.cli.words import count, duration
+    from logos.cli.output import console as show
+    from logos.views.events import Tone
+    from logos.views.text import count, duration
+    from logos.views.usage import sum_in_words
 
     target, story = show.console(), standing.story
     tone = {"PASSED": Tone.GOOD, "RUNNING": Tone.NORMAL, "WAITING FOR YOU": Tone.ALARM, "STOPPED": Tone.WARNING}
@@ -168,9 +168,9 @@ def _sessions(story: Story) -> int:
 
 
 def as_document(standing: Standing) -> dict[str, Any]:
-    from logos.cli.bill import bill_as_json
-    from logos.cli.show import question_as_json
-    from logos.cli.story import agent_as_json, iso
+    from logos.cli.output.console import question_as_json
+    from logos.views.run import agent_as_json, iso
+    from logos.views.usage import bill_as_json
 
     story, state = standing.story, standing.story.state
     return {
@@ -212,7 +212,7 @@ def as_document(standing: Standing) -> dict[str, Any]:
 
 def _where_as_json(state: State) -> dict[str, Any]:
     """The same keys for both flows: a sweep is a build's round, its stage the phase, its level the role."""
-    from logos.flows.cycle import CycleState
+    from logos.flows.cycle.flow import CycleState
 
     if isinstance(state, CycleState):
         return {"round": state.round, "phase": state.phase.value, "role": state.role.value, "cycle": state.cycle}

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from logos.app.workdir import place_of
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.cli.place import place_of
 
 if TYPE_CHECKING:
+    from logos.app.telos_file import Telos
     from logos.domain.levels import Level
-    from logos.runtime.telos import Telos
 
 EXAMPLES = examples("logos telos", "logos telos --wd ~/project --json")
 
 
 def telos(wd: WorkDir = None, as_json: AsJson = False) -> int:
     """Show telos.toml as the nine levels, from the purpose to the syntax: what is known, and which tools prove it."""
-    from logos.cli import show
+    from logos.app.telos_file import TELOS_FILE, read_telos
+    from logos.cli.output import console as show
     from logos.domain.levels import ALL_LEVELS
-    from logos.runtime.telos import TELOS_FILE, read_telos
 
     place = place_of(wd)
     told = read_telos(place)
@@ -37,8 +37,8 @@ def telos(wd: WorkDir = None, as_json: AsJson = False) -> int:
 
 
 def _level(level: Level, told: Telos) -> dict[str, Any]:
+    from logos.app.tool_detection import without_tools
     from logos.domain.levels import LADDER
-    from logos.runtime.detect import without_tools
 
     tools = [{"name": tool.name, "command": tool.command} for tool in told.tools if tool.level is level]
     return {

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logos.app.workdir import CONFIG
 from logos.cli.options import AsJson, examples
-from logos.cli.place import CONFIG
 from logos.errors import LogosError
 
 if TYPE_CHECKING:
-    from logos.runtime.settings import Settings
+    from logos.app.settings import Settings
 
 EXAMPLES = examples("logos validate logos.json", "logos validate team.json --json")
 
@@ -26,7 +26,7 @@ def validate(
     as_json: AsJson = False,
 ) -> int:
     """Check a configuration as `logos run` would use it, with the environment: settings, prompt, providers."""
-    from logos.cli import show
+    from logos.cli.output import console as show
 
     problems, doubts = look_through(config)
     if as_json:
@@ -43,7 +43,7 @@ def validate(
 
 def look_through(config: Path) -> tuple[list[str], list[str]]:
     """What would stop a run, and what is only doubtful."""
-    from logos.runtime.settings import load_settings
+    from logos.app.settings import load_settings
 
     try:
         settings = load_settings(config, os.environ)
@@ -59,16 +59,16 @@ def look_through(config: Path) -> tuple[list[str], list[str]]:
 
 
 def _place(settings: Settings) -> None:
-    from logos.cli.wiring import check_place
+    from logos.app.wiring import check_place
 
     check_place(settings)
 
 
 def _prompt(settings: Settings) -> None:
+    from logos.app.prompt import split_prompt
+    from logos.app.run_start import given_prompt
     from logos.cli.run import refuse_template
     from logos.errors import PromptError
-    from logos.runtime.opening import given_prompt
-    from logos.runtime.prompt import split_prompt
 
     given = given_prompt(settings)
     if given is None:
@@ -78,8 +78,8 @@ def _prompt(settings: Settings) -> None:
 
 
 def _provider_checks(settings: Settings) -> list[Callable[[Settings], None]]:
-    from logos.adapters.cao import check_provider
-    from logos.cli.hosts import known_providers
+    from logos.adapters.hosts.cao import check_provider
+    from logos.app.hosts import known_providers
 
     known = known_providers(settings)
 

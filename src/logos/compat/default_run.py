@@ -8,20 +8,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from logos.adapters.cao import ApiClient
-from logos.adapters.handoff import ResponseFiles
-from logos.adapters.statefile import FINAL
+from logos.adapters.hosts.cao import ApiClient
+from logos.adapters.responses import ResponseFiles
+from logos.adapters.state_file import FINAL
+from logos.app.prompt import Prompt, split_prompt
+from logos.app.run_start import given_prompt, plan_from
+from logos.app.settings import LEAVES, Settings, as_environment, load_settings
 from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan
 from logos.domain.roles import ANSWERS, RESPONSE_FILES, Phase, Role, stage_with
 from logos.domain.turns import Agent, AgentName, Terminal, TerminalId
 from logos.errors import PromptError
-from logos.flows.cycle import CycleState
+from logos.flows.cycle.flow import CycleState
 from logos.ports import AgentHost
-from logos.runtime.opening import given_prompt, plan_from
-from logos.runtime.prompt import Prompt, split_prompt
-from logos.runtime.settings import LEAVES, Settings, as_environment, load_settings
 
 OUTCOMES = {word: outcome for outcome, word in FINAL.items()}
 

@@ -12,31 +12,31 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from logos.adapters import statefile
-from logos.adapters.cao import ApiClient
+from logos.adapters import state_file as statefile
 from logos.adapters.files import set_aside
-from logos.adapters.handoff import Doorbell
-from logos.cli.hosts import Tell
-from logos.cli.wiring import run_here, stamp
+from logos.adapters.hosts.cao import ApiClient
+from logos.adapters.responses import Doorbell
+from logos.app import post_processing as afterwards
+from logos.app.hosts import Tell
+from logos.app.settings import Settings, as_environment, load_settings
+from logos.app.signals import interruptible
+from logos.app.wiring import run_here, stamp
 from logos.compat.default_run import DefaultRun
 from logos.domain.events import Event, Recorded
 from logos.domain.ledger import Ledger
 from logos.domain.roles import Phase, Role, stage_with
 from logos.domain.turns import RunId, TerminalId, Trouble
+from logos.engine.notify import notify as _notify
+from logos.engine.runner import new_run_id, rules_for
+from logos.engine.terminals import Crew
+from logos.engine.waiter import Case, NoResponse, Vigil
 from logos.errors import LogosError
 from logos.flows import condense
-from logos.flows.cycle import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
-from logos.flows.gates import is_approved
-from logos.flows.patience import Watch
+from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
+from logos.flows.cycle.verdicts import is_approved
 from logos.ports import AgentHost
 from logos.prompts import render, response_instruction
-from logos.runtime import afterwards
-from logos.runtime.crew import Crew
-from logos.runtime.driving import new_run_id, rules_for
-from logos.runtime.notify import notify as _notify
-from logos.runtime.settings import Settings, as_environment, load_settings
-from logos.runtime.signals import interruptible
-from logos.runtime.vigil import Case, NoResponse, Vigil
+from logos.waiting.rules import Watch
 
 __all__ = ["ApiClient"]
 

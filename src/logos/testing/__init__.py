@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from logos.adapters.script import LevelTurn, level_turn_of
-from logos.adapters.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report
+from logos.adapters.hosts.script import LevelTurn, level_turn_of
+from logos.adapters.hosts.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.roles import RESPONSE_FILES, SEATS, Role
 from logos.domain.turns import RunId

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from logos.adapters.script import level_turn_of
+from logos.adapters.hosts.script import level_turn_of
 from logos.domain.levels import LADDER
 from logos.domain.roles import RESPONSE_FILES, SEATS
 from logos.testing import LevelAnswers, Says, leave_response

@@ -1,0 +1,328 @@
+""".telos/state.json: where a build stands, by id and in one line each; whole texts are in the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, ParamSpec
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import PydanticSerializationError, to_json
+
+from logos.adapters.files import write_atomically
+from logos.domain.ledger import Ledger
+from logos.domain.levels import LADDER, Level
+from logos.domain.reports import Component
+from logos.domain.specs import Handoff, Spec
+from logos.domain.turns import AgentName, RunId
+from logos.flows.levels.overlap import Piece
+from logos.flows.levels.state import Ask, LevelsState
+
+Json = dict[str, Any]
+
+SUMMARY_CHARACTERS = 160
+
+
+class Shown(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ActiveAgent(Shown):
+    level: str
+    title: str
+    turn: str
+    component: str | None
+    attempt: int
+    terminal: str | None
+    provider: str | None
+    asked: bool
+
+
+class StoredSpec(Shown):
+    id: str
+    level: str
+    version: int
+    parent: str
+    component: str | None
+    turn: str
+    summary: str
+    in_force: bool
+
+
+class StoredHandoff(Shown):
+    from_level: str
+    to_level: str
+    toward: Literal["down", "back", "up"]
+    turn: str
+    summary: str
+
+
+class LevelStanding(Shown):
+    level: str
+    title: str
+    takes_part: bool
+    status: Literal["skipped", "pending", "proven", "unproven", "passed", "failed"]
+
+
+class StoredComponent(Shown):
+    name: str
+    depends_on: list[str]
+    commit: str | None
+    merged: bool
+    files: list[str]
+    tests: list[str]
+    blocked_by: list[str]
+
+
+class ToolResult(Shown):
+    level: str
+    tool: str
+    command: str
+    exit_code: int
+
+
+class Reconciliation(Shown):
+    id: str
+    cause: Literal["failure", "conflict", "constraint", "loop"]
+    level: str
+    question: str
+    decision: str | None
+    decided_by: str | None
+    rounds: int
+
+
+class OpenQuestion(Shown):
+    id: str
+    text: str
+    options: list[str]
+
+
+class LogMark(Shown):
+    run: str
+    seq: int
+
+
+class TelosState(Shown):
+    """A build's state file."""
+
+    version: Literal[1] = 1
+    updated_at: str
+    logos: LogMark = Field(description="the run, and the last event of its log that changed what this file shows")
+    feature: str
+    wd: str
+    base: str = Field(description="the commit that all work started from")
+    head: str = Field(description="the commit that holds what is merged")
+    status: Literal["RUNNING", "PASSED", "FAILED", "REJECTED", "BLOCKED", "ABANDONED"]
+    reason: str
+    sweep: int
+    direction: Literal["down", "build", "merge", "lint", "up", "reconcile"]
+    current_level: str
+    levels: list[str]
+    skipped_levels: list[str]
+    active_agents: list[ActiveAgent]
+    pending_handoffs: list[StoredHandoff]
+    specification_stack: list[StoredSpec]
+    handoff_lineage: list[StoredHandoff]
+    validation_status: list[LevelStanding]
+    components: list[StoredComponent]
+    tool_results: list[ToolResult]
+    reconciliations: list[Reconciliation]
+    handoff_loops: list[str] = Field(description="handoff patterns that went round in this sweep")
+    question: OpenQuestion | None
+    violation: str | None
+    alternatives: list[str]
+
+
+Parts = ParamSpec("Parts")
+
+
+def once_for(make: Callable[Parts, list[Json]]) -> Callable[Parts, list[Json]]:
+    """Remember the rows of the newest values: most events leave most of the state as it was."""
+    newest: tuple[tuple[object, ...], list[Json]] = ((), [])
+
+    def made(*values: Parts.args, **named: Parts.kwargs) -> list[Json]:
+        nonlocal newest
+        known, rows = newest
+        if len(known) != len(values) or any(one is not other for one, other in zip(known, values, strict=True)):
+            rows = make(*values, **named)
+            newest = (values, rows)
+        return rows
+
+    return made
+
+
+def state_schema() -> dict[str, Any]:
+    schema = TelosState.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "Logos build state"
+    return schema
+
+
+def project(state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float) -> Json:
+    """The state as the file shows it."""
+    plan = state.plan
+    return {
+        "version": 1,
+        "updated_at": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "logos": {"run": run, "seq": seq},
+        "feature": plan.feature,
+        "wd": plan.wd,
+        "base": plan.base,
+        "head": state.head,
+        "status": state.outcome.value if state.outcome is not None else "RUNNING",
+        "reason": short(state.stalled or state.reason),
+        "sweep": state.sweep,
+        "direction": state.stage.value,
+        "current_level": state.level.name,
+        "levels": [level.name for level in state.levels],
+        "skipped_levels": [level.name for level in state.skipped],
+        "active_agents": [_active(ask, state, ledger) for ask in state.at_hand],
+        "pending_handoffs": _pending(state),
+        "specification_stack": _specs(state.specs),
+        "handoff_lineage": _handoffs(state.handoffs),
+        "validation_status": [_standing(state, level) for level in LADDER],
+        "components": _components(state.components, state.pieces),
+        "tool_results": [
+            {"level": proof.level.name, "tool": proof.tool, "command": proof.command, "exit_code": proof.exit_code}
+            for proof in state.proofs
+        ],
+        "reconciliations": _reconciliations(state),
+        "handoff_loops": list(state.loops),
+        "question": None
+        if state.question is None
+        else {
+            "id": state.question.id,
+            "text": short(state.question.text, 2000),
+            "options": [short(option.summary) for option in state.question.options],
+        },
+        "violation": short(state.violation) or None,
+        "alternatives": [short(text) for text in state.alternatives],
+    }
+
+
+def write(path: Path, state: Json) -> None:
+    """Without waiting for the disk: the log is what a power cut must leave whole, this file is drawn from it."""
+    try:
+        text = to_json(state, indent=2).decode()
+    except PydanticSerializationError:
+        # A lone surrogate in somebody's text has no UTF-8 form.
+        text = json.dumps(state, ensure_ascii=False, indent=2).encode("utf-8", "replace").decode("utf-8")
+    write_atomically(path, text + "\n", durable=False)
+
+
+def short(text: str, characters: int = SUMMARY_CHARACTERS) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= characters else line[: characters - 1] + "…"
+
+
+def _active(ask: Ask, state: LevelsState, ledger: Ledger) -> Json:
+    terminal = ledger.terminals.get(AgentName(ask.key))
+    return {
+        "level": ask.level.name,
+        "title": LADDER[ask.level].title,
+        "turn": ask.turn,
+        "component": ask.component or None,
+        "attempt": ask.attempt,
+        "terminal": terminal.id if terminal else None,
+        "provider": terminal.provider if terminal else None,
+        "asked": ask.turn in state.started,
+    }
+
+
+@once_for
+def _handoffs(handoffs: tuple[Handoff, ...]) -> list[Json]:
+    return [
+        {
+            "from_level": handoff.from_level.name,
+            "to_level": handoff.to_level.name,
+            "toward": handoff.toward.value,
+            "turn": handoff.turn,
+            "summary": short(handoff.text),
+        }
+        for handoff in handoffs
+    ]
+
+
+def _pending(state: LevelsState) -> list[Json]:
+    """Handoffs whose taker has not done its part yet."""
+    waiting = {ask.level.name for ask in state.asks}
+    latest = {(handoff["to_level"], handoff["toward"]): handoff for handoff in _handoffs(state.handoffs)}
+    now = f"s{state.sweep}."
+    return [
+        handoff for handoff in latest.values() if handoff["to_level"] in waiting and handoff["turn"].startswith(now)
+    ]
+
+
+@once_for
+def _specs(specs: tuple[Spec, ...]) -> list[Json]:
+    in_force = {(spec.level, spec.component): spec for spec in specs}
+    return [
+        {
+            "id": spec.id,
+            "level": spec.level.name,
+            "version": spec.version,
+            "parent": spec.parent,
+            "component": spec.component or None,
+            "turn": spec.turn,
+            "summary": short(spec.summary),
+            "in_force": in_force[spec.level, spec.component] is spec,
+        }
+        for spec in specs
+    ]
+
+
+def _standing(state: LevelsState, level: Level) -> Json:
+    known = state.standing.get(level)
+    part = level in state.levels
+    status = known.value if known is not None else "pending" if part else "skipped"
+    return {"level": level.name, "title": LADDER[level].title, "takes_part": part, "status": status}
+
+
+@once_for
+def _components(components: tuple[Component, ...], pieces: Mapping[str, Piece]) -> list[Json]:
+    shown: list[Json] = []
+    for component in components:
+        piece = pieces.get(component.name)
+        done = {name for name in component.depends_on if name in pieces}
+        shown.append(
+            {
+                "name": component.name,
+                "depends_on": list(component.depends_on),
+                "commit": piece.commit if piece else None,
+                "merged": piece.merged if piece else False,
+                "files": list(piece.files) if piece else [],
+                "tests": list(piece.tests) if piece else [],
+                "blocked_by": [] if piece else [name for name in component.depends_on if name not in done],
+            }
+        )
+    return shown
+
+
+def _reconciliations(state: LevelsState) -> list[Json]:
+    ended = [
+        {
+            "id": settled.id,
+            "cause": settled.cause.value,
+            "level": settled.level.name,
+            "question": short(settled.question),
+            "decision": short(settled.proposal.summary),
+            "decided_by": settled.by,
+            "rounds": settled.rounds,
+        }
+        for settled in state.settled
+    ]
+    now = state.dispute
+    if now is None:
+        return ended
+    going_on = {
+        "id": now.id,
+        "cause": now.cause.value,
+        "level": now.level.name,
+        "question": short(now.question),
+        "decision": None,
+        "decided_by": None,
+        "rounds": now.round,
+    }
+    return [*ended, going_on]

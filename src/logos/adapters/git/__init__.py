@@ -1,0 +1,1 @@
+"""Git worktrees, merges and snapshots."""

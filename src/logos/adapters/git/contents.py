@@ -1,0 +1,244 @@
+"""What an agent left in a worktree, taken into a tree as it lies there, and what keeps it from being accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from logos.adapters.git.command import Change, Git, blobs, complaint, paths_in, text_of
+from logos.adapters.git.definitions import LARGEST, defined_in
+from logos.domain.specs import Touched
+
+MOST_FILES = 5_000
+LARGEST_FILE = 20_000_000
+LONGEST_PATH = 4_096
+# Where prompts and responses lie, also where a project has a folder of that name in git.
+OURS = (".tmp/agent-responses/", ".tmp/agent-prompts/")
+
+_LINK = "120000"
+_GITLINK = "160000"
+# What git says of a name that could be taken for one of its own files somewhere.
+_REFUSED = b"Ignoring path "
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What keeps a piece of work from being accepted; the path is empty where it is not about one file."""
+
+    path: bytes
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What is to become of the paths that differ from the start."""
+
+    add: list[bytes] = field(default_factory=list[bytes])
+    remove: list[bytes] = field(default_factory=list[bytes])
+    folders: list[bytes] = field(default_factory=list[bytes])
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+
+def fresh_index(git: Git, index: Path, start: str, *flags: str) -> None:
+    """An index of ours that says what the start says, and remembers which files were looked at already."""
+    Path(f"{index}.lock").unlink(missing_ok=True)
+    if git.run("read-tree", "--reset", *flags, start).returncode != 0:
+        index.unlink(missing_ok=True)
+        git.ask("read-tree", "--reset", *flags, start)
+
+
+def stage(git: Git, folder: Path) -> list[Problem]:
+    """Bring the index from the start to what lies in the folder; returns what could not be taken."""
+    paths = differing(git, OURS)
+    if len(paths) > MOST_FILES:
+        return [
+            Problem(b"", f"{len(paths)} files were changed, at most {MOST_FILES} are taken; is a .gitignore missing?")
+        ]
+    return take(git, folder, paths)
+
+
+def differing(git: Git, unseen: Iterable[str], under: str = "") -> list[bytes]:
+    """The paths under a folder whose files are not as the index says; `unseen` and ignored ones only if it has them."""
+    flags = ("--modified", "--deleted", "--others", "--exclude-standard")
+    patterns = (f"--exclude={pattern}" for pattern in unseen)
+    listed = git.ask("ls-files", "-z", *flags, *patterns, "--", *([under] if under else []))
+    return sorted({path for path in listed.split(b"\0") if path})
+
+
+def take(git: Git, folder: Path, paths: Iterable[bytes], largest: int = LARGEST_FILE) -> list[Problem]:
+    """Bring the index to what lies at these paths; returns what could not be taken.
+
+    Not `git add`: that would run git inside nested repositories, with the settings they bring along.
+    """
+    staged = Staged()
+    for path in paths:
+        _sort_out(staged, os.fsencode(folder), path, largest)
+    _sort_out_folders(git, staged)
+    return staged.problems + _update(git, staged)
+
+
+def _sort_out(staged: Staged, folder: bytes, path: bytes, largest: int) -> None:
+    full = os.path.join(folder, path)
+    try:
+        there = os.lstat(full)
+    except FileNotFoundError:
+        # Git removes what is not there, in one go with what is added.
+        (staged.remove if _beyond_a_link(folder, path) else staged.add).append(path)
+        return
+    except NotADirectoryError:
+        staged.remove.append(path)
+        return
+    except OSError as error:
+        staged.problems.append(Problem(path, f"cannot be read: {error.strerror}"))
+        return
+    is_file = stat.S_ISREG(there.st_mode)
+    if stat.S_ISDIR(there.st_mode):
+        staged.folders.append(path)
+    elif not (is_file or stat.S_ISLNK(there.st_mode)) or _beyond_a_link(folder, path):
+        staged.remove.append(path)
+    elif is_file and there.st_size > largest:
+        size, most = there.st_size / 1e6, largest / 1e6
+        staged.problems.append(Problem(path, f"has {size:.0f} MB, files of at most {most:.0f} MB are taken"))
+    elif is_file and not os.access(full, os.R_OK):
+        staged.problems.append(Problem(path, "cannot be read: Permission denied"))
+    else:
+        staged.add.append(path)
+
+
+def _sort_out_folders(git: Git, staged: Staged) -> None:
+    """A folder is a nested repository, new (git says so with a slash) or known, or it took the place of a file."""
+    if not staged.folders:
+        return
+    entries = git.ask("ls-files", "-z", "--stage").split(b"\0")
+    gitlinks = {entry.partition(b"\t")[2] for entry in entries if entry.startswith(_GITLINK.encode())}
+    for path in staged.folders:
+        if path.endswith(b"/") or path in gitlinks:
+            staged.problems.append(Problem(path, "is a repository of its own; only its files can be taken"))
+        else:
+            staged.remove.append(path)
+
+
+def _beyond_a_link(folder: bytes, path: bytes) -> bool:
+    parts = path.split(b"/")[:-1]
+    return any(os.path.islink(os.path.join(folder, *parts[: depth + 1])) for depth in range(len(parts)))
+
+
+def _update(git: Git, staged: Staged) -> list[Problem]:
+    refused: list[bytes] = []
+    for flags, paths in ((["--force-remove"], staged.remove), (["--add", "--replace", "--remove"], staged.add)):
+        if not paths:
+            continue
+        done = git.run("update-index", *flags, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in paths))
+        if done.returncode != 0:
+            return [Problem(b"", f"git cannot take what lies there: {complaint(done)}")]
+        refused += [line.removeprefix(_REFUSED) for line in done.stderr.splitlines() if line.startswith(_REFUSED)]
+    return [Problem(path, "has a name that git refuses") for path in refused]
+
+
+def problems_in(git: Git, folder: Path, changed: list[Change]) -> list[Problem]:
+    """What is wrong with files that were taken."""
+    links = [change for change in changed if change.mode == _LINK]
+    targets = blobs(git, (link.blob for link in links), LONGEST_PATH) if links else {}
+    leading_out = (link.path for link in links if _leads_out(folder, link.path, targets.get(link.blob, b"/")))
+    unreadable = (change.path for change in changed if not _is_utf8(change.path))
+    return [
+        *(Problem(path, "is a symbolic link that leads out of the repository") for path in leading_out),
+        *(Problem(path, "has a name that is not UTF-8") for path in unreadable),
+        *_filtered(git, changed),
+    ]
+
+
+def _leads_out(folder: Path, path: bytes, target: bytes) -> bool:
+    if target.startswith(b"/"):
+        return True
+    said = posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).split(b"/")
+    if said[0] == b".." or b".git" in (part.lower() for part in said):
+        return True
+    # By the letter a chain of links can stay inside and still lead out.
+    root = os.path.realpath(os.fsencode(folder))
+    return os.path.commonpath([root, os.path.realpath(os.path.join(root, path))]) != root
+
+
+def _filtered(git: Git, changed: list[Change]) -> list[Problem]:
+    """Files that a program of the repository encrypts or converts: committed as they lie there, they would leak."""
+    asked = b"".join(change.path + b"\0" for change in changed if change.blob)
+    if not git.disarmed_filters or not asked:
+        return []
+    said = git.ask("check-attr", "-z", "--stdin", "filter", stdin=asked).split(b"\0")
+    return [
+        Problem(path, f"needs the filter {text_of(name)} of this repository, which Logos does not run")
+        for path, name in zip(said[0::3], said[2::3], strict=False)
+        if text_of(name) in git.disarmed_filters
+    ]
+
+
+def not_in(git: Git, commit: str, paths: Iterable[str], changed: list[Change]) -> list[Problem]:
+    """The declared paths that a commit neither has nor deletes."""
+    wanted = [os.fsencode(path) for path in paths]
+    there = {change.path for change in changed}
+    if not there.issuperset(wanted):
+        there |= paths_in(git, commit)
+    return [Problem(path, "was declared and is not there") for path in wanted if path not in there]
+
+
+def touched(git: Git, folder: Path, changed: list[Change], prefix: str) -> tuple[Touched, ...]:
+    """What each changed file is now, and what it newly defines; paths are as seen from the work dir."""
+    python = [change for change in changed if change.path.endswith(b".py") and change.mode.startswith("100")]
+    texts = _lying_there(folder, python)
+    hashes = [blob for it in python for blob in (it.blob, it.old_blob) if blob and blob not in texts]
+    texts |= blobs(git, hashes, LARGEST) if hashes else {}
+    return tuple(Touched(seen_from(prefix, it.path), it.blob, _newly_defined(it, texts)) for it in changed)
+
+
+def _lying_there(folder: Path, changed: list[Change]) -> dict[str, bytes]:
+    """The contents of blobs that are still in the files they were made of, so that git need not be asked."""
+    found: dict[str, bytes] = {}
+    for change in changed:
+        with suppress(OSError):
+            handle = os.open(
+                os.path.join(os.fsencode(folder), change.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            )
+            with os.fdopen(handle, "rb") as source:
+                content = source.read(LARGEST + 1)
+            if len(content) <= LARGEST and _blob_of(content, len(change.blob)) == change.blob:
+                found[change.blob] = content
+    return found
+
+
+def _blob_of(content: bytes, length: int) -> str:
+    """Git's name for a content, in a repository whose names are so long."""
+    digest = hashlib.sha1 if length == 40 else hashlib.sha256
+    return digest(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _newly_defined(change: Change, texts: dict[str, bytes]) -> tuple[str, ...]:
+    def defined(blob: str) -> tuple[str, ...]:
+        return defined_in(text_of(change.path), texts.get(blob, b"").decode("utf-8-sig", "replace"))
+
+    before = defined(change.old_blob)
+    return tuple(name for name in defined(change.blob) if name not in before)
+
+
+def seen_from(prefix: str, path: bytes) -> str:
+    """A path as it is from the work dir; `prefix` leads there from the top of the repository."""
+    return text_of(posixpath.relpath(path, os.fsencode(prefix)) if prefix else path)
+
+
+def in_words(problem: Problem, prefix: str) -> str:
+    """One line, whatever is in the name of the file."""
+    path = seen_from(prefix, problem.path) if problem.path else ""
+    return f"{path if path.isprintable() else ascii(path)} {problem.words}".strip()
+
+
+def _is_utf8(path: bytes) -> bool:
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

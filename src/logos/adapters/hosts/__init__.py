@@ -1,0 +1,1 @@
+"""Where agents run: a CAO server, this machine, or a script."""

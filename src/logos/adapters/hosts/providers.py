@@ -1,0 +1,338 @@
+"""The agent CLIs that Logos can run itself: how each is started, continued, allowed and read. Rows, not classes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, cast
+
+from logos.domain.usage import Usage
+from logos.waiting.screens import last_lines, plain
+
+Json = dict[str, Any]
+
+
+class Leave(IntEnum):
+    """What an agent may do, from the mildest on."""
+
+    RESPOND = 0  # read, write specs and its response
+    EDIT = 1  # change the work tree
+    RUN = 2  # run commands
+    ALL = 3  # anything: the person said so
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the output of one process tells."""
+
+    session: str = ""
+    usage: Usage | None = None
+    final: str = ""
+    error: str = ""
+
+
+def _objects(output: str) -> list[Json]:
+    """The JSON objects in an output: one document, or one per line among other text."""
+    whole = _object(output)
+    if whole is not None:
+        return [whole]
+    return [found for line in output.splitlines() if (found := _object(line)) is not None]
+
+
+def _object(text: str) -> Json | None:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return cast(Json, data) if isinstance(data, dict) else None
+
+
+def dig(data: object, *path: str) -> Any:
+    """What lies at a path of keys, or None."""
+    for key in path:
+        data = cast(Json, data).get(key) if isinstance(data, dict) else None
+    return data
+
+
+def _last(rows: Sequence[Json], *path: str, kind: str | None = None) -> Any:
+    found = [dig(row, *path) for row in rows if kind is None or row.get("type") == kind]
+    return next((value for value in reversed(found) if value is not None), None)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _sum(*values: object) -> int | None:
+    known = [count for value in values if (count := _count(value)) is not None]
+    return sum(known) if known else None
+
+
+def read_codex(rows: Sequence[Json]) -> Reading:
+    used = _last(rows, "usage", kind="turn.completed")
+    said = [dig(row, "item", "text") for row in rows if dig(row, "item", "type") == "agent_message"]
+    return Reading(
+        session=str(_last(rows, "thread_id", kind="thread.started") or ""),
+        usage=used
+        and Usage(
+            _count(dig(used, "input_tokens")),
+            _count(dig(used, "cached_input_tokens")),
+            _count(dig(used, "output_tokens")),
+        ),
+        final=str(next((text for text in reversed(said) if text), "")),
+        error=str(_last(rows, "error", "message", kind="turn.failed") or ""),
+    )
+
+
+def read_claude(rows: Sequence[Json]) -> Reading:
+    result = next((row for row in reversed(rows) if row.get("type") == "result"), None)
+    session = str(_last(rows, "session_id") or "")
+    if result is None:
+        return Reading(session)
+    used = dig(result, "usage")
+    cached = _count(dig(used, "cache_read_input_tokens"))
+    whole = _sum(dig(used, "input_tokens"), dig(used, "cache_creation_input_tokens"), cached)
+    usage = Usage(whole, cached, _count(dig(used, "output_tokens")), _claude_price(result)) if used else None
+    final = str(result.get("result") or "")
+    if not result.get("is_error"):
+        return Reading(session, usage, final)
+    resets = _last(rows, "rate_limit_info", "resetsAt", kind="rate_limit_event")
+    error = final or "; ".join(str(part) for part in cast("list[object]", result.get("errors") or ["error"]))
+    return Reading(session, usage, error=f"{error} (resets at {resets})" if resets else error)
+
+
+def _claude_price(result: Json) -> float | None:
+    """This turn's; newer versions give the whole conversation's in the place where it used to be."""
+    since = result.get("model_usage_since_last_result")
+    prices = [dig(model, "costUSD") for model in cast(Json, since).values()] if isinstance(since, dict) else []
+    prices = prices or [result.get("total_cost_usd")]
+    known = [float(price) for price in prices if isinstance(price, int | float)]
+    return sum(known) if known else None
+
+
+def read_opencode(rows: Sequence[Json]) -> Reading:
+    steps = [dig(row, "part") for row in rows if row.get("type") == "step_finish"]
+    tokens = [dig(step, "tokens") for step in steps]
+    cached = _sum(*(dig(t, "cache", "read") for t in tokens))
+    fresh = _sum(*(dig(t, "input") for t in tokens), *(dig(t, "cache", "write") for t in tokens))
+    costs = [dig(step, "cost") for step in steps]
+    known = [float(cost) for cost in costs if isinstance(cost, int | float)]
+    output = _sum(*(dig(t, "output") for t in tokens), *(dig(t, "reasoning") for t in tokens))
+    return Reading(
+        session=str(_last(rows, "sessionID") or ""),
+        # A price of nothing means that the model's price is not known.
+        usage=Usage(_sum(fresh, cached), cached, output, sum(known) or None) if steps else None,
+        final=str(_last(rows, "part", "text", kind="text") or ""),
+        error=str(_last(rows, "error", "data", "message", kind="error") or ""),
+    )
+
+
+def read_gemini(rows: Sequence[Json]) -> Reading:
+    models = _last(rows, "stats", "models")
+    tokens = [dig(model, "tokens") for model in cast(Json, models).values()] if isinstance(models, dict) else []
+    usage = Usage(
+        _sum(*(dig(t, "prompt") for t in tokens)),
+        _sum(*(dig(t, "cached") for t in tokens)),
+        _sum(*(dig(t, "candidates") for t in tokens), *(dig(t, "thoughts") for t in tokens)),
+    )
+    return Reading(
+        session=str(_last(rows, "session_id") or ""),
+        usage=usage if tokens else None,
+        final=str(_last(rows, "response") or ""),
+        error=str(_last(rows, "error", "message") or ""),
+    )
+
+
+def read_copilot(rows: Sequence[Json]) -> Reading:
+    said = [dig(row, "data", "content") for row in rows if row.get("type") == "assistant.message"]
+    return Reading(
+        session=str(_last(rows, "sessionId") or ""), final=str(next((text for text in reversed(said) if text), ""))
+    )
+
+
+# The client does not know the conversation it is to go on with: it was killed before it wrote it down.
+LOST_CONVERSATION = re.compile(r"no conversation found|no rollout found|session not found", re.IGNORECASE)
+
+_KIMI_SESSION = re.compile(r"kimi -r ([\w-]+)")
+
+
+def read_kimi(rows: Sequence[Json]) -> Reading:
+    return Reading(final=str(_last(rows, "content", kind=None) or ""))
+
+
+def read_plain(rows: Sequence[Json]) -> Reading:
+    del rows
+    return Reading()
+
+
+def _no_flags() -> Mapping[Leave, tuple[str, ...]]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A CLI. `first` and `again` are its arguments; `{permissions}` and `{session}` are filled in.
+
+    The prompt goes to its standard input, or with `as_argument` to the end of its arguments. `cumulative`: its usage is
+    the whole conversation's. `names_sessions`: we choose the session's name. `nags`: what it only says on its error
+    stream while it waits for something that a person should know of.
+    """
+
+    name: str
+    program: str
+    first: tuple[str, ...]
+    again: tuple[str, ...]
+    read: Callable[[Sequence[Json]], Reading]
+    install: str
+    leaves: Mapping[Leave, tuple[str, ...]] = field(default_factory=_no_flags)
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    env_when_all: Mapping[str, str] = field(default_factory=dict[str, str])
+    as_argument: bool = False
+    cumulative: bool = False
+    names_sessions: bool = False
+    nags: re.Pattern[str] | None = None
+    login: tuple[str, ...] = ()
+
+    def arguments(self, leave: Leave, session: str, again: bool) -> list[str]:
+        words: list[str] = []
+        for word in self.again if again else self.first:
+            words += self.leaves.get(leave, ()) if word == "{permissions}" else [word.replace("{session}", session)]
+        return words
+
+    def reading(self, output: str, errors: str) -> Reading:
+        """What a process said; where it only talked to its error stream, the end of that."""
+        found = self.read(_objects(output))
+        if self.name == "kimi_cli" and (session := _KIMI_SESSION.search(output + errors)):
+            found = Reading(session[1], found.usage, found.final, found.error)
+        if found == Reading():
+            found = Reading(final=plain(output).strip())
+        return found
+
+
+_OPENCODE = ("run", "--format", "json", "--print-logs", "--log-level", "ERROR", "{permissions}")
+_GOOSE = ("--with-builtin", "developer", "--output-format", "json", "-i", "-")
+_CLAUDE_EDITS = ("--permission-mode", "acceptEdits")
+_AUTO_EDIT = ("--approval-mode", "auto_edit")
+
+ROWS: tuple[Provider, ...] = (
+    Provider(
+        name="codex",
+        program="codex",
+        first=("exec", "--json", "--skip-git-repo-check", "{permissions}", "-"),
+        again=("exec", "--json", "--skip-git-repo-check", "{permissions}", "resume", "{session}", "-"),
+        read=read_codex,
+        install="npm install -g @openai/codex",
+        leaves={
+            Leave.RESPOND: ("--sandbox", "workspace-write"),
+            Leave.EDIT: ("--sandbox", "workspace-write"),
+            Leave.RUN: ("--sandbox", "workspace-write"),
+            Leave.ALL: ("--dangerously-bypass-approvals-and-sandbox",),
+        },
+        cumulative=True,
+        login=("login", "status"),
+    ),
+    Provider(
+        name="claude_code",
+        program="claude",
+        first=("-p", "--output-format", "stream-json", "--verbose", "{permissions}"),
+        again=("-p", "--output-format", "stream-json", "--verbose", "{permissions}", "--resume", "{session}"),
+        read=read_claude,
+        install="npm install -g @anthropic-ai/claude-code",
+        leaves={
+            Leave.RESPOND: _CLAUDE_EDITS,
+            Leave.EDIT: _CLAUDE_EDITS,
+            Leave.RUN: (*_CLAUDE_EDITS, "--allowedTools", "Bash"),
+            Leave.ALL: ("--dangerously-skip-permissions",),
+        },
+        # It would retry a refused key for minutes.
+        env={"CLAUDE_CODE_MAX_RETRIES": "5"},
+        # As root it refuses to skip permissions unless it is told that it is in a sandbox.
+        env_when_all={"IS_SANDBOX": "1"},
+        login=("auth", "status"),
+    ),
+    Provider(
+        name="opencode_cli",
+        program="opencode",
+        first=(*_OPENCODE, "--title", "logos"),
+        again=(*_OPENCODE, "--session", "{session}"),
+        read=read_opencode,
+        install="npm install -g opencode-ai",
+        leaves={Leave.ALL: ("--auto",)},
+        # It waits out a limit in silence, however long that is.
+        nags=re.compile(r"AI_APICallError: ([^\"\n]*limit[^\"\n]*)", re.IGNORECASE),
+        login=("auth", "list"),
+    ),
+    Provider(
+        name="gemini",
+        program="gemini",
+        first=("-o", "json", "{permissions}"),
+        again=("-o", "json", "{permissions}", "--resume", "{session}"),
+        read=read_gemini,
+        install="npm install -g @google/gemini-cli",
+        leaves={Leave.RESPOND: _AUTO_EDIT, Leave.EDIT: _AUTO_EDIT, Leave.RUN: ("-y",), Leave.ALL: ("-y",)},
+    ),
+    Provider(
+        name="qwen",
+        program="qwen",
+        first=("-o", "stream-json", "{permissions}"),
+        again=("-o", "stream-json", "{permissions}", "--resume", "{session}"),
+        read=read_claude,
+        install="npm install -g @qwen-code/qwen-code",
+        leaves={Leave.RESPOND: _AUTO_EDIT, Leave.EDIT: _AUTO_EDIT, Leave.RUN: ("-y",), Leave.ALL: ("-y",)},
+        cumulative=True,
+    ),
+    Provider(
+        name="copilot_cli",
+        program="copilot",
+        first=("--output-format", "json", "{permissions}", "-p"),
+        again=("--output-format", "json", "{permissions}", "--resume={session}", "-p"),
+        read=read_copilot,
+        install="npm install -g @github/copilot",
+        leaves={
+            Leave.RESPOND: ("--allow-tool", "write"),
+            Leave.EDIT: ("--allow-tool", "write"),
+            Leave.RUN: ("--allow-tool", "write", "--allow-tool", "shell"),
+            Leave.ALL: ("--allow-all",),
+        },
+        as_argument=True,
+    ),
+    Provider(
+        name="kimi_cli",
+        program="kimi",
+        first=("--print", "--output-format", "stream-json", "-p"),
+        again=("--print", "--output-format", "stream-json", "-r", "{session}", "-p"),
+        read=read_kimi,
+        install="pip install kimi-cli",
+        as_argument=True,
+    ),
+    Provider(
+        name="goose",
+        program="goose",
+        first=("run", "-q", "-n", "{session}", *_GOOSE),
+        again=("run", "-q", "-n", "{session}", "-r", *_GOOSE),
+        read=read_plain,
+        install="npm install -g @aaif/goose-binary-linux-x64",
+        env={"GOOSE_MODE": "smart_approve"},
+        env_when_all={"GOOSE_MODE": "auto"},
+        names_sessions=True,
+    ),
+)
+PROVIDERS: dict[str, Provider] = {row.name: row for row in ROWS}
+COMMAND = "command"
+
+
+def command_provider(template: str) -> Provider:
+    """Any other program: its command line with {prompt_file}, {session} and {cwd} in it."""
+    program, *words = shlex.split(template)
+    return Provider(COMMAND, program, tuple(words), tuple(words), read_plain, "", names_sessions=True)
+
+
+def end_of(text: str, lines: int = 5) -> str:
+    """The last lines of an output on one line, for a message."""
+    return " ⏎ ".join(last_lines(text, lines))[:600]

@@ -1,0 +1,411 @@
+"""Scripts of simulated agents: a YAML or JSON file read once, checked whole, and exact afterwards."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Mapping
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, cast
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictStr,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from logos.domain.levels import ALL_LEVELS, LADDER, PROVEN_BY_TOOLS, Level
+from logos.domain.reports import Kind
+from logos.domain.roles import Role
+from logos.domain.usage import Usage
+from logos.errors import ConfigError
+from logos.flows.levels.turn_ids import COMPONENT, NUMBER, LevelTurn, level_turn
+
+Json = dict[str, Any]
+
+
+class Fault(StrEnum):
+    """What goes wrong in a turn, instead of its response or on the way to it."""
+
+    HANG = "hang"
+    CRASH = "crash"
+    NO_FILE = "no_file"
+    GARBAGE = "garbage"
+    PERMISSION = "permission"
+    USAGE_LIMIT = "usage_limit"
+    TRANSIENT = "transient"
+
+
+class Otherwise(StrEnum):
+    """What an agent does in a turn that the script does not mention."""
+
+    GOOD = "good"
+    ERROR = "error"
+
+
+class Flow(StrEnum):
+    """Whose agents a script speaks of."""
+
+    CYCLE = "cycle"
+    LEVELS = "levels"
+
+
+_WORDED = (Fault.CRASH, Fault.GARBAGE, Fault.USAGE_LIMIT, Fault.TRANSIENT)
+_TURN = re.compile(rf"r{NUMBER}\.({'|'.join(Role)})\.c{NUMBER}")
+_FIRST_LINE = re.compile(r"Turn: (\S+)[ \t\r]*(?:\n|\Z)")
+
+
+def level_turn_of(prompt: str) -> LevelTurn | None:
+    """The turn of a level that a prompt's first line names."""
+    head = _FIRST_LINE.match(prompt)
+    return level_turn(head[1]) if head else None
+
+
+def _kinds_of(level: Level) -> tuple[str, ...]:
+    """What a level can be asked for."""
+    judges = () if level in PROVEN_BY_TOOLS else (Kind.VALIDATE,)
+    guards = (Kind.ALIGN,) if level is max(Level) else ()
+    return (LADDER[level].document, *judges, Kind.POSITION, Kind.PROPOSE, Kind.AGREE, *guards)
+
+
+_LEVEL_KEYS = tuple(
+    key for level in ALL_LEVELS for key in (level.name, *(f"{level.name}.{kind}" for kind in _kinds_of(level)))
+)
+
+
+def _inside(path: str) -> str:
+    parts = PurePosixPath(path)
+    if not path.strip() or "\0" in path or parts.is_absolute() or ".." in parts.parts:
+        raise PydanticCustomError("inside", "must be a path inside the work dir")
+    return path
+
+
+def _turn_id(turn: str) -> str:
+    if not _TURN.fullmatch(turn) and level_turn(turn) is None:
+        raise PydanticCustomError("turn", "must be a turn id")
+    return turn
+
+
+def _agent_key(key: str) -> str:
+    if key not in (*Role, *_LEVEL_KEYS) and not _AUTHOR_KEY.fullmatch(key):
+        raise PydanticCustomError("agent", "must be a role or a level")
+    return key
+
+
+_AUTHOR_KEY = re.compile(rf"{Level.L2.name}\.{COMPONENT}")
+_KNOWN_KEYS: Json = {
+    "type": "string",
+    "anyOf": [{"enum": [*Role, *_LEVEL_KEYS]}, {"pattern": f"^{_AUTHOR_KEY.pattern}$"}],
+}
+Seconds = Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
+Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000_000)]
+Dollars = Annotated[float, Field(strict=True, ge=0, le=1_000_000_000, allow_inf_nan=False)]
+InsidePath = Annotated[StrictStr, AfterValidator(_inside)]
+TurnName = Annotated[StrictStr, AfterValidator(_turn_id)]
+AgentKey = Annotated[StrictStr, AfterValidator(_agent_key), WithJsonSchema(_KNOWN_KEYS)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Spending(Part):
+    """What a turn says it cost; what is left out is unknown."""
+
+    input: Count | None = Field(None, description="tokens read, the cached ones among them")
+    cached: Count | None = Field(None, description="tokens read from a cache")
+    output: Count | None = Field(None, description="tokens written")
+    cost_usd: Dollars | None = Field(None, description="dollars")
+
+    def known(self) -> Usage:
+        return Usage(self.input, self.cached, self.output, self.cost_usd)
+
+
+class Step(Part):
+    """What an agent does in one turn."""
+
+    say: StrictStr | None = Field(None, description="the response; {verdict} and {output} stand for what `run` gave")
+    report: dict[StrictStr, JsonValue] | None = Field(
+        None, description="levels: what a good report of that kind would say differently; the response is JSON"
+    )
+    delay: Seconds = Field(0.0, description="seconds before it does anything")
+    after: Seconds = Field(0.0, description="seconds from the response to the end of the turn")
+    edit: dict[InsidePath, StrictStr | None] = Field(
+        {}, description="files to write, each with its whole text; null: the file is deleted"
+    )
+    run: StrictStr = Field("", description="a command; its exit code is the verdict, PASS or FAIL")
+    usage: Spending | None = Field(None, description="what the turn says it cost; left out: unknown")
+    fault: Fault | None = Field(None, description="what goes wrong")
+    times: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = Field(
+        None, description="the fault strikes only the first so many tries of a turn"
+    )
+    message: StrictStr = Field("", description="the words of a crash, garbage, usage_limit or transient")
+    question: StrictStr = Field("", description="what a permission prompt asks")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Step:
+        if self.say is not None and self.report is not None:
+            raise PydanticCustomError("fits", "`say` and `report` are two ways to give one response")
+        if self.times is not None and self.fault is None:
+            raise PydanticCustomError("fits", "`times` needs a `fault`")
+        if self.message and self.fault not in _WORDED:
+            raise PydanticCustomError("fits", "`message` needs one of the faults {words}", {"words": _or(_WORDED)})
+        if self.question and self.fault is not Fault.PERMISSION:
+            raise PydanticCustomError("fits", "`question` needs the fault permission")
+        return self
+
+
+class Script(Part):
+    """Steps by agent and position, and by turn; a turn's own step wins."""
+
+    agents: dict[AgentKey, Annotated[tuple[Step, ...], Field(min_length=1)]] = Field(
+        {},
+        description="per role its steps: the n-th turn takes step n, the last one repeats. "
+        "For levels: per level (L5), kind (L5.validate) or author's component (L2.cart)",
+    )
+    turns: dict[TurnName, Step] = Field({}, description="steps for single turns, by id; they win over `agents`")
+    otherwise: Otherwise = Field(
+        Otherwise.GOOD, description="a turn the script does not mention: a good response, or an error"
+    )
+
+    @model_validator(mode="after")
+    def _of_one_flow(self) -> Script:
+        named = [*self.agents, *self.turns]
+        of_levels = [name for name in named if _flow_of(name) is Flow.LEVELS]
+        of_cycle = [name for name in named if name not in of_levels]
+        if of_levels and of_cycle:
+            both = f"{of_cycle[0]} and {of_levels[0]}"
+            raise PydanticCustomError(
+                "fits", "a script speaks of roles or of levels, not of both: {both}", {"both": both}
+            )
+        if not of_levels:
+            self._only_levels_report()
+        return self
+
+    def _only_levels_report(self) -> None:
+        steps = {("agents", role, n): step for role, steps in self.agents.items() for n, step in enumerate(steps)}
+        for place, step in {**steps, **{("turns", turn): step for turn, step in self.turns.items()}}.items():
+            if step.report is not None:
+                raise PydanticCustomError("alone", "{place}: `report` is for levels", {"place": _words(place)})
+
+    @property
+    def flow(self) -> Flow | None:
+        """Whose agents it speaks of; None: of nobody's."""
+        return next((_flow_of(name) for name in (*self.agents, *self.turns)), None)
+
+    def level_steps(self, turn: LevelTurn) -> tuple[str, tuple[Step, ...]]:
+        """The key that speaks of a level's turn, and its steps; none: an error."""
+        for key in turn.keys:
+            if steps := (self.turns[key],) if key in self.turns else self.agents.get(key, ()):
+                return key, steps
+        return "", (Step.model_validate({}),) if self.otherwise is Otherwise.GOOD else ()
+
+    def step(self, role: Role, turn: str, position: int) -> Step | None:
+        """What `role` does in its `position`-th turn, whose id is `turn`."""
+        steps = self.agents.get(role, ())
+        if turn in self.turns:
+            return self.turns[turn]
+        if steps:
+            return steps[min(position, len(steps)) - 1]
+        return Step.model_validate({}) if self.otherwise is Otherwise.GOOD else None
+
+
+# What an agent says where its step leaves that open: a response that passes every gate.
+_APPROVED = """REVIEW_RESULT: APPROVED
+REVIEW_NOTES:
+- artifact proposal.md read; P1 traceability holds; downstream contract unchanged; the handoff is actionable
+- code in the diff read; test command run; regression risk low; no defect or gap found
+"""
+GOOD: dict[Role, str] = {
+    Role.ANALYST: """ANALYST_SUMMARY:
+- Scope: what was asked (simulated)
+- OpenSpec artifacts created/updated: none, this is a simulation
+- Implementation notes for programmer: as asked
+- Risks/assumptions: none
+- Downstream impact: none
+""",
+    Role.PEER_ANALYST: _APPROVED,
+    Role.PROGRAMMER: """PROGRAMMER_SUMMARY:
+- openspec-apply-change result: applied (simulated)
+- Files changed: those in the script
+- Behavior implemented: as asked
+- Known limitations: none
+""",
+    Role.PEER_PROGRAMMER: _APPROVED,
+    Role.TESTER: "RESULT: {verdict}\nEVIDENCE:\n- simulated\n{output}\n",
+}
+
+
+def load_script(path: Path) -> Script:
+    """The script in a file, or ConfigError with one line: the file, the place in it, and what is allowed there."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read the script {path}: {why}") from error
+    try:
+        data: object = yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path}{line}: {error.problem or error.context or 'this is not YAML'}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(_line(f"{path} is not valid YAML: {error or 'nested too deeply'}")) from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: a script is a mapping with the keys {', '.join(Script.model_fields)}")
+    return _checked(cast(Json, data), str(path))
+
+
+def read_script(data: Mapping[str, Any]) -> Script:
+    """A script made by a program; role → steps is enough."""
+    if data.keys() & Script.model_fields.keys():
+        return _checked(data, "script")
+    return _checked({"agents": {role: _long(steps) for role, steps in data.items()}, "otherwise": "error"}, "script")
+
+
+def _checked(data: Mapping[str, Any], where: str) -> Script:
+    try:
+        return Script.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(_line(f"{where}: {_explain(error.errors(include_url=False)[0], _meant(data))}")) from error
+
+
+def _long(steps: list[Json]) -> list[Json]:
+    """Steps of the short form, in which two faults are keys of their own."""
+    own = [dict(step) for step in steps]
+    for step in own:
+        for fault in (Fault.NO_FILE, Fault.CRASH):
+            if step.pop(fault.value, False):
+                step["fault"] = fault.value
+    return own
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key that is given twice is an error, as it nearly always is a mistake."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is there twice", problem_mark=key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def _flow_of(name: str) -> Flow:
+    """Whose agent or turn something is, from how its name begins."""
+    return Flow.LEVELS if re.match(r"[Ls]\d", name) else Flow.CYCLE
+
+
+def _meant(data: Mapping[str, Any]) -> Flow:
+    """The flow that a script which is wrong somewhere speaks of."""
+    parts = [cast(Json, part) for part in (data.get("agents"), data.get("turns")) if isinstance(part, Mapping)]
+    return Flow.LEVELS if any(_flow_of(str(name)) is Flow.LEVELS for part in parts for name in part) else Flow.CYCLE
+
+
+def _explain(error: ErrorDetails, flow: Flow) -> str:
+    """One line for a person: where, what, what is allowed in this flow."""
+    place = tuple(part for part in error["loc"] if part != "[key]")
+    value = json.dumps(error["input"], default=str, ensure_ascii=False)
+    value = value if len(value) <= 80 else value[:77] + "..."
+    if error["type"] == "extra_forbidden":
+        known = ", ".join(_known(place[:-1], flow))
+        return f"{_words(place)}: unknown key; known here: {known}"
+    if error["type"] == "enum":
+        # pydantic names the choices as 'a', 'b' or 'c'
+        allowed = str((error.get("ctx") or {}).get("expected", "")).replace("'", "").replace(" or ", ", ")
+        return f"{_words(place)} = {value}: must be one of {allowed}"
+    if error["type"] == "alone":
+        return error["msg"]
+    if error["type"] == "fits":
+        return f"{_words(place)}: {error['msg']}"
+    if error["type"] == "agent":
+        return f"{_words(place)} = {value}: must be one of {_agent_keys(str(error['input']), flow)}"
+    if error["type"] == "turn":
+        return f"{_words(place)} = {value}: must be a turn id such as {_EXAMPLES[flow][0]}"
+    if error["type"] in ("dict_type", "model_type", "model_attributes_type"):
+        return f"{_words(place)} = {value}: must be a mapping with the keys {', '.join(_known(place, flow))}"
+    message = _MESSAGES.get(error["type"]) or error["msg"][0].lower() + error["msg"][1:]
+    return f"{_words(place)} = {value}: {message}"
+
+
+_MESSAGES = {
+    "string_type": "must be text (put it in quotes)",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "tuple_type": "must be a list of steps",
+    "too_short": "must have at least one step",
+    "invalid-json-value": "must be text, a number, true, false, null, a list or a mapping",
+}
+_EXAMPLES = {
+    Flow.CYCLE: ["r2.programmer.c1", "r1.analyst.c1", "…"],
+    Flow.LEVELS: ["s1.L5.validate", "s1.L2.cart.author", "…"],
+}
+
+
+def _agent_keys(wrong: str, flow: Flow) -> str:
+    """What an agent's key may be where this one is wrong."""
+    if flow is Flow.CYCLE:
+        return f"{', '.join(Role)}; for levels: {', '.join(_known(('agents',), Flow.LEVELS))}"
+    level = next((level for level in ALL_LEVELS if wrong.startswith(f"{level.name}.")), None)
+    if level is None:
+        return ", ".join(_known(("agents",), flow))
+    components = [f"{level.name}.COMPONENT"] if level is Level.L2 else []
+    return ", ".join([level.name, *(f"{level.name}.{kind}" for kind in _kinds_of(level)), *components])
+
+
+def _words(place: tuple[int | str, ...]) -> str:
+    """A place as a person counts: `agents.tester, step 2: fault`."""
+    if place[:1] == ("agents",) and len(place) > 2:
+        inner = ".".join(map(str, place[3:]))
+        return f"agents.{place[1]}, step {int(place[2]) + 1}" + (f": {inner}" if inner else "")
+    return ".".join(map(str, place)) or "script"
+
+
+def _known(place: tuple[int | str, ...], flow: Flow) -> list[str]:
+    if place[-1:] == ("usage",):
+        return list(Spending.model_fields)
+    if place == ("agents",):
+        return list(Role) if flow is Flow.CYCLE else [*(level.name for level in ALL_LEVELS), "L5.validate", "L2.cart"]
+    if place == ("turns",):
+        return _EXAMPLES[flow]
+    if place[-1:] == ("edit",):
+        return ["path"]
+    keys = list((Step if place else Script).model_fields)
+    return [key for key in keys if key != "report" or flow is Flow.LEVELS]
+
+
+def _or(words: tuple[Fault, ...]) -> str:
+    return ", ".join(words)
+
+
+def _line(text: str) -> str:
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+
+
+class _Dumper(yaml.SafeDumper):
+    """Long texts as they are read, line by line."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # What YAML takes for a line break, too, survives only where it is written as an escape.
+    style = '"' if any(sign in text for sign in "\r\x85\u2028\u2029\ufeff") else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)  # pyright: ignore[reportUnknownMemberType]
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(script: Mapping[str, Any], comment: str) -> str:
+    """A script as a file, with a comment at its head."""
+    head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
+    return head + yaml.dump(dict(script), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

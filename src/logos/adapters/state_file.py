@@ -1,0 +1,161 @@
+"""The JSON state file: a projection of the log after every event, and a format runs can be imported from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from logos.adapters.files import write_atomically
+from logos.domain.ledger import Ledger
+from logos.domain.plans import CycleSeed
+from logos.domain.roles import ANSWERS, Phase, Role
+from logos.domain.turns import AgentName, Outcome, RunId, Terminal, TerminalId
+from logos.errors import StateError
+from logos.flows.cycle.flow import CycleState
+
+Json = dict[str, Any]
+
+RUNNING = "RUNNING"
+FINAL: dict[Outcome | None, str] = {
+    None: RUNNING,
+    Outcome.PASSED: "PASS",
+    Outcome.FAILED: "FAIL",
+    Outcome.BLOCKED: "BLOCKED",
+    Outcome.REJECTED: "REJECTED",
+    Outcome.ABANDONED: "ABANDONED",
+}
+
+
+class StateDamaged(StateError):
+    """The state file is not a JSON object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a state file says, with everything unusable replaced by its default."""
+
+    seed: CycleSeed
+    prompt: str = ""
+    final_status: str = RUNNING
+    session: str = ""
+    terminals: Mapping[AgentName, Terminal] = field(default_factory=dict[AgentName, Terminal])
+    run: RunId | None = None
+    seq: int = 0
+    raw: Json | None = None
+
+
+def project(state: CycleState, ledger: Ledger, run: RunId, seq: int, api: str, provider: str) -> Json:
+    """The state as the file shows it, without the time of writing."""
+    blank = {"id": "", "provider": ""}
+    shown = {name: {"id": t.id, "provider": t.provider} for name, t in ledger.terminals.items()}
+    return {
+        "version": 1,
+        "api": api,
+        "provider": provider,
+        "wd": state.plan.wd,
+        "prompt": state.plan.prompt,
+        "current_round": state.round,
+        "current_phase": state.phase.value,
+        "final_status": FINAL[state.outcome],
+        "session_name": ledger.session,
+        "terminals": {role.value: shown.get(AgentName(role), blank) for role in Role},
+        "feedback": state.feedback,
+        "analyst_feedback": state.analyst_feedback,
+        "programmer_feedback": state.programmer_feedback,
+        "programmer_context_for_retry": state.retry_context,
+        "outputs": dict(state.outputs),
+        "logos": {"run": run, "seq": seq},
+    }
+
+
+def write(path: Path, projection: Json, at: float) -> None:
+    stamp = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    version, *rest = projection.items()
+    text = json.dumps(dict([version, ("updated_at", stamp), *rest]), indent=2, ensure_ascii=False)
+    # A lone surrogate in an agent's text has no UTF-8 form.
+    write_atomically(path, text.encode("utf-8", "replace").decode("utf-8") + "\n")
+
+
+def read(path: Path, default_provider: str) -> Saved | None:
+    """What the file says; None when there is none; StateDamaged when it is no JSON object."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise StateDamaged(f"{path} is not UTF-8 text") from error
+    except OSError as error:
+        raise StateError(f"cannot read the state file {path}: {error.strerror}") from error
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StateDamaged(f"{path} is not valid JSON: {str(error) or 'nested too deeply'}") from error
+    if not isinstance(data, dict):
+        raise StateDamaged(f"{path} holds no JSON object")
+    return parse(cast(Json, data), default_provider)
+
+
+def parse(data: Json, default_provider: str) -> Saved:
+    provider = _text(data, "provider") or default_provider
+    mark = _table(data, "logos")
+    run, seq = _text(mark, "run"), mark.get("seq")
+    outputs = _table(data, "outputs")
+    seed = CycleSeed(
+        round=_round(data.get("current_round")),
+        phase=_phase(data.get("current_phase")),
+        feedback=_text(data, "feedback"),
+        analyst_feedback=_text(data, "analyst_feedback"),
+        programmer_feedback=_text(data, "programmer_feedback"),
+        retry_context=_text(data, "programmer_context_for_retry"),
+        outputs=tuple((answer, _text(outputs, answer)) for answer in ANSWERS),
+    )
+    return Saved(
+        seed,
+        prompt=_text(data, "prompt"),
+        final_status=_text(data, "final_status"),
+        session=_text(data, "session_name"),
+        terminals=_terminals(_table(data, "terminals"), provider),
+        run=RunId(run) if run and isinstance(seq, int) else None,
+        seq=seq if isinstance(seq, int) and not isinstance(seq, bool) else 0,
+        raw=data,
+    )
+
+
+def _terminals(table: Json, provider: str) -> dict[AgentName, Terminal]:
+    """Both formats: `{"id", "provider"}`, and the older plain string."""
+    found: dict[AgentName, Terminal] = {}
+    for role in Role:
+        entry = table.get(role.value)
+        if isinstance(entry, dict):
+            entry = cast(Json, entry)
+            terminal = Terminal(TerminalId(_text(entry, "id")), _text(entry, "provider") or provider)
+        else:
+            terminal = Terminal(TerminalId(_text(table, role.value)), provider)
+        if terminal.id:
+            found[AgentName(role.value)] = terminal
+    return found
+
+
+def _round(value: object) -> int:
+    """A whole number from 1 on, also one written as text."""
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 9:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else 1
+
+
+def _phase(value: object) -> Phase:
+    return Phase(value) if isinstance(value, str) and value in set(Phase) else Phase.ANALYST
+
+
+def _text(table: Json, key: str) -> str:
+    value = table.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _table(data: Json, key: str) -> Json:
+    value = data.get(key)
+    return cast(Json, value) if isinstance(value, dict) else {}

@@ -1,0 +1,251 @@
+"""The run log in SQLite: one file, write-ahead, every accepted event on disk before it counts."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+
+from logos.adapters.files import own_folder
+from logos.adapters.store.codec import Undecodable, decode, encode
+from logos.domain.events import Event, Recorded, RunForked
+from logos.domain.turns import RunId
+from logos.errors import LogConflict, LogDamaged, LogError
+
+# What a person can do something about, in words for one; the rest SQLite says well enough.
+_WORDS = {
+    sqlite3.SQLITE_FULL: "no space is left on the disk",
+    sqlite3.SQLITE_IOERR: "the disk fails, or is full ({})",
+    sqlite3.SQLITE_READONLY: "it may only be read",
+    sqlite3.SQLITE_CANTOPEN: "it, or the folder it is in, may not be used ({})",
+    sqlite3.SQLITE_CORRUPT: "it is damaged ({})",
+    sqlite3.SQLITE_NOTADB: "it is damaged ({})",
+}
+WATCH_SECONDS = 0.1
+BATCH = 500
+LOCKED_SECONDS = 5.0
+# Beyond these seconds there is no date to show.
+END_OF_TIME = 250_000_000_000
+# What `user_version` says of a log in which every run has its number.
+NUMBERED = 1
+
+Row = tuple[int, float, bytes]
+Clock = Callable[[], float]
+
+_APPEND = """
+INSERT INTO events SELECT ?, ?, ?, ?
+WHERE (SELECT coalesce(max(seq), 0) FROM events WHERE run = ?) = ?
+"""
+_BEGIN = "INSERT OR IGNORE INTO runs (run) VALUES (?)"
+# A log that was begun before runs were numbered knows only when its runs began.
+_RUNS = "SELECT run FROM runs ORDER BY number"
+_RUNS_BY_TIME = "SELECT run FROM events WHERE seq = 1 ORDER BY at, run"
+# Of a damaged row anything may come; what makes no sense must at least be of its kind.
+_READ = """
+SELECT seq, ifnull(CAST(at AS REAL), 9e999), ifnull(CAST(body AS BLOB), x'')
+FROM events WHERE run = ? AND seq >= ? ORDER BY seq
+"""
+
+
+def _passed() -> float:
+    """Seconds that nobody can set; where the system tells, those in which it slept are among them."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class SqliteLog:
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        self._path = path
+        self._clock = clock or steady()
+        self._one_at_a_time = threading.Lock()
+        own_folder(path.parent)
+        try:
+            self._db = opened(path)
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {path} cannot be opened: {in_words(error)}") from error
+
+    def append(self, run: RunId, event: Event, after: int) -> Recorded:
+        record = Recorded(run, after + 1, self._clock(), event)
+        try:
+            # One statement: whether this driver is next is asked and answered under the same lock.
+            with self._one_at_a_time, self._db:
+                added = self._db.execute(_APPEND, (run, record.seq, record.at, encode(event), run, after)).rowcount
+                if added == 1 and after == 0:
+                    self._db.execute(_BEGIN, (run,))
+        except sqlite3.IntegrityError as error:
+            raise LogConflict(f"event {record.seq} of run {run} was written by another driver") from error
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {self._path} cannot be written: {in_words(error)}") from error
+        if added != 1:
+            raise LogConflict(f"run {run} is not at event {after} any more: another driver is at work on it")
+        return record
+
+    def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
+        records = [*history]
+        record = Recorded(run, len(records) + 1, self._clock(), event)
+        rows = [(run, seq, own.at, encode(own.event)) for seq, own in enumerate((*records, record), 1)]
+        try:
+            with self._one_at_a_time, self._db:
+                self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+                self._db.execute(_BEGIN, (run,))
+        except sqlite3.IntegrityError as error:
+            raise LogConflict(f"there is a run {run} already") from error
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {self._path} cannot be written: {in_words(error)}") from error
+        return record
+
+    def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
+        from_seq = max(from_seq, 1)
+        rows = self._batches(_READ, run, from_seq)
+        for expected, (seq, at, body) in enumerate(rows, from_seq):
+            if seq != expected:
+                raise LogDamaged(run, expected, "it is missing")
+            if not abs(at) < END_OF_TIME:
+                raise LogDamaged(run, seq, "its time makes no sense")
+            try:
+                yield Recorded(run, seq, at, decode(body))
+            except Undecodable as error:
+                raise LogDamaged(run, seq, str(error)) from error
+
+    def runs(self) -> list[RunId]:
+        """Every run, oldest first."""
+        if self._rows("PRAGMA user_version")[0][0] >= NUMBERED:
+            return [RunId(str(row[0])) for row in self._rows(_RUNS)]
+        # Who only looks may come before there are tables.
+        begun = self._rows("SELECT 1 FROM sqlite_master WHERE name = 'events'")
+        return [RunId(str(row[0])) for row in self._rows(_RUNS_BY_TIME)] if begun else []
+
+    def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:
+        while True:
+            for record in self.read(run, from_seq):
+                from_seq = record.seq + 1
+                yield record
+            yield None
+            time.sleep(WATCH_SECONDS)
+
+    def cut(self, run: RunId, from_seq: int, copy: Path) -> None:
+        """Drop a run's unreadable tail after copying the whole log to `copy`."""
+        try:
+            with closing(_connect(copy)) as kept:
+                self._db.backup(kept)
+            # Overwritten: whoever must read a damaged log page by page shall not find what was dropped.
+            self._db.execute("PRAGMA secure_delete = ON")
+            with self._db:
+                self._db.execute("DELETE FROM events WHERE run = ? AND seq >= ?", (run, from_seq))
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {self._path} cannot be written: {in_words(error)}") from error
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _batches(self, query: str, *values: object) -> Iterator[Row]:
+        """Rows as they are asked for: whoever wants only the first does not wait for all."""
+        try:
+            cursor = self._db.execute(query, values)
+            while rows := cursor.fetchmany(BATCH):
+                yield from rows
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {self._path} cannot be read: {in_words(error)}") from error
+
+    def _rows(self, query: str, *values: object) -> list[Row]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {self._path} cannot be read: {in_words(error)}") from error
+
+
+class LookedAt(SqliteLog):
+    """A log that is left as it is. Whoever looked and then has something to add opens it, unless that is `barred`.
+
+    It is read from `source`: where it lies, or a copy of what can be read of it.
+    """
+
+    def __init__(self, path: Path, source: Path, barred: str = "") -> None:
+        self._path = path
+        self._clock = steady()
+        self._one_at_a_time = threading.Lock()
+        self._barred = barred
+        self._look = self._db = as_it_is(source)
+
+    def append(self, run: RunId, event: Event, after: int) -> Recorded:
+        self._open()
+        return super().append(run, event, after)
+
+    def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
+        self._open()
+        return super().fork(run, history, event)
+
+    def cut(self, run: RunId, from_seq: int, copy: Path) -> None:
+        self._open()
+        super().cut(run, from_seq, copy)
+
+    def close(self) -> None:
+        self._look.close()
+        super().close()
+
+    def _open(self) -> None:
+        if self._barred:
+            raise LogError(f"the run log {self._path} cannot be written: {self._barred}")
+        if self._db is self._look:
+            super().__init__(self._path)
+
+
+def steady(wall: Clock = time.time, passed: Clock = _passed) -> Clock:
+    """The time of day when this was called, and what has passed since: who sets the clock then does not change it."""
+    began, start = wall(), passed()
+    return lambda: began + (passed() - start)
+
+
+def as_it_is(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing.
+
+    Where there is no write-ahead log SQLite makes one to read, and only a connection that may write removes it again.
+    """
+    mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "rw"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=10, check_same_thread=False)
+
+
+def in_words(error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", None)
+    # The lower byte is the kind; what is above it tells the place in SQLite.
+    return _WORDS.get(code & 0xFF, "{}").format(error) if code is not None else str(error)
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """A connection with our tables. Whoever opens the same new file at the same moment may hold it for an instant."""
+    until = time.monotonic() + LOCKED_SECONDS
+    while True:
+        db = _connect(path)
+        try:
+            # FULL: an event that was accepted survives a power cut, not only a kill.
+            db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+            db.executescript(files("logos.adapters").joinpath("schema.sql").read_text("utf-8"))
+            _number_runs(db)
+            return db
+        except sqlite3.Error as error:
+            db.close()
+            if "locked" not in str(error) or time.monotonic() >= until:
+                raise
+            time.sleep(0.02)
+
+
+def _number_runs(db: sqlite3.Connection) -> None:
+    """A log that was begun before runs were numbered gets its numbers once."""
+    if db.execute("PRAGMA user_version").fetchone()[0] >= NUMBERED:
+        return
+    with db:
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("INSERT OR IGNORE INTO runs (run) SELECT run FROM events WHERE seq = 1 ORDER BY at, run")
+        db.execute(f"PRAGMA user_version = {NUMBERED}")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    fresh = not path.exists()
+    db = sqlite3.connect(path, timeout=10, check_same_thread=False)
+    if fresh:
+        path.chmod(0o600)
+    return db

@@ -1,0 +1,229 @@
+"""What agents run on: a CAO server, this machine, or a script; chosen, said, and made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+
+from logos import profiles
+from logos.adapters import state_file as statefile
+from logos.adapters.hosts.cao import PROVIDERS, ApiClient, check_provider
+from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
+from logos.adapters.hosts.local import LocalHost
+from logos.adapters.hosts.providers import COMMAND, Leave
+from logos.adapters.hosts.providers import PROVIDERS as LOCAL_PROVIDERS
+from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
+from logos.adapters.hosts.scripted import Script, ScriptedHost
+from logos.app.settings import HostChoice, Settings, load_settings
+from logos.app.workdir import default_config
+from logos.domain.events import RunForked, TerminalOpened
+from logos.domain.levels import Level
+from logos.domain.roles import Role
+from logos.domain.turns import Agent, RunId
+from logos.errors import ConfigError, HostError, HostUnreachable, StateError, UsageError
+from logos.ports import AgentHost, Log
+
+Tell = Callable[[str], None]
+MakeHost = Callable[[Settings, Tell], AgentHost]
+
+TOKEN = "CAO_AUTH_LOCAL_TOKEN"
+
+
+def cao_host(settings: Settings, tell: Tell) -> AgentHost:
+    return ApiClient(
+        settings.api,
+        str(settings.work_dir),
+        patience=settings.handoff.response_timeout,
+        token=os.environ.get(TOKEN, ""),
+        tell=tell,
+    )
+
+
+# The mildest a role can do its job with; a person may allow everything (AUTO_ACCEPT_PERMISSIONS).
+LEAVES = {
+    Role.ANALYST: Leave.RESPOND,
+    Role.PEER_ANALYST: Leave.RESPOND,
+    Role.PROGRAMMER: Leave.EDIT,
+    Role.PEER_PROGRAMMER: Leave.RESPOND,
+    Role.TESTER: Leave.RUN,
+}
+LEVEL_LEAVES = {
+    Level.L1: Leave.RUN,
+    Level.L2: Leave.RUN,
+    Level.L5: Leave.RUN,
+}
+
+
+def local_host(settings: Settings, tell: Tell) -> AgentHost:
+    """The agent CLIs of this machine, run by Logos itself."""
+    config, rungs = settings.agent_config(), settings.level_agent_config()
+
+    def leave_of(profile: str) -> Leave:
+        if settings.handoff.auto_accept_permissions:
+            return Leave.ALL
+        roles = [LEAVES[Role(role)] for role, own in config.items() if own["profile"] == profile]
+        levels = [LEVEL_LEAVES.get(Level[own.name], Leave.RESPOND) for own in rungs if own.profile == profile]
+        return max((*roles, *levels), default=Leave.RUN)
+
+    if settings.handoff.auto_accept_permissions:
+        tell("warning: AUTO_ACCEPT_PERMISSIONS is on: the agents may run anything and change any file you can")
+    return LocalHost(
+        settings.telos_dir / "local",
+        settings.work_dir,
+        os.environ,
+        leave_of=leave_of,
+        profile_text=lambda name: profile_text(settings, name),
+        agent_command=settings.agent_command,
+    )
+
+
+def profile_text(settings: Settings, name: str) -> str:
+    """A profile's instructions: the person's own in .telos/profiles, or ours; without the header that CAO reads."""
+    own = settings.telos_dir / "profiles" / f"{name}.md"
+    text = own.read_text(encoding="utf-8") if own.is_file() else profiles.text(name)
+    _, *parts = text.split("---\n", 2) if text.startswith("---\n") else ("", text)
+    return parts[-1].strip()
+
+
+def choose_host(settings: Settings, tell: Tell, session: str) -> tuple[Settings, MakeHost]:
+    """What the agents run on and why, said once; the provider may change where the configured one is not installed.
+
+    `session` is the host's session of the run that is resumed; empty when none is.
+    """
+    match settings.host:
+        case HostChoice.CAO:
+            return settings, cao_host
+        case HostChoice.LOCAL:
+            return _with_a_program(settings, tell, "as configured"), local_host
+        case HostChoice.SCRIPTED:
+            raise ConfigError("host = scripted needs a script: logos run --simulate script.yaml")
+        case HostChoice.AUTO:
+            if session == LOCAL_SESSION:
+                return _with_a_program(settings, tell, "as the unfinished run began"), local_host
+            if session == SCRIPTED_SESSION:
+                raise ConfigError(
+                    "the unfinished run here is a simulation: --simulate SCRIPT goes on, --fresh starts anew"
+                )
+            if session or "api" in settings.model_fields_set or _answers(settings):
+                return settings, cao_host
+            return _with_a_program(settings, tell, f"no CAO server answers at {settings.api}"), local_host
+
+
+def unfinished_session(settings: Settings, log: Log | None = None) -> str:
+    """The host's session of the run that would be resumed; empty when none would.
+
+    A fork has no session yet, but the log knows where the run it came from was at work.
+    """
+    if settings.resume is False:
+        return ""
+    try:
+        saved = statefile.read(settings.state_path, settings.provider)
+    except StateError:
+        return ""
+    if saved is None or saved.final_status != statefile.RUNNING:
+        return ""
+    return saved.session or (session_of(log, saved.run) if log is not None and saved.run is not None else "")
+
+
+def session_of(log: Log, run: RunId) -> str:
+    """The host's session of a run's newest terminal."""
+    found = ""
+    for event in (record.event for record in log.read(run)):
+        match event:
+            case TerminalOpened(_, _, _, session):
+                found = session
+            case RunForked():
+                found = event.host or found
+            case _:
+                pass
+    return found
+
+
+def _answers(settings: Settings) -> bool:
+    host = ApiClient(settings.api, patience=0)
+    try:
+        host.preflight((), patience=0)
+    except HostError:
+        return False
+    finally:
+        host.close()
+    return True
+
+
+def _with_a_program(settings: Settings, tell: Tell, why: str) -> Settings:
+    """The first agent CLI that is installed: the configured one, else one we know."""
+    if settings.provider == COMMAND or _is_installed(settings.provider):
+        tell(f"agents run on this machine with {settings.provider} ({why})")
+        return settings
+    found = next((name for name in LOCAL_PROVIDERS if _is_installed(name)), None)
+    if found is None:
+        ways = "; ".join(f"{row.name}: {row.install}" for row in list(LOCAL_PROVIDERS.values())[:3])
+        raise ConfigError(
+            f"nothing to run agents with: {why}, and no agent CLI is installed. Install one ({ways}), "
+            "or start a `cao-server`; `logos demo` shows a run without either"
+        )
+    tell(f"agents run on this machine with {found}: {why}, and {settings.provider} is not installed")
+    return settings.model_copy(update={"provider": found})
+
+
+def _is_installed(provider: str) -> bool:
+    row = LOCAL_PROVIDERS.get(provider)
+    return row is not None and shutil.which(row.program) is not None
+
+
+def host_to_end(settings: Settings, session: str, tell: Tell) -> AgentHost:
+    """The host that a run's agents are on, to end them and for nothing else."""
+    if session == LOCAL_SESSION:
+        return local_host(settings, lambda _: None)
+    if session == SCRIPTED_SESSION:
+        return ScriptedHost(settings.telos_dir / "scripted", {}, settings.response_dir, settings.work_dir)
+    return ApiClient(settings.api, str(settings.work_dir), patience=0, token=os.environ.get(TOKEN, ""), tell=tell)
+
+
+def scripted_host(script: Script) -> MakeHost:
+    """Agents that follow a script instead of a model."""
+
+    def make(settings: Settings, tell: Tell) -> AgentHost:  # noqa: ARG001
+        session = unfinished_session(settings)
+        if session not in ("", SCRIPTED_SESSION):
+            raise UsageError("the unfinished run here is no simulation: --resume without --simulate, or --fresh")
+        return ScriptedHost(settings.telos_dir / "scripted", script, settings.response_dir, settings.work_dir)
+
+    return make
+
+
+def server_client(api: str, patience: float = 5.0) -> ApiClient:
+    """A client for a question or two: `api`, or what the environment and ./logos.json say."""
+    settings = load_settings(default_config(), os.environ, [f"api={api}"] if api else [])
+    return ApiClient(settings.api, patience=patience, token=os.environ.get(TOKEN, ""))
+
+
+def known_providers(settings: Settings) -> set[str]:
+    """What the server accepts; where it cannot be asked, our own list."""
+    host = ApiClient(settings.api, patience=0, token=os.environ.get(TOKEN, ""))
+    try:
+        host.preflight((), patience=0)
+        return set(host.providers())
+    except HostError:
+        return set(PROVIDERS)
+    finally:
+        host.close()
+
+
+def check_host(host: AgentHost, agents: Sequence[Agent], tell: Tell, *, fresh: bool) -> None:
+    if isinstance(host, LocalHost):
+        host.preflight(agents)
+    if not isinstance(host, ApiClient):
+        return
+    # A resumed run has its terminals; whether they answer is asked of each of them.
+    agents = agents if fresh else ()
+    try:
+        doubts = host.preflight(agents)
+    except HostUnreachable:
+        # The server may know more providers than we do; without one, our list is what there is.
+        for agent in agents:
+            check_provider(agent.name, agent.provider, set(PROVIDERS))
+        raise
+    for doubt in doubts:
+        tell(f"warning: {doubt}")

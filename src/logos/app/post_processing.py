@@ -1,0 +1,102 @@
+"""What may follow a PASS: archive the OpenSpec change, commit the work. Neither changes the exit code."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+
+from logos.adapters.git.command import git, is_repository
+
+ARCHIVE_SECONDS = 120
+# Our own files are never part of a person's commit.
+OURS = (":(exclude).telos", ":(exclude).tmp")
+
+Tell = Callable[[str], None]
+
+
+class Done(StrEnum):
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+def active_changes(wd: Path) -> list[str]:
+    folder = wd / "openspec" / "changes"
+    if not folder.is_dir():
+        return []
+    return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name != "archive")
+
+
+def detect_active_change(wd: Path) -> str | None:
+    """The one active change, or None when there is none or more than one."""
+    found = active_changes(wd)
+    return found[0] if len(found) == 1 else None
+
+
+def archive(wd: Path, tell: Tell) -> Done:
+    change = detect_active_change(wd)
+    if change is None:
+        found = ", ".join(active_changes(wd)) or "none"
+        tell(f"openspec archive skipped: exactly one active change is needed, found: {found}")
+        return Done.SKIPPED
+    binary = shutil.which("openspec")
+    if binary is None:
+        tell("openspec archive failed: no `openspec` on the PATH")
+        return Done.FAILED
+    try:
+        ran = subprocess.run(
+            [binary, "archive", change, "--yes"],
+            cwd=wd,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=ARCHIVE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        tell(f"openspec archive {change} failed: {error}")
+        return Done.FAILED
+    if ran.returncode != 0:
+        tell(f"openspec archive {change} failed: {(ran.stderr or ran.stdout).strip()[-300:]}")
+        return Done.FAILED
+    tell(f"openspec change {change} archived")
+    return Done.DONE
+
+
+def commit(wd: Path, comment: str, tell: Tell) -> Done:
+    if not is_repository(wd):
+        tell("git commit skipped: not a git repository")
+        return Done.SKIPPED
+    staged = git(wd, "add", "-A", "--", ".", *OURS)
+    if staged.returncode != 0:
+        tell(f"git commit failed: {staged.stderr.strip()[-300:]}")
+        return Done.FAILED
+    if git(wd, "diff", "--cached", "--quiet").returncode == 0:
+        tell("No changes to commit")
+        return Done.SKIPPED
+    made = git(wd, "commit", "-q", "-m", comment)
+    if made.returncode != 0:
+        tell(f"git commit failed: {(made.stderr or made.stdout).strip()[-300:]}")
+        return Done.FAILED
+    tell(f"committed: {git(wd, 'log', '-1', '--format=%h %s').stdout.strip()}")
+    return Done.DONE
+
+
+def comment_for(explore: str) -> str:
+    """A commit message from the first line of what was asked for."""
+    first = next((line.strip(" #*-") for line in explore.splitlines() if line.strip(" #*-")), "agents' work")
+    return first if len(first) <= 72 else first[:69] + "..."
+
+
+def post_process(wd: Path, *, archiving: bool, committing: bool, comment: str, tell: Tell) -> None:
+    archived = archive(wd, tell) if archiving else Done.SKIPPED
+    if not committing:
+        return
+    if archived is Done.FAILED:
+        tell("git commit skipped: archiving failed")
+        return
+    commit(wd, comment, tell)

@@ -1,0 +1,266 @@
+"""telos.toml: what a project is for, what is known per level, and what proves a level. A person writes it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from logos.app.tool_detection import Detected
+from logos.domain.levels import ALL_LEVELS, LADDER, Level
+from logos.domain.specs import Tool
+from logos.errors import ConfigError
+
+TELOS_FILE = "telos.toml"
+MAX_BYTES = 200_000
+TEMPLATE_PURPOSE = "Write here what this project is for, and what it must never become."
+# Below the purpose, which has a key of its own.
+_KNOWN = tuple(level for level in ALL_LEVELS if level is not Level.L9)
+
+
+@dataclass(frozen=True, slots=True)
+class Telos:
+    """What telos.toml says; `known` holds only levels of which it says something."""
+
+    purpose: str
+    known: tuple[tuple[Level, str], ...] = ()
+    tools: tuple[Tool, ...] = ()
+    setup: str = ""
+
+    @property
+    def hierarchy(self) -> tuple[tuple[Level, str], ...]:
+        """From the purpose downwards."""
+        return (Level.L9, self.purpose), *self.known
+
+
+def _text(text: str) -> str:
+    if "\x00" in text:
+        raise PydanticCustomError("text", "must be text without NUL characters")
+    return text
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("filled", "must not be empty")
+    return text
+
+
+Text = Annotated[StrictStr, AfterValidator(_text)]
+Filled = Annotated[Text, AfterValidator(_filled)]
+LevelKey = Annotated[StrictStr, Field(pattern="^L[1-8]$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Tool(_Part):
+    level: Annotated[StrictInt, Field(ge=1, le=9)] = Field(description="the level it proves, 1 to 9")
+    name: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,39}$")] = Field(
+        description="what it is called; once per level"
+    )
+    command: Filled = Field(description="a shell command; exit code 0 is a pass")
+
+
+class _Worktree(_Part):
+    setup: Text = Field("", description="a command run in every new worktree; LOGOS_ROOT names the repository")
+
+
+class _Telos(_Part):
+    purpose: Filled = Field(description="what the project is for, and what it must never become (L9)")
+    levels: dict[LevelKey, Text] = Field({}, description="what is already known per level, L8 to L1")
+    tools: tuple[_Tool, ...] = Field((), description="what Logos runs itself to prove a level")
+    worktree: _Worktree = Field(default_factory=lambda: _Worktree.model_validate({}))
+
+
+def telos_schema() -> dict[str, Any]:
+    """The JSON Schema of telos.toml."""
+    schema = _Telos.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "Telos"
+    return schema
+
+
+def read_telos(wd: Path) -> Telos:
+    """What telos.toml says, or ConfigError with one line: the file, the key, its value and what is allowed."""
+    path = wd / TELOS_FILE
+    data = _parsed(path, _contents(path))
+    try:
+        told = _Telos.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(_line(f"{path}: {_explain(error.errors(include_url=False)[0])}")) from error
+    if _words(told.purpose) == TEMPLATE_PURPOSE:
+        raise ConfigError(f"{path} still says {TEMPLATE_PURPOSE!r}: write what the project is for")
+    tools = tuple(Tool(Level(tool.level), tool.name, tool.command.strip()) for tool in told.tools)
+    _refuse_twins(path, tools)
+    known = {level: told.levels.get(level.name, "").strip() for level in _KNOWN}
+    return Telos(
+        told.purpose.strip(),
+        tuple((level, text) for level, text in known.items() if text),
+        tools,
+        told.worktree.setup.strip(),
+    )
+
+
+def _contents(path: Path) -> str:
+    try:
+        if not path.exists():
+            raise ConfigError(f"there is no {TELOS_FILE} in {path.parent}; `logos init` writes one")
+        if not path.is_file():
+            raise ConfigError(f"cannot read {path}: it is not a file")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(f"{path} is too large: it may have {MAX_BYTES // 1000} kB")
+        return content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read {path}: {why}") from error
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError(f"{path} is not valid TOML: nested too deeply") from error
+    except ValueError as error:
+        raise ConfigError(_line(f"{path} is not valid TOML: {_cut(str(error), 200)}")) from error
+
+
+def _refuse_twins(path: Path, tools: Sequence[Tool]) -> None:
+    seen: set[tuple[Level, str]] = set()
+    for tool in tools:
+        if (tool.level, tool.name) in seen:
+            raise ConfigError(f"{path}: tools: {tool.level.name} has two tools called {tool.name!r}; rename one")
+        seen.add((tool.level, tool.name))
+
+
+# What is allowed, for errors that pydantic words for programmers.
+_ALLOWED = {
+    "string_type": "must be text (put it in quotes)",
+    "int_type": "must be a whole number from 1 (L1) to 9 (L9)",
+    "greater_than_equal": "must be a whole number from 1 (L1) to 9 (L9)",
+    "less_than_equal": "must be a whole number from 1 (L1) to 9 (L9)",
+    "string_pattern_mismatch": "must be a word of letters, digits and . _ + -, at most 40 long",
+    "tuple_type": "must be written as [[tools]]",
+}
+_TABLES = ("dict_type", "model_type", "model_attributes_type")
+_LEVEL_NAMES = [level.name for level in _KNOWN]
+_KEYS: dict[str, list[str]] = {
+    "levels": _LEVEL_NAMES,
+    "tools": list(_Tool.model_fields),
+    "worktree": list(_Worktree.model_fields),
+}
+
+
+def _explain(error: ErrorDetails) -> str:
+    """One line for a person: where, what, what is allowed."""
+    place = tuple(part for part in error["loc"] if part != "[key]")
+    where, value, kind = _where(place), _shown(error["input"]), error["type"]
+    if kind == "missing":
+        return f"{where}: is missing"
+    if error["loc"][-1] == "[key]":
+        hint = "the purpose has a key of its own, `purpose`; " if value == '"L9"' else ""
+        return f"{where}: unknown level; {hint}known here: {', '.join(_LEVEL_NAMES)}"
+    if kind == "extra_forbidden":
+        known = _KEYS[str(place[0])] if place[1:] else list(_Telos.model_fields)
+        return f"{where}: unknown key; known here: {', '.join(known)}"
+    if kind in _TABLES:
+        return f"{where} = {value}: must be a table with the keys {', '.join(_KEYS[str(place[0])])}"
+    return f"{where} = {value}: {_ALLOWED.get(kind, error['msg'])}"
+
+
+def _where(place: tuple[int | str, ...]) -> str:
+    """A place as a person counts: `tools, number 2: level`."""
+    if place[:1] == ("tools",) and len(place) > 1:
+        return f"tools, number {int(place[1]) + 1}" + "".join(f": {_cut(str(part), 80)}" for part in place[2:])
+    return ".".join(_cut(str(part), 80) for part in place)
+
+
+def _shown(value: object) -> str:
+    try:
+        return _cut(json.dumps(value, default=str, ensure_ascii=False), 80)
+    except RecursionError:
+        return "…"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _line(text: str) -> str:
+    return _words("".join(sign if sign.isprintable() else " " for sign in text))
+
+
+# Writing the first one.
+
+
+def toml_string(text: str) -> str:
+    """A text as TOML; its escapes are those of JSON, and DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def first_telos(detected: Detected, readme: str = "") -> str:
+    """The file that `logos init` writes: the purpose is left to the person, the tools are those that were found."""
+    suggestion = [_comment(f"The README begins: {readme}")] if readme else []
+    lines = [
+        "# What this project is for, and what is known of it per level, from its purpose (L9) to its syntax (L1).",
+        "# You write this file; agents read it and never change it. `logos telos` shows what it says.",
+        "",
+        "# L9: what this project is for, and what it must never become. `logos build` needs it.",
+        *suggestion,
+        f"purpose = {toml_string(TEMPLATE_PURPOSE)}",
+        "",
+        "# What is already known, one text per level; what stays empty is left to the agents.",
+        "[levels]",
+        *(line for level in _KNOWN for line in _level_lines(level)),
+        "",
+        "# What Logos runs itself, in the merged work, to prove a level: a shell command; exit code 0 is a pass.",
+        *(line for tool in detected.found for line in _tool_lines(tool)),
+        *_missing_lines(detected),
+        "",
+        "# A command run in every new worktree, for instance to make its environment; LOGOS_ROOT names the repository.",
+        "[worktree]",
+        *([_comment(f"perhaps: setup = {toml_string(detected.setup)}")] if detected.setup else []),
+        'setup = ""',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _level_lines(level: Level) -> tuple[str, str]:
+    return _comment(f"The {LADDER[level].title} {LADDER[level].mandate}."), f'{level.name} = ""'
+
+
+def _tool_lines(tool: Tool) -> tuple[str, ...]:
+    return (
+        "[[tools]]",
+        f"level = {int(tool.level)}",
+        f"name = {toml_string(tool.name)}",
+        f"command = {toml_string(tool.command)}",
+        "",
+    )
+
+
+def _missing_lines(detected: Detected) -> list[str]:
+    if not detected.missing:
+        return []
+    lines = [f"{missing.level.name}: {missing.what}. Instead: {missing.instead}." for missing in detected.missing]
+    example = () if detected.found else ("Such a tool is written like this:", *_EXAMPLE)
+    return [_comment(line) for line in ("Not found here; add what there is:", *lines, *example)]
+
+
+_EXAMPLE = ("[[tools]]", "level = 2", 'name = "tests"', 'command = "./run-tests"')
+
+
+def _comment(text: str) -> str:
+    return f"# {_line(text)}"

@@ -1,0 +1,211 @@
+"""The only place that builds adapters: settings go in, something that can run comes out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from logos.adapters.git.command import is_repository
+from logos.adapters.git.snapshots import GitSnapshots
+from logos.adapters.git.workspace import GitWorkspace, base_of
+from logos.adapters.lock import DriverLock, driver_of
+from logos.adapters.responses import Doorbell, ResponseFiles
+from logos.adapters.store.salvage import mend
+from logos.adapters.store.sqlite import SqliteLog
+from logos.app.build_start import choose_build, result_of
+from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of, unfinished_session
+from logos.app.prompt import split_prompt
+from logos.app.revisiting import finish_rollback, give_up
+from logos.app.run_start import Opening, Way, choose_opening, given_prompt
+from logos.app.settings import Settings
+from logos.app.telos_file import read_telos
+from logos.app.workdir import DATABASE, LOCK, TELOS
+from logos.domain.plans import CyclePlan, LevelsPlan
+from logos.domain.turns import Outcome, RunId
+from logos.engine.build_run import run_build
+from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, merged_work, work_tree
+from logos.engine.cycle_run import run_cycle
+from logos.engine.journal import Journal, Watcher, open_levels
+from logos.engine.runner import Ended, Outside
+from logos.engine.terminals import Crew
+from logos.errors import ConfigError, HostError, LogError, UsageError
+from logos.flows.cycle.flow import CycleState
+from logos.flows.levels.state import LevelsState
+from logos.ports import AgentHost, Bell
+
+# Milliseconds between two looks of a bell, where every author has one.
+SHARED_STEP = 2
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def stamp() -> str:
+    return time.strftime("%Y%m%d-%H%M%S")
+
+
+@contextmanager
+def open_log(telos: Path, tell: Tell = say) -> Generator[SqliteLog]:
+    """The run log of a work dir; of a damaged one, all that can be read in a new one, and it is kept aside."""
+    path = telos / DATABASE
+    # Whoever drives has it open.
+    if driver_of(telos / LOCK) in (None, os.getpid()) and (done := mend(path, stamp())):
+        tell(done)
+    log = SqliteLog(path)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def log_of(place: Path) -> AbstractContextManager[SqliteLog]:
+    """The log of a work dir, to write in it."""
+    return open_log(place / TELOS)
+
+
+def check_place(settings: Settings) -> None:
+    try:
+        there = settings.work_dir.is_dir()
+    except OSError:
+        # Too long to be a path at all.
+        there = False
+    if not there:
+        raise ConfigError(f"wd = {str(settings.work_dir)[:200]!r}: there is no such directory")
+
+
+def check_input(settings: Settings) -> None:
+    """Everything that can be wrong without asking anybody: before a lock, a log or a terminal exists."""
+    check_place(settings)
+    given = given_prompt(settings)
+    if given is not None:
+        split_prompt(given)
+
+
+def run_here(
+    settings: Settings,
+    *,
+    strict_prompt: bool,
+    make_host: MakeHost | None = None,
+    watchers: Sequence[Watcher[CycleState]] = (),
+    tell: Tell = say,
+) -> Ended[CycleState]:
+    """One run in this work dir: checked, locked, opened, driven."""
+    check_input(settings)
+    with DriverLock(settings.telos_dir / LOCK), open_log(settings.telos_dir, tell) as log:
+        finish_rollback(settings, log, tell)
+        if make_host is None:
+            settings, make_host = choose_host(settings, tell, unfinished_session(settings, log))
+        opening = choose_opening(settings, log, tell, stamp(), strict_prompt=strict_prompt)
+        host = make_host(settings, tell)
+        responses = ResponseFiles(settings.response_dir)
+        try:
+            check_host(host, opening.plan.agents, tell, fresh=opening.way is Way.FRESH)
+            if settings.resume is False:
+                give_up(settings, log, CyclePlan, "a new run was begun", tell)
+            _announce(opening, tell)
+            responses.ensure()
+            bell = Doorbell(settings.response_dir)
+            seen_by = [*watchers, *checkpoints_for(settings, log, tell, work_tree)]
+            try:
+                return run_cycle(settings, opening, Outside(host, log, tell), responses, bell, seen_by)
+            finally:
+                bell.close()
+        finally:
+            host.close()
+
+
+def build_here(
+    settings: Settings,
+    feature: str,
+    *,
+    allow_dirty: bool = False,
+    make_host: MakeHost | None = None,
+    bell_for: Callable[[Path], Bell] = lambda folder: Doorbell(folder, step=SHARED_STEP),
+    watchers: Sequence[Watcher[LevelsState]] = (),
+    tell: Tell = say,
+) -> Ended[LevelsState]:
+    """One build in this work dir: checked, locked, opened, driven."""
+    check_place(settings)
+    settings.levels_taking_part()
+    telos = read_telos(settings.work_dir)
+    with DriverLock(settings.telos_dir / LOCK), open_log(settings.telos_dir, tell) as log:
+        opening = choose_build(
+            settings, feature, telos, log, tell, stamp(), lambda: base_of(settings.work_dir, allow_dirty=allow_dirty)
+        )
+        if make_host is None:
+            session = session_of(log, opening.run) if opening.journal is not None else ""
+            settings, make_host = choose_host(settings, tell, session)
+            opening = replace(opening, plan=replace(opening.plan, agents=settings.level_agent_config()))
+        host = make_host(settings, tell)
+        try:
+            taking_part = {level.name for level in opening.plan.levels}
+            agents = [agent for agent in opening.plan.agents if agent.name in taking_part]
+            check_host(host, agents, tell, fresh=True)
+            if opening.journal is None:
+                give_up(settings, log, LevelsPlan, "a new build was begun", tell)
+            tidy_builds(settings, log, host, opening.run, tell)
+            if opening.journal is not None:
+                tell(f"going on with unfinished build {opening.run}; finished turns are not asked again")
+            workspace = GitWorkspace(settings.work_dir, opening.run, telos.setup)
+            seen_by = [*watchers, *checkpoints_for(settings, log, tell, lambda _: merged_work)]
+            return run_build(settings, opening, Outside(host, log, tell), workspace, bell_for, seen_by)
+        finally:
+            host.close()
+
+
+def checkpoints_for(
+    settings: Settings, log: SqliteLog, tell: Tell, look: Callable[[GitSnapshots], Look]
+) -> list[Watcher[Any]]:
+    """What keeps the work tree of every event, where that is wanted and can be had."""
+    if not settings.checkpoints.enabled:
+        return []
+    if not is_repository(settings.work_dir):
+        return [NoCheckpoints(f"{settings.work_dir} is no git repository", tell)]
+    snapshots = GitSnapshots(settings.work_dir, [settings.state_path], tell)
+    return [Checkpoints(snapshots, log, look(snapshots), tell)]
+
+
+def tidy_builds(settings: Settings, log: SqliteLog, host: AgentHost, now: RunId, tell: Tell) -> None:
+    """What earlier builds left: killed between their end and their last step, or given up."""
+    for folder in sorted((settings.telos_dir / "worktrees").glob("*")):
+        run = RunId(folder.name)
+        if run == now or run not in log.runs():
+            continue
+        try:
+            journal = open_levels(log, run)
+            Crew(host, journal.record, time.monotonic, time.sleep).close(journal.ledger)
+            _remove_places(GitWorkspace(settings.work_dir, run), journal, tell)
+        except (LogError, UsageError, HostError) as error:
+            tell(f"warning: what build {run} left in {folder} could not be removed: {error}")
+
+
+def _remove_places(workspace: GitWorkspace, journal: Journal[LevelsState], tell: Tell) -> None:
+    state = journal.state
+    if state.outcome not in (None, Outcome.BLOCKED):
+        workspace.close(result_of(state))
+        return
+    workspace.give_up(state.head if state.head != state.plan.base else None)
+    tell(f"build {journal.run} is given up: its worktrees are removed, its log and its commits are kept")
+
+
+def _announce(opening: Opening, tell: Tell) -> None:
+    match opening.way:
+        case Way.FRESH:
+            return
+        case Way.RESUME if opening.journal is not None:
+            state = opening.journal.state
+            tell(
+                f"going on with unfinished run {opening.journal.run}: round {state.round}, {state.role}, "
+                f"cycle {state.cycle}; finished turns are not asked again"
+            )
+        case Way.RESUME | Way.IMPORT:
+            saved = opening.saved
+            where = f"round {saved.seed.round}, {saved.seed.phase}" if saved else "its state"
+            tell(f"going on from the state file: {where}; a new log begins")

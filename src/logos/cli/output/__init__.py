@@ -1,0 +1,1 @@
+"""What commands print: tables, the live view, reports."""

@@ -1,0 +1,172 @@
+"""A continuity report as Markdown that also reads well on a terminal. What agents wrote is text there, never markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from logos.cli.output import console as show
+from logos.views.continuity.entries import Entry
+from logos.views.continuity.report import HEADED, TOLD_ANYWAY, Continuity, heading, lane_title, newest
+from logos.views.continuity.turns import Act, Effort
+from logos.views.events import Tone
+from logos.views.text import count, duration, number
+from logos.views.usage import dollars, sum_in_words, tokens
+
+_MARKS = {Tone.GOOD: "✓ ", Tone.BAD: "✗ ", Tone.WARNING: "! ", Tone.ALARM: "! "}
+# An underscore inside a word, as in a turn's id, is no markup.
+_MARKUP = re.compile(r"[\\*\[\]<>|~]|(?<!\w)_|_(?!\w)")
+_MOST_TURNS = 30
+_NOTHING = "Nothing."
+
+
+def as_markdown(report: Continuity) -> str:
+    parts = report.parts
+    effort = "tokens" if report.bill.usage.tokens is not None else "characters"
+    sections: tuple[tuple[str, Iterable[str]], ...] = (
+        ("", _head(report)),
+        ("Blocked dependencies", _listed(report, parts.blocked)),
+        ("Pending validations", _grouped(report, parts.pending)),
+        (f"What changed since {report.since.name}", _changed(report)),
+        ("Completed phases", _grouped(report, parts.completed)),
+        ("Decisions and reconciliations", _listed(report, parts.decisions)),
+        (f"Time and {effort} per {report.by}", _effort(report)),
+        ("Sessions", _sessions(report)),
+    )
+    return "\n".join(line for title, lines in sections for line in _section(title, lines))
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    if title:
+        yield from (f"## {title}", "")
+    told = [*lines] or [_NOTHING]
+    yield from told if told[-1] else told[:-1]
+    yield ""
+
+
+def _head(report: Continuity) -> Iterator[str]:
+    simulated = " (simulated)" if report.simulated else ""
+    yield f"# Continuity report: {report.what} {escaped(report.run)}{simulated}, {report.word}"
+    yield ""
+    yield f"> {escaped(report.asked_for)}"
+    yield ""
+    yield f"- {report.word}: {escaped(report.reason)}"
+    if report.origin:
+        yield f"- {escaped(report.origin)}; {count(report.inherited, 'turn')} inherited, not counted here"
+    if report.damage:
+        yield f"- the log is damaged: {escaped(report.damage)}"
+    yield f"- began {show.date(report.started)}, last event {show.date(report.last)}"
+    spent = sum_in_words(report.bill, report.characters)
+    sessions = f"{count(len(report.sessions), 'session')} on {count(report.days, 'day')}"
+    yield f"- {sessions}, {duration(report.driven)} driven, {count(report.answered, 'turn')} answered, {spent}"
+    for act in report.in_hand:
+        yield f"- {code(act.turn)} is with {escaped(act.who)} since {show.date(act.begun[1])}"
+    yield f"- next: {code(report.next)}"
+
+
+def _grouped(report: Continuity, entries: Sequence[Entry]) -> Iterator[str]:
+    """Under what they are part of: a round, a sweep, specs, components."""
+    for part, group in groupby(entries, lambda entry: entry.part):
+        yield from (f"**{escaped(heading(part))}**", "")
+        yield from _listed(report, [replace(entry, part="") for entry in group])
+        yield ""
+
+
+def _listed(report: Continuity, entries: Iterable[Entry]) -> Iterator[str]:
+    for entry in entries:
+        part = "" if entry.part in HEADED else entry.part
+        what = ", ".join(word for word in (part, entry.what) if word)
+        how = f": {escaped(entry.how)}" if entry.how else ""
+        yield f"- {_MARKS.get(entry.tone, '')}{escaped(what)}{how}{_origin(report, entry)}"
+        if entry.about:
+            yield f"  {escaped(entry.about)}"
+
+
+def _origin(report: Continuity, entry: Entry) -> str:
+    """Where it comes from; where there is only one session, that goes without saying."""
+    several = len(report.sessions) > 1
+    turn = code(entry.turn) if entry.turn and entry.turn != entry.what else ""
+    session = f"session {entry.session}" if several and entry.session is not None else ""
+    when = show.date(entry.at) if several and entry.at is not None else ""
+    told = [part for part in (turn, session, when, "inherited" if entry.inherited else "") if part]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _changed(report: Continuity) -> Iterator[str]:
+    changed = report.changed
+    if report.all_new and not changed.nothing:
+        yield from ("Everything: nothing was before.", "")
+    for title, entries in changed.lists:
+        if not (report.all_new and title in TOLD_ANYWAY):
+            yield from (f"### {title}", "", *_listed(report, entries), "")
+    if changed.turns:
+        left_out, turns = newest(changed.turns, _MOST_TURNS)
+        yield from ("### Turns", "")
+        yield from _table(("turn", report.by, "answered", "took", "verdict"), [_turn(act) for act in turns])
+        if left_out:
+            yield from ("", f"{number(left_out)} earlier ones are left out; `logos show {report.run}` lists them all.")
+        yield ""
+    if changed.files:
+        yield from ("### Files", "", "```text", *(line.replace("`", "'") for line in changed.files), "```")
+
+
+def _turn(act: Act) -> tuple[str, ...]:
+    verdict = f"{_MARKS.get(act.tone, '')}{act.verdict}" + (" (inherited)" if act.inherited else "")
+    return act.turn, act.who, show.date(act.over[1]), duration(act.seconds), verdict
+
+
+def _effort(report: Continuity) -> Iterator[str]:
+    if not report.efforts:
+        return
+    headers = (report.by, "turns", "time", "sent", "received", "tokens", "cost")
+    rows = [_cells(row, lane_title(row.name, report.flow)) for row in report.efforts]
+    yield from _table(headers, [*rows, _cells(report.total, "all agents")])
+    yield ""
+    yield "Time is that in agents' hands while somebody drove; sent and received are characters."
+
+
+def _cells(effort: Effort, title: str) -> tuple[str, ...]:
+    asked = effort.bill.turns > 0 or effort.sent > 0
+    usage = effort.bill.usage
+    told = (number(effort.sent), number(effort.received), tokens(usage.tokens), dollars(usage.cost_usd))
+    return (title, number(effort.turns), duration(effort.seconds), *(told if asked else ("-",) * 4))
+
+
+def _sessions(report: Continuity) -> Iterator[str]:
+    headers = ("session", "began", "took", "turns", "checks", "how it ended")
+    yield from _table(
+        headers,
+        [
+            (
+                str(session.number),
+                session.date,
+                duration(session.seconds),
+                number(session.turns),
+                number(session.checks),
+                session.end + (" (inherited)" if session.inherited else ""),
+            )
+            for session in report.sessions
+        ],
+    )
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Aligned by spaces as well, for whoever reads it as it is."""
+    lines = [[escaped(cell) for cell in row] for row in (headers, *rows)]
+    widths = [max(3, *(len(line[column]) for line in lines)) for column in range(len(headers))]
+    head, *body = ("| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines)
+    yield head
+    yield "| " + " | ".join("-" * width for width in widths) + " |"
+    yield from body
+
+
+def escaped(text: str) -> str:
+    """A text as text. Backticks that come in pairs only set a command off; others could swallow what follows."""
+    plain = _MARKUP.sub(lambda found: f"\\{found[0]}", text)
+    return plain if text.count("`") % 2 == 0 else plain.replace("`", "\\`")
+
+
+def code(text: str) -> str:
+    return f"`{text.replace('`', chr(39))}`"

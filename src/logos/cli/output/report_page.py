@@ -1,0 +1,87 @@
+"""A continuity report as one HTML file: it needs no network, no script and no font of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+from logos.cli.output import console as show
+from logos.cli.output import report_timeline as timeline
+from logos.views import usage as bill
+from logos.views.continuity import report as facts
+from logos.views.continuity.entries import Entry
+from logos.views.continuity.report import Continuity
+from logos.views.redact import clean
+from logos.views.text import count, duration, number
+
+_HERE = Path(__file__).parent
+_MARKS = {"good": "✓", "bad": "✗", "warning": "!", "alarm": "!"}
+
+
+def as_page(report: Continuity) -> str:
+    drawing = timeline.timeline(report)
+    return _template().render(
+        report=report,
+        changed=report.changed,
+        several=len(report.sessions) > 1,
+        labels=Markup(drawing.labels),
+        plot=Markup(drawing.plot),
+        narrowest=drawing.narrowest,
+        looks=timeline.LOOKS,
+        hatched=timeline.HATCHED,
+        longest=max((row.seconds for row in report.efforts), default=0.0),
+        marks=_MARKS,
+        headed=facts.HEADED,
+        told_anyway=facts.TOLD_ANYWAY,
+        **_WORDS,
+    )
+
+
+@cache
+def _template() -> Template:
+    """Everything that is put into it is cleaned and escaped, whoever wrote it."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_fit,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2")
+
+
+def _fit(value: object) -> object:
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _commands(text: str) -> Markup:
+    """A text in which what stands between backticks is set off."""
+    words = clean(text).split("`")
+    if len(words) % 2 == 0:
+        return escape(clean(text))
+    return Markup("").join(Markup("<code>{}</code>").format(word) if at % 2 else word for at, word in enumerate(words))
+
+
+def _by_part(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """Neighbours that are part of the same."""
+    return [[*group] for _, group in groupby(entries, lambda entry: entry.part)]
+
+
+_WORDS: dict[str, Callable[..., object]] = {
+    "by_part": _by_part,
+    "commands": _commands,
+    "count": count,
+    "date": show.date,
+    "dollars": bill.dollars,
+    "duration": duration,
+    "heading": facts.heading,
+    "lane_title": facts.lane_title,
+    "number": number,
+    "tokens": bill.tokens,
+}

@@ -1,0 +1,246 @@
+"""The timeline of a run as SVG: one lane per role or level, one bar per turn, and no nights between the sessions.
+
+Across, everything is in percent, so that it fills whatever width it gets while texts keep their size. Colours are the
+page's, by class.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from logos.cli.output import console as show
+from logos.views.continuity.report import Continuity, lane_title
+from logos.views.continuity.turns import Act, Stretch
+from logos.views.events import Tone
+from logos.views.text import count, duration
+
+# In pixels; across, the least that the page gives it, and a session in it: room for a date.
+NARROWEST = 760
+SESSION = 44
+GAP = 9
+LABELS = 156
+HEAD = 38
+FOOT = 20
+ROW = 16
+BAR = 12
+PAD = 7
+# In percent.
+LEAST_BAR = 0.35
+# Authors beyond this many at once share the last row.
+MOST_ROWS = 8
+# How wide a character of a label is, about, and the room around it.
+CHARACTER = 6.3
+AROUND = 8
+# A mark alone may touch the ends of its bar.
+MARK = 4
+TICKS_APART = 64
+# Half of an hour's label.
+HOUR = 16
+TICKS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 7 * 86400)
+DAY = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a bar is drawn: never by its colour alone."""
+
+    name: str
+    mark: str
+    words: str
+
+
+GOOD = Look("good", "✓", "passed, approved, agreed")
+BAD = Look("bad", "✗", "failed, no response")
+WARNING = Look("warning", "!", "to revise, objected, sent back")
+NEUTRAL = Look("neutral", "", "work without a verdict")
+OPEN = Look("open", "…", "in hand")
+LOOKS = (GOOD, BAD, WARNING, NEUTRAL, OPEN)
+HATCHED = (BAD, WARNING)
+_BY_TONE = {Tone.GOOD: GOOD, Tone.BAD: BAD, Tone.WARNING: WARNING, Tone.ALARM: WARNING}
+
+# Hatches: what is told apart without colours.
+_PATTERNS = (
+    '<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect class="warning-ground" width="5" height="5"/><rect class="warning-line" width="2.4" height="5"/></pattern>'
+    '<pattern id="cross" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect class="bad-ground" width="4" height="4"/><rect class="bad-line" width="1" height="4"/>'
+    '<rect class="bad-line" width="4" height="1"/></pattern></defs>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The names of the lanes, which stay in sight, and beside them the lanes; `narrowest` is in pixels."""
+
+    labels: str
+    plot: str
+    narrowest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where a moment lies: sessions side by side as long as they took, the shortest still wide enough for its date."""
+
+    left: Mapping[int, float]
+    width: Mapping[int, float]
+    sessions: Mapping[int, Stretch]
+    narrowest: int
+
+    def room(self, width: float) -> float:
+        """Pixels, at least."""
+        return width / 100 * self.narrowest
+
+    def x(self, place: tuple[int, float]) -> float:
+        number, at = place
+        session = self.sessions[number]
+        share = (at - session.began) / session.seconds if session.seconds else 0.0
+        return self.left[number] + self.width[number] * share
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    name: str
+    top: float
+    rows: tuple[tuple[int, Act], ...]
+    height: float
+
+
+def look_of(act: Act) -> Look:
+    return OPEN if act.in_hand else _BY_TONE.get(act.tone, NEUTRAL)
+
+
+def timeline(report: Continuity) -> Drawing:
+    scale = scale_of(report.sessions)
+    lanes = tuple(_lanes(report, scale))
+    bottom = lanes[-1].top + lanes[-1].height if lanes else HEAD
+    height = bottom + FOOT
+    new = set[int]() if report.all_new else {own.number for own in report.sessions if own.number >= report.since.number}
+    labels = "".join(_label(lane, report.flow) for lane in lanes)
+    drawn = (
+        *(_band(session, scale, bottom, new=session.number in new) for session in report.sessions),
+        *(f'<line class="lane" x1="0" x2="100%" y1="{lane.top:g}" y2="{lane.top:g}"/>' for lane in lanes),
+        *(_bar(act, scale, lane.top + PAD / 2 + row * ROW) for lane in lanes for row, act in lane.rows),
+    )
+    about = f"{count(len(report.acts), 'turn')} in {count(len(report.sessions), 'session')}"
+    return Drawing(
+        f'<svg class="lanes" width="{LABELS}" height="{height:g}" aria-hidden="true">{labels}</svg>',
+        f'<svg class="plot" width="100%" height="{height:g}" role="img" aria-label="timeline: {about}">'
+        f"{_PATTERNS}{''.join(drawn)}</svg>",
+        scale.narrowest,
+    )
+
+
+def scale_of(sessions: Sequence[Stretch]) -> Scale:
+    many = len(sessions)
+    narrowest = max(NARROWEST, many * (SESSION + GAP) * 5 // 4)
+    gap, least = 100 * GAP / narrowest, 100 * SESSION / narrowest
+    total, spare = sum(session.seconds for session in sessions), 100 - least * many - gap * (many - 1)
+    left, width, edge = dict[int, float](), dict[int, float](), 0.0
+    for session in sessions:
+        share = session.seconds / total if total else 1 / many
+        left[session.number], width[session.number] = edge, least + spare * share
+        edge += width[session.number] + gap
+    return Scale(left, width, {session.number: session for session in sessions}, narrowest)
+
+
+def _lanes(report: Continuity, scale: Scale) -> Iterator[Lane]:
+    top = float(HEAD)
+    for name in report.lanes:
+        rows = tuple(_rows((act for act in report.acts if act.lane == name), scale))
+        height = (max((row for row, _ in rows), default=0) + 1) * ROW + PAD
+        yield Lane(name, top, rows, height)
+        top += height
+
+
+def _rows(acts: Iterable[Act], scale: Scale) -> Iterator[tuple[int, Act]]:
+    """Turns of one lane that went on at the same time, one under the other."""
+    ends: list[float] = []
+    for act in sorted(acts, key=lambda act: scale.x(act.begun)):
+        begun, over = scale.x(act.begun), scale.x(act.over)
+        row = next((row for row, end in enumerate(ends) if end <= begun + 1e-9), len(ends))
+        row = min(row, MOST_ROWS - 1)
+        if row == len(ends):
+            ends.append(over)
+        ends[row] = max(ends[row], over)
+        yield row, act
+
+
+def _label(lane: Lane, flow: str) -> str:
+    title = lane_title(lane.name, flow)
+    short, _, rest = title.partition(" ") if title.startswith(lane.name) and flow == "levels" else (title, "", "")
+    more = f'<tspan class="more" dx="6">{_text(rest)}</tspan>' if rest else ""
+    middle = lane.top + lane.height / 2 + 4
+    return f'<text x="0" y="{middle:g}"><tspan class="name">{_text(short)}</tspan>{more}</text>'
+
+
+def _band(session: Stretch, scale: Scale, bottom: float, *, new: bool) -> str:
+    """A session: its ground, its number and date, whether it counts as new, and the hours in it."""
+    x, width = f"{scale.left[session.number]:.3f}%", scale.width[session.number]
+    room, took, (day, clock) = scale.room(width), duration(session.seconds), session.date.split(" ")
+    dates = (f"session {session.number} · {day}", f"{session.number} · {day}", f"{session.number} · {day[5:]}", day[5:])
+    first = _fitting(room, *dates)
+    second = _fitting(room, f"{clock}, {took}", clock)
+    stripe = f'<rect class="new" x="{x}" y="0" width="{width:.3f}%" height="3" rx="1.5"/>'
+    whole = f"{session.name}, {took}, {count(session.turns, 'turn')}: {session.end}"
+    return (
+        f'<g class="session{" inherited" if session.inherited else ""}"><title>{_text(whole)}</title>'
+        f'<rect class="ground" x="{x}" y="0" width="{width:.3f}%" height="{bottom:g}" rx="3"/>'
+        f"{stripe if new else ''}"
+        f'<text class="date" x="{x}" y="16" dx="5">{_text(first)}</text>'
+        f'<text class="clock" x="{x}" y="30" dx="5">{_text(second)}</text>'
+        f"{''.join(_ticks(session, scale, bottom))}</g>"
+    )
+
+
+def _fitting(room: float, *texts: str) -> str:
+    """The first that fits, or the last."""
+    return next((text for text in texts if len(text) * CHARACTER + AROUND <= room), texts[-1])
+
+
+def _ticks(session: Stretch, scale: Scale, bottom: float) -> Iterator[str]:
+    """Round hours of the day, as many as there is room for."""
+    room = scale.room(scale.width[session.number])
+    step = next((step for step in TICKS if session.seconds / step * TICKS_APART <= room), None)
+    if step is None:
+        return
+    # Round on the clock on the wall.
+    shift = time.localtime(session.began).tm_gmtoff
+    at = (int(session.began + shift) // step + 1) * step - shift
+    while at < session.ended:
+        x = scale.x((session.number, at))
+        words = show.date(at)[5:10] if step >= DAY else show.date(at)[11:]
+        yield f'<line class="tick" x1="{x:.3f}%" x2="{x:.3f}%" y1="{HEAD}" y2="{bottom:g}"/>'
+        if scale.room(x - scale.left[session.number]) > HOUR and scale.room(100 - x) > HOUR:
+            yield f'<text class="hour" x="{x:.3f}%" y="{bottom + 14:g}">{words}</text>'
+        at += step
+
+
+def _bar(act: Act, scale: Scale, top: float) -> str:
+    look, x = look_of(act), scale.x(act.begun)
+    width = max(scale.x(act.over) - x, LEAST_BAR)
+    x = min(x, 100 - width)
+    kind = f"act {look.name}{' inherited' if act.inherited else ''}"
+    took = f"in hand since {show.date(act.begun[1])}" if act.in_hand else duration(act.seconds)
+    told = [act.turn, took, act.verdict, "inherited" if act.inherited else ""]
+    title = " · ".join(part for part in told if part)
+    middle, room = f"{x + width / 2:.3f}%", scale.room(width)
+    words = _fitting(room + MARK, f"{look.mark} {_component(act)}".strip(), look.mark, "")
+    # On a hatch, a mark needs a ground of its own.
+    ground = f'<circle cx="{middle}" cy="{top + 7:g}" r="6"/>' if words and look in HATCHED else ""
+    inside = f'{ground}<text x="{middle}" y="{top + 10.5:g}">{_text(words)}</text>' if words else ""
+    return (
+        f'<g class="{kind}"><title>{_text(title)}</title>'
+        f'<rect x="{x:.3f}%" y="{top + 1:g}" width="{width:.3f}%" height="{BAR}" rx="2"/>{inside}</g>'
+    )
+
+
+def _component(act: Act) -> str:
+    """Which part of the work an author was at."""
+    return act.who.partition(" ")[2] if act.lane == "L2" else ""
+
+
+def _text(text: str) -> str:
+    return escape(text)

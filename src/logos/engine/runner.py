@@ -1,0 +1,244 @@
+"""A run that this process drives, whatever its flow: its journal, its turns, its budget, and leaving in order."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from logos.app.settings import Settings
+from logos.domain.events import Event, Noted, Recorded, Topic
+from logos.domain.ledger import Ledger
+from logos.domain.turns import Agent, Errand, Outcome, RunId, Trouble, Turn
+from logos.engine.ask import Asker
+from logos.engine.budgets import Budget
+from logos.engine.journal import Journal, Watcher
+from logos.engine.loop import Desk, drive
+from logos.engine.notify import notify, notify_aside
+from logos.engine.terminals import Crew
+from logos.errors import LimitReached, LogosError, RunPaused
+from logos.ports import AgentHost, Bell, Log, Reporter, Responses
+from logos.prompts import preload, render
+from logos.waiting.rules import Rules
+
+Tell = Callable[[str], None]
+
+FINAL_WORD = {
+    Outcome.PASSED: "PASS",
+    Outcome.FAILED: "FAIL",
+    Outcome.BLOCKED: "BLOCKED",
+    Outcome.REJECTED: "REJECTED",
+    Outcome.ABANDONED: "ABANDONED",
+}
+EXIT_CODES = {
+    Outcome.PASSED: 0,
+    Outcome.FAILED: 1,
+    Outcome.BLOCKED: 3,
+    Outcome.REJECTED: 3,
+    Outcome.ABANDONED: 1,
+}
+
+EXACT_GRACE_SECONDS = 0.1
+
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+
+
+def new_run_id() -> RunId:
+    """Short enough to type, without letters that look alike."""
+    return RunId("".join(secrets.choice(_ALPHABET) for _ in range(8)))
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What every run needs of the world."""
+
+    host: AgentHost
+    log: Log
+    tell: Tell
+    now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    pause: Callable[[float], object] = time.sleep
+
+
+class Stands(Protocol):
+    """What every flow's state says of where a run stands."""
+
+    @property
+    def stalled(self) -> str | None: ...
+
+    @property
+    def trouble(self) -> Trouble | None: ...
+
+    @property
+    def outcome(self) -> Outcome | None: ...
+
+    @property
+    def reason(self) -> str: ...
+
+
+State = TypeVar("State", bound=Stands)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[State]):
+    run: RunId
+    outcome: Outcome
+    reason: str
+    state: State
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.outcome]
+
+
+class Driving(ABC, Generic[State]):
+    _reminder = "reminder"
+
+    def __init__(self, settings: Settings, outside: Outside, watchers: Sequence[Watcher[State]] = ()) -> None:
+        self._settings = settings
+        self._outside = outside
+        self._watchers: list[Watcher[State]] = [self._project, self._notify_of_waiting, *watchers]
+        self._stop = threading.Event()
+        self.journal: Journal[State] | None = None
+
+    def start(self, journal: Journal[State], first: Event) -> None:
+        """Write the first event of a new run, or of this driver's part in an old one."""
+        self.journal = journal
+        preload()
+        for watcher in self._watchers:
+            journal.watch(watcher)
+        journal.record(first)
+
+    def go(self) -> Ended[State]:
+        """Drive to the outcome; a run that cannot go on raises RunPaused and can be resumed."""
+        journal = self._running()
+        outcome = drive(journal, self._perform, self._stop, self._brake)
+        if outcome is None:
+            kind = LimitReached if journal.state.trouble is Trouble.LIMIT else RunPaused
+            raise kind(f"{journal.state.stalled}")
+        self._finish(outcome)
+        return Ended(journal.run, outcome, journal.state.reason, journal.state)
+
+    def leave(self, why: str | None) -> None:
+        """The last thing of a driver, however it ended: say why, close what is to be closed, tell the person."""
+        self._stop.set()
+        self._wake()
+        journal = self.journal
+        if journal is None or journal.seq == 0:
+            return
+        if why is not None:
+            with suppress(LogosError):
+                journal.record(Noted(Topic.INTERRUPTED, why))
+        with suppress(LogosError):
+            self._tidy()
+        word = FINAL_WORD[journal.outcome] if journal.outcome is not None else "stopped"
+        problem = notify(self._settings.notifications.ntfy_topic, f"Logos: {word}", why or journal.state.reason or word)
+        if problem:
+            self._outside.tell(problem)
+
+    @abstractmethod
+    def _perform(self, errand: Errand, desk: Desk) -> None:
+        """Carry out one errand, in a thread of its own."""
+
+    @abstractmethod
+    def _project(self, record: Recorded, state: State, ledger: Ledger) -> None:
+        """Show the state after an event to whoever reads it from a file."""
+
+    @abstractmethod
+    def _agent_for(self, turn: Turn) -> Agent:
+        """Who is asked."""
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """End the waiting of whoever still waits for a response."""
+
+    def _finish(self, outcome: Outcome) -> None:
+        """What follows an outcome."""
+
+    def _tidy(self) -> None:
+        """What is done however a driver leaves."""
+
+    def _running(self) -> Journal[State]:
+        if self.journal is None:
+            raise RuntimeError("start() comes first")
+        return self.journal
+
+    def _crew(self, record: Callable[[Event], object] | None = None) -> Crew:
+        return Crew(self._outside.host, record or self._running().record, self._outside.now, self._outside.pause)
+
+    def _brake(self) -> None:
+        journal, limits = self._running(), self._settings.limits
+        budget = Budget(limits.max_tokens, limits.max_cost_usd, limits.max_minutes)
+        budget.check(journal.ledger.spent, journal.driven)
+
+    def _asker(self, turn: Turn, responses: Responses, bell: Bell) -> Asker:
+        out, handoff = self._outside, self._settings.handoff
+        return Asker(
+            out.host,
+            responses,
+            bell,
+            render,
+            rules_for(self._settings, out.host),
+            handoff.response_timeout,
+            out.now,
+            out.wall,
+            handoff.on_limit,
+            handoff.retry_back_off_seconds,
+            lambda desk: self._replace(turn, desk),
+            self._reminder,
+        )
+
+    def _replace(self, turn: Turn, desk: Desk) -> str | None:
+        """The next spare provider of an agent in a terminal of its own; the old one is ended."""
+        journal, agent = self._running(), self._agent_for(turn)
+        left = [name for name in agent.spare if name not in journal.ledger.providers.get(turn.agent, ())]
+        if not left:
+            return None
+        self._change(turn, replace(agent, name=turn.agent, provider=left[0]), desk)
+        return left[0]
+
+    def _change(self, turn: Turn, agent: Agent, desk: Desk) -> None:  # noqa: ARG002
+        journal = self._running()
+        self._crew(desk.post).change(journal.run, agent, journal.ledger)
+
+    def _notify_of_waiting(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002
+        match record.event:
+            case Noted(Topic.PERMISSION_ASKED, text):
+                topic = self._settings.notifications.ntfy_topic
+                if topic:
+                    notify_aside(topic, "Logos: an agent waits for you", text, self._outside.tell)
+            case _:
+                return
+
+
+@contextmanager
+def leaving(run: Driving[Any]) -> Generator[None]:
+    """Whatever ends a driver, it leaves in order, and the log says why."""
+    why: str | None = None
+    try:
+        yield
+    except (LogosError, KeyboardInterrupt) as error:
+        why = str(error) or type(error).__name__
+        raise
+    finally:
+        with suppress(LogosError):
+            run.leave(why)
+
+
+def rules_for(settings: Settings, host: AgentHost) -> Rules:
+    handoff = settings.handoff
+    exact = isinstance(host, Reporter)
+    return Rules(
+        poll_seconds=settings.limits.poll_seconds,
+        # A process that ended is done: there is nothing to wait for.
+        idle_grace=min(handoff.idle_grace_seconds, EXACT_GRACE_SECONDS) if exact else handoff.idle_grace_seconds,
+        max_reminders=0 if exact and not handoff.strict_file_handoff else handoff.max_file_reminders,
+        strict=handoff.strict_file_handoff,
+        auto_accept=handoff.auto_accept_permissions,
+        exact=exact,
+    )

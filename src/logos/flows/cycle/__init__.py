@@ -1,0 +1,1 @@
+"""The cycle: analyst, programmer and tester, each author with a reviewer."""

@@ -1,0 +1,340 @@
+"""The cycle: analyst → peer analyst → programmer → peer programmer → tester, and a short retry on FAIL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from logos.domain.events import (
+    CheckRan,
+    Event,
+    Noted,
+    QuestionResolved,
+    RunAbandoned,
+    RunEnded,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    TerminalClosed,
+    TerminalOpened,
+    TurnAnswered,
+    TurnAsked,
+    TurnFailed,
+    TurnSent,
+    WorkGathered,
+    WorkMerged,
+)
+from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
+from logos.domain.roles import ANSWERS, RESPONSE_FILES, SEATS, Phase, Role, phase_after, stage_of, stage_with
+from logos.domain.turns import AgentName, Check, Errand, Fact, Outcome, Trouble, Turn, TurnId
+from logos.flows import condense
+from logos.flows.cycle.verdicts import Verdict, is_approved, read_result
+
+EXPLORE_BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
+UPSTREAM_BACK_REFERENCE = "(Same as in your first turn of this round -- refer to your conversation history.)"
+NO_UPSTREAM = "(There is no upstream output: this run started at the {role}.)"
+NO_VERDICT = "Your previous response had no clear verdict: exactly one line must begin with RESULT: and say one word."
+
+# What a tester that never gives a verdict may cost: one more turn.
+TESTER_TRIES = 2
+# How much of a conversation is told to an agent that takes over from another.
+MEMORY_TURNS = 3
+MEMORY_LINES = 15
+
+
+def _no_outputs() -> Mapping[str, str]:
+    return MappingProxyType(dict.fromkeys(ANSWERS, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class CycleState:
+    plan: CyclePlan
+    round: int = 1
+    phase: Phase = Phase.ANALYST
+    role: Role = Role.ANALYST
+    cycle: int = 1
+    outputs: Mapping[str, str] = field(default_factory=_no_outputs)
+    feedback: str = ""
+    analyst_feedback: str = ""
+    programmer_feedback: str = ""
+    retry_context: str = ""
+    briefed: frozenset[Role] = frozenset()
+    memory: Mapping[Role, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    fresh: bool = True
+    checking: bool = False
+    stalled: str | None = None
+    trouble: Trouble | None = None
+    outcome: Outcome | None = None
+    reason: str = ""
+
+    def said(self, role: Role) -> str:
+        return self.outputs[SEATS[role].answer]
+
+    @property
+    def turn_id(self) -> TurnId:
+        return TurnId(f"r{self.round}.{self.role}.c{self.cycle}")
+
+    @property
+    def check_id(self) -> TurnId:
+        return TurnId(f"r{self.round}.verify")
+
+
+class Cycle:
+    """The flow of one cycle run."""
+
+    def __init__(self, plan: CyclePlan, seed: CycleSeed | None = None) -> None:
+        self.plan = plan
+        self.seed = seed
+
+    def start(self) -> CycleState:
+        if self.seed is not None:
+            return _planted(self.plan, self.seed)
+        first = self.plan.start
+        return CycleState(self.plan, phase=stage_with(first).phase, role=first)
+
+    def due(self, state: CycleState) -> tuple[Errand, ...]:
+        if state.outcome is not None or state.stalled is not None:
+            return ()
+        if state.checking:
+            return (Check(state.check_id, state.plan.test_command),)
+        return (turn_for(state),)
+
+    def apply(self, state: CycleState, event: Event) -> CycleState:
+        match event:
+            case TurnAsked():
+                return replace(state, briefed=state.briefed | {state.role})
+            case TurnAnswered(turn, text):
+                awaited = turn == state.turn_id and not state.checking and state.outcome is None
+                return _answered(state, text) if awaited else state
+            case TurnFailed(_, trouble, message):
+                return replace(state, stalled=message, trouble=trouble) if state.outcome is None else state
+            case RunResumed(CyclePlan() as plan):
+                return _taken_over(state, plan)
+            case RunForked(_, _, CyclePlan() as plan):
+                return _taken_over(replace(state, briefed=frozenset()), plan)
+            case RunAbandoned(why):
+                open_ = state.outcome in (None, Outcome.BLOCKED)
+                return _given_up(state, why) if open_ else state
+            case CheckRan(turn, command, exit_code, output):
+                awaited = state.checking and turn == state.check_id and state.outcome is None
+                return _checked(state, command, exit_code, output) if awaited else state
+            case TerminalOpened(agent):
+                return _new_conversation(state, Role(agent))
+            case RunStarted() | TerminalClosed() | TurnSent() | Noted() | RunEnded():
+                return state
+            case RunResumed() | RunForked() | WorkGathered() | WorkMerged() | QuestionResolved():
+                # What belongs to another flow changes nothing in this one.
+                return state
+
+    def outcome(self, state: CycleState) -> Outcome | None:
+        return state.outcome
+
+
+def _taken_over(state: CycleState, plan: CyclePlan) -> CycleState:
+    """With other settings there may be nothing to check any more: an empty command proves nothing."""
+    state = replace(state, plan=plan, stalled=None, trouble=None)
+    if state.checking and not (plan.verify_pass and plan.test_command):
+        return _passed(replace(state, checking=False), "the tester reported PASS")
+    return state
+
+
+def _given_up(state: CycleState, why: str) -> CycleState:
+    return replace(state, outcome=Outcome.ABANDONED, reason=why, stalled=None, trouble=None)
+
+
+def _planted(plan: CyclePlan, seed: CycleSeed) -> CycleState:
+    """The state an imported run goes on from; a phase whose upstream is missing falls back to it."""
+    outputs = MappingProxyType({**_no_outputs(), **dict(seed.outputs)})
+    state = CycleState(
+        plan,
+        round=seed.round,
+        phase=seed.phase,
+        outputs=outputs,
+        feedback=seed.feedback,
+        analyst_feedback=seed.analyst_feedback,
+        programmer_feedback=seed.programmer_feedback,
+        retry_context=seed.retry_context,
+        fresh=False,
+    )
+    # A file that says "done" and still runs was left between the verdict and its status: test again.
+    stage = stage_of(Phase.TESTER if seed.phase is Phase.DONE else seed.phase)
+    while stage.upstream is not None and not state.said(stage.upstream):
+        stage = stage_with(stage.upstream)
+    # An author that has answered and was not reviewed yet is not asked again.
+    reviewed = stage.reviewer is None or not state.said(stage.author) or bool(state.said(stage.reviewer))
+    role = stage.author if reviewed or stage.reviewer is None else stage.reviewer
+    return replace(state, phase=stage.phase, role=role)
+
+
+def _answered(state: CycleState, text: str) -> CycleState:
+    outputs = {**state.outputs, SEATS[state.role].answer: text}
+    stage = stage_of(state.phase)
+    if state.role is stage.author and stage.reviewer is not None:
+        outputs[SEATS[stage.reviewer].answer] = ""
+    state = replace(state, outputs=MappingProxyType(outputs), memory=_remembered(state, text), fresh=False)
+    if state.role is stage.reviewer:
+        return _reviewed(state, text)
+    if stage.reviewer is not None:
+        return replace(state, role=stage.reviewer)
+    return _tested(state, text)
+
+
+def _new_conversation(state: CycleState, role: Role) -> CycleState:
+    """It has not seen the explore summary, and knows of earlier turns what it is told; an import knows only outputs."""
+    memory, said = state.memory, state.said(role)
+    if said and role not in memory:
+        memory = MappingProxyType({**memory, role: (f"earlier:\n{condense.head(said, MEMORY_LINES)}",)})
+    return replace(state, briefed=state.briefed - {role}, memory=memory)
+
+
+def _remembered(state: CycleState, text: str) -> Mapping[Role, tuple[str, ...]]:
+    """What a role said last, condensed: for whoever takes its place in a new conversation."""
+    said = f"{state.turn_id}:\n{condense.head(text, MEMORY_LINES)}"
+    return MappingProxyType({**state.memory, state.role: (*state.memory.get(state.role, ()), said)[-MEMORY_TURNS:]})
+
+
+def _reviewed(state: CycleState, text: str) -> CycleState:
+    stage, rules = stage_of(state.phase), state.plan.review
+    nothing_reviewed = not state.said(stage.author)
+    if not nothing_reviewed and is_approved(text, state.cycle, state.phase, rules):
+        return _enter(_object(state, ""), phase_after(state.phase))
+    state = _object(state, condense.review_notes(text, state.plan.condense))
+    # A run that starts at a reviewer has nothing to review yet: its author gets a turn, whatever the limit.
+    if state.cycle < rules.max_cycles or (nothing_reviewed and state.cycle == 1):
+        return replace(state, role=stage.author, cycle=state.cycle + 1)
+    if rules.on_exhausted is OnExhausted.BLOCK:
+        reason = f"the {stage.reviewer} did not approve in {state.cycle} review cycles"
+        return replace(state, outcome=Outcome.BLOCKED, reason=reason)
+    return _enter(state, phase_after(state.phase))
+
+
+def _object(state: CycleState, notes: str) -> CycleState:
+    """The reviewer's standing objections to this phase; they outlive the phase when nobody approved it."""
+    if state.phase is Phase.ANALYST:
+        return replace(state, analyst_feedback=notes)
+    return replace(state, programmer_feedback=notes)
+
+
+def _enter(state: CycleState, phase: Phase) -> CycleState:
+    return replace(state, phase=phase, role=stage_of(phase).author, cycle=1)
+
+
+def _tested(state: CycleState, text: str) -> CycleState:
+    verdict = read_result(text)
+    if verdict is Verdict.UNCLEAR and state.cycle < TESTER_TRIES:
+        return replace(state, cycle=state.cycle + 1)
+    if verdict is not Verdict.PASS:
+        return failed(state, condense.test_evidence(text, state.plan.condense))
+    if state.plan.verify_pass and state.plan.test_command:
+        return replace(state, checking=True)
+    return _passed(state, "the tester reported PASS")
+
+
+def _checked(state: CycleState, command: str, exit_code: int, output: str) -> CycleState:
+    state = replace(state, checking=False)
+    if exit_code == 0:
+        return _passed(state, f"the tester reported PASS and `{command}` exited 0")
+    cap = max(state.plan.condense.test_evidence_lines - 3, 1)
+    evidence = (
+        f"RESULT: FAIL\nEVIDENCE:\nThe tester reported PASS, but `{command}`, run by Logos, exited {exit_code}:\n"
+        + condense.tail(output, cap)
+    )
+    return failed(state, evidence)
+
+
+def _passed(state: CycleState, reason: str) -> CycleState:
+    return replace(state, phase=Phase.DONE, outcome=Outcome.PASSED, reason=reason)
+
+
+def failed(state: CycleState, evidence: str) -> CycleState:
+    """A FAIL: the next round starts at the programmer, with the evidence and what was changed so far."""
+    context = condense.programmer_for_tester(state.said(Role.PROGRAMMER), state.plan.condense)
+    state = replace(state, feedback=evidence, retry_context=context, fresh=False)
+    if state.round >= state.plan.max_rounds:
+        reason = f"no PASS in {state.round} round{'s' if state.round > 1 else ''}"
+        return replace(state, phase=Phase.DONE, outcome=Outcome.FAILED, reason=reason)
+    kept = ("analyst", "analyst_review")
+    outputs = {answer: text if answer in kept else "" for answer, text in state.outputs.items()}
+    state = replace(state, round=state.round + 1, outputs=MappingProxyType(outputs), programmer_feedback="")
+    return _enter(state, Phase.PROGRAMMER)
+
+
+def turn_for(state: CycleState) -> Turn:
+    seat = SEATS[state.role]
+    return Turn(state.turn_id, AgentName(state.role), seat.answer, state.role, facts_for(state))
+
+
+def explore_for(state: CycleState) -> str:
+    repeat = state.role in state.briefed and state.plan.condense.explore_on_repeat
+    return EXPLORE_BACK_REFERENCE if repeat else state.plan.explore
+
+
+def facts_for(state: CycleState) -> Mapping[str, Fact]:
+    """Everything the prompt of the role that is due may tell."""
+    plan, seat = state.plan, SEATS[state.role]
+    common: dict[str, Fact] = {
+        "turn": state.turn_id,
+        "role": state.role,
+        "round": state.round,
+        "cycle": state.cycle,
+        "wd": plan.wd,
+        "explore": explore_for(state),
+        "history": "" if state.role in state.briefed else "\n\n".join(state.memory.get(state.role, ())),
+        "response_path": f"{plan.response_dir}/{RESPONSE_FILES[seat.answer]}",
+    }
+    return {**common, **_FACTS[state.role](state)}
+
+
+def _or_note(state: CycleState, text: str) -> str:
+    return text or NO_UPSTREAM.format(role=state.plan.start.replace("_", " "))
+
+
+def _analyst_facts(state: CycleState) -> dict[str, Fact]:
+    return {"feedback": state.feedback, "review_feedback": state.analyst_feedback}
+
+
+def _peer_analyst_facts(state: CycleState) -> dict[str, Fact]:
+    return {"author_output": _or_note(state, state.said(Role.ANALYST))}
+
+
+def _programmer_facts(state: CycleState) -> dict[str, Fact]:
+    plan = state.plan
+    handoff = _or_note(state, condense.analyst_for_programmer(state.said(Role.ANALYST), plan.condense))
+    if state.cycle > 1 and state.role in state.briefed and plan.condense.upstream_on_repeat:
+        handoff = UPSTREAM_BACK_REFERENCE
+    new = state.role in state.memory and state.role not in state.briefed
+    first = new or (state.round == 1 and state.cycle == 1)
+    return {
+        "handoff": handoff,
+        "objections": state.analyst_feedback if first else "",
+        "feedback": state.feedback,
+        "retry_context": state.retry_context,
+        "review_feedback": state.programmer_feedback,
+        "scenario_test": plan.scenario_test,
+    }
+
+
+def _peer_programmer_facts(state: CycleState) -> dict[str, Fact]:
+    # Who reviews a repair must know what was broken.
+    return {"author_output": _or_note(state, state.said(Role.PROGRAMMER)), "feedback": state.feedback}
+
+
+def _tester_facts(state: CycleState) -> dict[str, Fact]:
+    plan = state.plan
+    return {
+        "handoff": _or_note(state, condense.programmer_for_tester(state.said(Role.PROGRAMMER), plan.condense)),
+        "objections": state.programmer_feedback,
+        "scenario_test": plan.scenario_test,
+        "test_command": plan.test_command,
+        "again": NO_VERDICT if state.cycle > 1 else "",
+    }
+
+
+_FACTS = {
+    Role.ANALYST: _analyst_facts,
+    Role.PEER_ANALYST: _peer_analyst_facts,
+    Role.PROGRAMMER: _programmer_facts,
+    Role.PEER_PROGRAMMER: _peer_programmer_facts,
+    Role.TESTER: _tester_facts,
+}

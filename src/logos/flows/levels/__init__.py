@@ -1,0 +1,1 @@
+"""The nine levels, from purpose to syntax and back."""

@@ -1,0 +1,92 @@
+"""Up: tools prove the lowest levels, every level above judges its own spec with their results as evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from logos.domain.levels import PROVEN_BY_TOOLS, Level, above
+from logos.domain.reports import Kind, Report, Say
+from logos.domain.specs import Proof, Tool, Toward
+from logos.domain.turns import Outcome, TurnId
+from logos.flows.levels.briefing import handed, proof_in_words
+from logos.flows.levels.reconcile import Cause
+from logos.flows.levels.state import Ask, LevelsState, Standing
+from logos.flows.levels.steps import ask_for, dispute_over, hand, put
+
+
+def enter(state: LevelsState) -> LevelsState:
+    return proceed(replace(state, proofs=(), standing=MappingProxyType({})))
+
+
+def resumed(state: LevelsState) -> LevelsState:
+    """With other settings there may be nothing left to wait for."""
+    return proceed(state) if not state.asks else state
+
+
+def check_id(state: LevelsState, tool: Tool) -> TurnId:
+    return TurnId(f"s{state.sweep}.{tool.level.name}.check.{tool.name}")
+
+
+def checked(state: LevelsState, turn: TurnId, command: str, exit_code: int, output: str) -> LevelsState:
+    left = state.unproven_tools(state.level)
+    if not left or turn != check_id(state, left[0]):
+        return state
+    proof = Proof(state.level, left[0].name, command, exit_code, output)
+    return proceed(replace(state, proofs=(*state.proofs, proof)))
+
+
+def proceed(state: LevelsState) -> LevelsState:
+    """A level's tools first, then its own judgement where it has one."""
+    level = state.level
+    if state.unproven_tools(level):
+        return state
+    failed = [proof for proof in state.proofs if proof.level is level and not proof.passed]
+    if failed:
+        what = ", ".join(f"`{proof.command}` exits {proof.exit_code}" for proof in failed)
+        evidence = "\n\n".join(map(proof_in_words, failed))
+        state = _stands(state, level, Standing.FAILED)
+        return dispute_over(state, Cause.FAILURE, level, f"{level.name} fails: {what}", evidence=evidence)
+    if level in PROVEN_BY_TOOLS:
+        standing = Standing.PROVEN if state.tools_of(level) else Standing.UNPROVEN
+        return _higher(_stands(state, level, standing))
+    return ask_for(state, level, Kind.VALIDATE)
+
+
+def _higher(state: LevelsState) -> LevelsState:
+    higher = above(state.level, state.levels)
+    return _passed(state) if higher is None else proceed(replace(state, level=higher))
+
+
+def _stands(state: LevelsState, level: Level, standing: Standing) -> LevelsState:
+    return replace(state, standing=put(state.standing, level, standing))
+
+
+def validated(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
+    if report.verdict is not Say.PASS:
+        return _failed(_stands(state, ask.level, Standing.FAILED), ask, report)
+    state = _stands(state, ask.level, Standing.PASSED)
+    higher = above(ask.level, state.levels)
+    if higher is not None:
+        state = hand(state, ask.level, higher, Toward.UP, ask.turn, handed(report))
+    return _higher(state)
+
+
+def _failed(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
+    """The highest level whose spec is contradicted has the conflict."""
+    contradicted = {level for failure in report.failures for level in failure.conflicts_with if level in state.levels}
+    told = [
+        f"{failure.what} (expected: {failure.expected or '-'}; observed: {failure.observed or '-'})"
+        for failure in report.failures
+    ]
+    question = f"{ask.level.name} does not find its spec satisfied: " + "; ".join(told)
+    evidence = "\n\n".join([handed(report), *map(proof_in_words, state.proofs)])
+    return dispute_over(state, Cause.FAILURE, max({ask.level, *contradicted}), question, evidence=evidence)
+
+
+def _passed(state: LevelsState) -> LevelsState:
+    ran = ", ".join(f"`{proof.command}`" for proof in state.proofs)
+    proof = f"; Logos itself ran {ran}" if ran else ""
+    unproven = [level.name for level, standing in state.standing.items() if standing is Standing.UNPROVEN]
+    doubt = f"; nothing proves {' and '.join(sorted(unproven))}: telos.toml names no tool for it" if unproven else ""
+    return replace(state, outcome=Outcome.PASSED, reason=f"every level finds its spec satisfied{proof}{doubt}")

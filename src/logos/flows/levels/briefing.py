@@ -1,0 +1,163 @@
+"""What a level's agent is told: the telos down to it, the specs above it, its tools, its handoff, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from logos.domain.levels import LADDER, PROVEN_BY_TOOLS, Level
+from logos.domain.reports import Component, Finding, Kind, Proposal, Report
+from logos.domain.specs import Proof, Spec, Toward
+from logos.domain.turns import Fact
+from logos.flows import condense
+from logos.flows.levels.reconcile import Dispute
+from logos.flows.levels.state import Ask, LevelsState
+
+# The end of a tool's output says most.
+EVIDENCE_LINES = 40
+
+
+class Briefing(Mapping[str, Fact]):
+    """The facts of a turn, put together when somebody reads them: a flow is asked far more often than an agent."""
+
+    def __init__(self, state: LevelsState, ask: Ask) -> None:
+        self._state, self._ask = state, ask
+
+    @cached_property
+    def _facts(self) -> Mapping[str, Fact]:
+        return facts_for(self._state, self._ask)
+
+    def __getitem__(self, name: str) -> Fact:
+        return self._facts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+
+def facts_for(state: LevelsState, ask: Ask) -> Mapping[str, Fact]:
+    """Every fact a document of the levels may name; what does not apply is empty."""
+    rung, plan = LADDER[ask.level], state.plan
+    own = state.spec_of(ask.level, ask.component)
+    facts: dict[str, Fact] = {
+        "turn": ask.turn,
+        "level": rung.name,
+        "title": rung.title,
+        "mandate": rung.mandate,
+        "feature": plan.feature,
+        "telos": "\n".join(f"{level.name}: {text}" for level, text in plan.telos if level >= ask.level),
+        "specs": "\n\n".join(map(spec_in_words, state.specs_above(ask.level))),
+        "own_spec": spec_in_words(own) if own is not None else "",
+        "tools": "\n".join(f"{tool.name}: `{tool.command}`" for tool in state.tools_of(ask.level)),
+        "handoff": _handoff(state, ask),
+        "previous": ask.said if ask.turn in state.strangers else "",
+        "errors": "\n".join(f"- {error}" for error in ask.errors),
+        "sections": ", ".join(rung.sections),
+        "taking_part": ", ".join(level.name for level in state.levels),
+        "decision": decision_for(state, ask),
+        "components": ", ".join(component.name for component in state.components),
+        "judges": ask.level is Level.L9,
+        "divides": ask.level is Level.L3,
+        **_component_facts(state, ask),
+        **_dispute_facts(state, ask),
+    }
+    return facts
+
+
+def spec_in_words(spec: Spec) -> str:
+    parts = [f"[{spec.id}] {LADDER[spec.level].title}: {spec.summary}"]
+    return "\n".join([*parts, *(f"## {section.name}\n{section.text}" for section in spec.sections)])
+
+
+def handed(report: Report) -> str:
+    """What a report gives the next level: its summary, what it found, and why it recommends what it does."""
+    parts = [report.work_summary, *(f"- {finding_in_words(finding)}" for finding in report.results)]
+    return "\n".join([*parts, *([f"Recommended: {report.next.why}"] if report.next.why else [])])
+
+
+def finding_in_words(finding: Finding) -> str:
+    return f"{finding.what}: {finding.result}{f' ({finding.detail})' if finding.detail else ''}"
+
+
+def proposal_in_words(proposal: Proposal) -> str:
+    changes = [f"- {change.level.name}: {change.change}" for change in proposal.changes]
+    rework = [f"- to be worked on again: {', '.join(proposal.rework)}"] if proposal.rework else []
+    return "\n".join([proposal.summary, *changes, *rework])
+
+
+def proof_in_words(proof: Proof, lines: int = EVIDENCE_LINES) -> str:
+    head = f"{proof.level.name} {proof.tool}: `{proof.command}` exited {proof.exit_code}"
+    return head if proof.passed else f"{head}\n{condense.tail(proof.output, lines)}"
+
+
+def component_in_words(component: Component) -> str:
+    needs = f" (needs {', '.join(component.depends_on)})" if component.depends_on else ""
+    return f"{component.name}{needs}: {component.purpose}"
+
+
+def _handoff(state: LevelsState, ask: Ask) -> str:
+    if ask.kind in (Kind.POSITION, Kind.PROPOSE, Kind.AGREE, Kind.ALIGN):
+        return ""
+    judging = [level for level in state.levels if level not in PROVEN_BY_TOOLS]
+    if ask.kind is Kind.LINT or (ask.kind is Kind.VALIDATE and ask.level is min(judging)):
+        return work_in_words(state)
+    toward = (Toward.UP,) if ask.kind is Kind.VALIDATE else (Toward.DOWN, Toward.BACK)
+    found = state.handed_to(ask.level, *toward)
+    return f"From {found.from_level.name} ({found.turn}):\n{found.text}" if found is not None else ""
+
+
+def work_in_words(state: LevelsState) -> str:
+    """All that the authors did, in one text."""
+    parts: list[str] = []
+    for component in state.components:
+        piece, spec = state.pieces.get(component.name), state.spec_of(Level.L2, component.name)
+        if piece is not None and spec is not None:
+            files = ", ".join(piece.files) or "none"
+            tests = ", ".join(piece.tests) or "none"
+            parts.append(f"{spec_in_words(spec)}\nFiles: {files}\nTests: {tests}")
+    return "\n\n".join(parts)
+
+
+def decision_for(state: LevelsState, ask: Ask) -> str:
+    """What was decided since this level last worked: by the levels together, or by a person."""
+    told = [f"A person answered: {state.answers[ask.seat]}"] if ask.seat in state.answers else []
+    settled = state.decision
+    if settled is not None and ask.kind in (Kind.DECOMPOSE, Kind.AUTHOR, Kind.LINT):
+        told.append(f"{settled.question}\nDecided by {settled.by}: {proposal_in_words(settled.proposal)}")
+        told += [settled.evidence] if settled.evidence and ask.kind is not Kind.DECOMPOSE else []
+    return "\n\n".join(told)
+
+
+def _component_facts(state: LevelsState, ask: Ask) -> dict[str, Fact]:
+    found = next((own for own in state.components if own.name == ask.component), None)
+    component = found or Component("", "")
+    return {
+        "component": component.name,
+        "purpose": component.purpose,
+        "files": ", ".join(component.files),
+        "provides": ", ".join(component.provides),
+        "depends_on": "\n".join(
+            component_in_words(other) for other in state.components if other.name in component.depends_on
+        ),
+    }
+
+
+def _dispute_facts(state: LevelsState, ask: Ask) -> dict[str, Fact]:
+    dispute = state.dispute
+    if dispute is None:
+        proofs = "\n\n".join(map(proof_in_words, state.proofs)) if ask.kind is Kind.VALIDATE else ""
+        return {"evidence": proofs, "question": "", "positions": "", "proposal": "", "objections": ""}
+    later = ask.kind is not Kind.POSITION
+    return {
+        "evidence": dispute.evidence,
+        "question": dispute.question,
+        "positions": _positions(dispute) if later else "",
+        "proposal": proposal_in_words(dispute.proposal) if dispute.proposals else "",
+        "objections": "\n".join(f"- {objection}" for objection in dispute.objections) if later else "",
+    }
+
+
+def _positions(dispute: Dispute) -> str:
+    return "\n\n".join(f"{level.name} {LADDER[level].title}: {text}" for level, text in dispute.positions.items())

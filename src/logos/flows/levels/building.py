@@ -1,0 +1,157 @@
+"""Build: authors in parallel, each on a component of its own; all are collected before anything is merged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from logos.domain.events import WorkGathered
+from logos.domain.levels import Level
+from logos.domain.reports import Component, Kind, Report
+from logos.domain.specs import Clash, Toward
+from logos.flows.levels.briefing import handed
+from logos.flows.levels.components import needs
+from logos.flows.levels.overlap import Piece, clashes
+from logos.flows.levels.reconcile import Cause
+from logos.flows.levels.state import MAIN, WHOLE, Answered, Ask, LevelsState, Stage
+from logos.flows.levels.steps import ask_for, blocked_by_stuck, dispute_over, go, hand, put, specified
+
+
+def enter(state: LevelsState) -> LevelsState:
+    components = state.components or (Component(WHOLE, state.plan.feature),)
+    pieces = {own.name: state.pieces[own.name] for own in components if own.name in state.pieces}
+    state = replace(
+        state,
+        components=components,
+        pieces=MappingProxyType(pieces),
+        gathered=frozenset(),
+        constraints=MappingProxyType({}),
+    )
+    return on(replace(state, todo=_todo(state)))
+
+
+def _todo(state: LevelsState) -> tuple[str, ...]:
+    """What is new, was divided otherwise when it was built, is owed, or stands on unmerged work that is redone."""
+    todo: list[str] = []
+    for own in state.components:
+        piece = state.pieces.get(own.name)
+        changed = piece is None or piece.component != own or own.name in state.owed
+        if changed or (piece is not None and not piece.merged and needs(own.name, state.components) & {*todo}):
+            todo.append(own.name)
+    return tuple(todo)
+
+
+def on(state: LevelsState) -> LevelsState:
+    """Ask the authors that have become ready; when nobody is at work and nobody ready, collect."""
+    for name in state.todo:
+        if _is_ready(state, name):
+            state = ask_for(state, Level.L2, Kind.AUTHOR, name)
+    return state if state.asks or state.answered else _collected(state)
+
+
+def _is_ready(state: LevelsState, name: str) -> bool:
+    begun = {*state.gathered, *state.answered, *state.stuck, *(ask.component for ask in state.asks)}
+    if name in begun:
+        return False
+    wanted = needs(name, state.components)
+    if (
+        any(other in state.todo and other not in state.gathered for other in wanted)
+        or wanted & state.constraints.keys()
+    ):
+        return False
+    # Built on work that contradicts itself, it could not even begin.
+    under = [piece for piece in state.unmerged if piece.component.name in wanted] if wanted else []
+    return not clashes(under, state.components)
+
+
+def authored(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
+    done = Answered(ask, report, state.place_for(ask))
+    return replace(state, answered=put(state.answered, ask.component, done))
+
+
+def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsState:
+    """An author's work is a commit now."""
+    name = done.ask.component
+    before = state.pieces.get(name)
+    began = state.place_of(name) if done.ask.key in state.left else done.place
+    files = dict.fromkeys((*(before.files if before else ()), *(touched.path for touched in event.touched)))
+    tests = dict.fromkeys((*(before.tests if before else ()), *done.report.tests))
+    piece = Piece(
+        state.component(name),
+        event.commit,
+        event.touched,
+        done.report,
+        done.ask.turn,
+        tuple(files),
+        tuple(tests),
+        state.head,
+        tuple((under.component.name, under.commit) for under in state.foundation(name)),
+        (*before.grown, before.commit) if before and began.commits[0] == before.commit else (),
+        # Whoever found nothing to change has nothing to merge.
+        merged=event.commit == state.head,
+    )
+    state = replace(
+        state,
+        pieces=put(state.pieces, name, piece),
+        gathered=state.gathered | {name},
+        owed=state.owed - {name},
+    )
+    if done.report.constraint is not None:
+        state = replace(state, constraints=put(state.constraints, name, done.report.constraint))
+    return on(state)
+
+
+def _collected(state: LevelsState) -> LevelsState:
+    """Every author that could work has: what came of it decides, in one order whoever was first."""
+    if state.stuck:
+        return blocked_by_stuck(state)
+    for piece in (state.pieces[name] for name in state.todo if name in state.gathered):
+        state = specified(state, Level.L2, piece.turn, piece.report, piece.component.name)
+        if Level.L1 in state.levels:
+            state = hand(state, Level.L2, Level.L1, Toward.DOWN, piece.turn, handed(piece.report))
+    if state.constraints:
+        return _constrained(state)
+    found = clashes(state.unmerged, state.components)
+    if found:
+        return _clashed(state, found)
+    return replace(state, stage=Stage.MERGE) if state.unmerged else _lint_or_up(state)
+
+
+def _constrained(state: LevelsState) -> LevelsState:
+    """A fact the specs do not know is for L3 and L4, and for L5 and above where it changes what users do."""
+    told = state.constraints.values()
+    named = {level for constraint in told for level in constraint.affects if level > Level.L4}
+    nearest = min((level for level in state.levels if level > Level.L4), default=Level.L4)
+    journeys = {nearest} if any(constraint.touches_journeys for constraint in told) else set[Level]()
+    consulted = sorted({Level.L3, Level.L4, *named, *journeys} & {*state.levels}, reverse=True)
+    facts = [f"{name}: {constraint.statement}" for name, constraint in sorted(state.constraints.items())]
+    question = "a constraint that the specs do not know: " + "; ".join(facts)
+    top, *others = consulted or [Level.L2]
+    return dispute_over(state, Cause.CONSTRAINT, top, question, others=others, parties=tuple(sorted(state.constraints)))
+
+
+def _clashed(state: LevelsState, found: tuple[Clash, ...]) -> LevelsState:
+    parties = tuple(sorted({name for clash in found for name in clash.components}))
+    level = Level.L3 if Level.L3 in state.levels else Level.L2
+    question = "components conflict: " + "; ".join(clash.words for clash in found)
+    return dispute_over(state, Cause.CONFLICT, level, question, parties=parties)
+
+
+def merged(state: LevelsState, commit: str, found: tuple[Clash, ...]) -> LevelsState:
+    if found:
+        return _clashed(state, found)
+    pieces = {name: replace(piece, merged=True) for name, piece in state.pieces.items()}
+    return _lint_or_up(replace(state, head=commit, pieces=MappingProxyType(pieces)))
+
+
+def _lint_or_up(state: LevelsState) -> LevelsState:
+    lint = Level.L1 in state.levels
+    return go(state, Stage.LINT if lint else Stage.UP, min(state.levels))
+
+
+def enter_lint(state: LevelsState) -> LevelsState:
+    return ask_for(state, Level.L1, Kind.LINT)
+
+
+def linted(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
+    return replace(state, answered=put(state.answered, MAIN, Answered(ask, report, state.place_for(ask))))

@@ -1,0 +1,74 @@
+"""What a report must deliver beyond its form, before the next level starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from logos.domain.levels import Level
+from logos.domain.reports import Kind, Report, Step
+from logos.flows.levels.state import MAIN, Ask, LevelsState
+
+Look = Callable[[LevelsState, Ask, Report], Iterator[str]]
+
+
+def problems_with(state: LevelsState, ask: Ask, report: Report) -> tuple[str, ...]:
+    """Every reason not to accept a report here and now, each a line its agent can act on."""
+    looks: tuple[Look, ...] = (_next_step, *_BY_KIND.get(ask.kind, ()))
+    return tuple(problem for look in looks for problem in look(state, ask, report))
+
+
+def _next_step(state: LevelsState, ask: Ask, report: Report) -> Iterator[str]:
+    step = report.next
+    if step.step is not Step.HAND_BACK:
+        return
+    if ask.kind is not Kind.DECOMPOSE:
+        instead = _INSTEAD.get(ask.kind, "say it in this report's own fields")
+        yield f"next_recommended_action.action = hand_back: not possible in this turn; {instead}"
+    elif step.to is None or step.to not in state.levels or step.to <= ask.level:
+        higher = ", ".join(level.name for level in state.levels if level > ask.level) or "none, ask_person instead"
+        yield f"next_recommended_action.to = {_name(step.to)}: must be a level above that takes part: {higher}"
+
+
+_INSTEAD = {
+    Kind.AUTHOR: "report a constraint",
+    Kind.VALIDATE: "give the verdict FAIL with failures",
+}
+
+
+def _changes_take_part(state: LevelsState, ask: Ask, report: Report) -> Iterator[str]:  # noqa: ARG001
+    if report.proposal is None:
+        yield "proposal: is missing"
+        return
+    for place, change in enumerate(report.proposal.changes):
+        if change.level not in state.levels:
+            taking = ", ".join(level.name for level in state.levels)
+            yield f"proposal.changes[{place}].level = {change.level.name}: takes no part; taking part: {taking}"
+
+
+def _rework_is_known(state: LevelsState, ask: Ask, report: Report) -> Iterator[str]:  # noqa: ARG001
+    proposal, known = report.proposal, [component.name for component in state.components]
+    if proposal is None:
+        return
+    for place, name in enumerate(proposal.rework):
+        if name not in known:
+            named = ", ".join(known) or "none yet: leave `rework` empty"
+            yield f"proposal.rework[{place}] = {name[:80]!r}: there is no such component; there are: {named}"
+    highest = max((change.level for change in proposal.changes), default=Level.L2)
+    if known and not proposal.rework and highest is Level.L2:
+        yield f"proposal.rework: code changes, so name the components to work on again, of: {', '.join(known)}"
+
+
+def _main_is_taken(state: LevelsState, ask: Ask, report: Report) -> Iterator[str]:  # noqa: ARG001
+    for place, component in enumerate(report.components):
+        if component.name == MAIN:
+            yield f"components[{place}].name = {MAIN!r}: this is where all work is merged; choose another name"
+
+
+_BY_KIND: dict[Kind, tuple[Look, ...]] = {
+    Kind.DECOMPOSE: (_main_is_taken,),
+    Kind.PROPOSE: (_changes_take_part, _rework_is_known),
+}
+
+
+def _name(level: Level | None) -> str:
+    return "null" if level is None else level.name

@@ -1,0 +1,96 @@
+"""Middle out: what a reconciliation asks of whom, and what its end changes; a person's word ends one, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from logos.domain.events import QuestionResolved
+from logos.domain.levels import Level
+from logos.domain.reports import Change, Kind, Proposal, Report
+from logos.domain.specs import Question
+from logos.flows.levels import ascent, building
+from logos.flows.levels.reconcile import Agreed, Dispute, Settled, hear
+from logos.flows.levels.state import Ask, LevelsState, Stage
+from logos.flows.levels.steps import blocked, blocked_by_stuck, down_to, put
+
+
+def enter(state: LevelsState) -> LevelsState:
+    """Ask everybody who has a say now."""
+    dispute = state.dispute
+    if dispute is None:
+        return state
+    around = "" if dispute.kind is Kind.POSITION else f".r{dispute.round}"
+    asks = tuple(
+        Ask(f"{dispute.id}.{level.name}.{dispute.kind.value}{around}", level, dispute.kind) for level in dispute.asked
+    )
+    return replace(state, asks=asks)
+
+
+def said(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
+    before = state.dispute
+    if before is None:
+        return state
+    after = hear(before, ask.level, report, guarded=Level.L9 in state.levels, max_rounds=state.plan.max_rounds)
+    match after:
+        case Question():
+            return blocked(state, after)
+        case Agreed(proposal):
+            return settle(state, before, proposal, "the levels")
+        case Dispute():
+            moved = (after.kind, after.round) != (before.kind, before.round)
+            state = replace(state, dispute=after)
+            return enter(state) if moved else blocked_by_stuck(state)
+
+
+def settle(state: LevelsState, dispute: Dispute, proposal: Proposal, by: str) -> LevelsState:
+    """A new sweep: down again from the highest level that changes, and all the way up."""
+    settled = Settled(
+        dispute.id,
+        dispute.cause,
+        dispute.level,
+        dispute.question,
+        dispute.evidence,
+        dispute.parties,
+        proposal,
+        by,
+        dispute.round,
+    )
+    state = replace(
+        state,
+        dispute=None,
+        settled=(*state.settled, settled),
+        sweep=state.sweep + 1,
+        owed=state.owed | {*proposal.rework, *dispute.parties},
+        proofs=(),
+        standing=MappingProxyType({}),
+    )
+    top = max((change.level for change in proposal.changes), default=dispute.level)
+    return down_to(state, max((level for level in state.levels if level <= top), default=None))
+
+
+def resolved(state: LevelsState, event: QuestionResolved) -> LevelsState:
+    """A person's word ends a conflict, or answers agents that were stuck."""
+    question, dispute = state.question, state.dispute
+    if question is None or question.id != event.question:
+        return state
+    stuck = state.stuck
+    state = replace(state, question=None, outcome=None, reason="", stuck=MappingProxyType({}))
+    if dispute is not None:
+        return settle(state, dispute, _chosen(state, dispute, question, event), "a person")
+    if state.stage is Stage.BUILD:
+        told = {**state.answers, **dict.fromkeys(stuck, event.text)}
+        return building.on(replace(state, answers=MappingProxyType(told)))
+    state = replace(state, answers=put(state.answers, state.level.name, event.text))
+    # A judge that was stuck goes on where it was: what the tools said still holds.
+    return ascent.proceed(state) if state.stage is Stage.UP else replace(state, entering=True)
+
+
+def _chosen(state: LevelsState, dispute: Dispute, question: Question, event: QuestionResolved) -> Proposal:
+    if 0 < event.option <= len(question.options):
+        chosen = question.options[event.option - 1]
+        return replace(chosen, summary=f"{chosen.summary}\n{event.text}") if event.text else chosen
+    # In words of their own: the level in conflict revises its spec, and everything under it follows.
+    names = tuple(own.name for own in state.components)
+    again = dispute.parties or (names if dispute.level <= Level.L3 else ())
+    return Proposal(event.text, (Change(dispute.level, event.text),), again)

@@ -1,0 +1,133 @@
+"""What parallel authors did to each other without knowing, found before anything is merged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from logos.domain.reports import Component, Report
+from logos.domain.specs import Clash, Touched
+from logos.domain.turns import TurnId
+from logos.flows.levels.components import needs
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One component's work as a commit, and the component as it was when the work was done.
+
+    `touched` is what is not merged yet; `files` and `tests` are all that was ever written for it. `head` and `upon`
+    are what it was built on, `grown` its own earlier commits.
+    """
+
+    component: Component
+    commit: str
+    touched: tuple[Touched, ...]
+    report: Report
+    turn: TurnId
+    files: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    head: str = ""
+    upon: tuple[tuple[str, str], ...] = ()
+    grown: tuple[str, ...] = ()
+    merged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Something that only one component may have, and what one did with it."""
+
+    name: str
+    path: str
+    blob: str = ""
+
+
+def clashes(pieces: Sequence[Piece], components: tuple[Component, ...]) -> tuple[Clash, ...]:
+    """Everything that two pieces contradict each other in; whoever built on the other's work saw it."""
+    built_on = {piece.component.name: needs(piece.component.name, components) for piece in pieces}
+
+    def strangers(one: str, other: str) -> bool:
+        return one != other and one not in built_on[other] and other not in built_on[one]
+
+    found: list[Clash] = []
+    for kind, marks, contradict, words in _LOOKS:
+        # By what must be one's own alone: a name, a path, a content.
+        by_key: defaultdict[str, list[_Mark]] = defaultdict(list)
+        for piece in pieces:
+            for key, mark in marks(piece):
+                by_key[key].append(mark)
+        for key in by_key:
+            meeting = [
+                (one, other)
+                for one, other in combinations(by_key[key], 2)
+                if contradict(one, other) and strangers(one.name, other.name)
+            ]
+            if meeting:
+                met = [mark for pair in meeting for mark in pair]
+                who = tuple(dict.fromkeys(mark.name for mark in met))
+                # A content is told by the file it lies in.
+                found.append(Clash(kind, who, met[0].path if marks is _texts else key, words(met)))
+    return (*found, *_files_as_folders(pieces, strangers))
+
+
+Marks = Callable[[Piece], Iterable[tuple[str, _Mark]]]
+
+
+def _declared(piece: Piece) -> Iterator[tuple[str, _Mark]]:
+    name = piece.component.name
+    for provided in sorted({*piece.component.provides, *piece.report.provides}):
+        yield provided, _Mark(name, "")
+
+
+def _paths(piece: Piece) -> Iterator[tuple[str, _Mark]]:
+    for touched in piece.touched:
+        yield touched.path, _Mark(piece.component.name, touched.path, touched.blob)
+
+
+def _definitions(piece: Piece) -> Iterator[tuple[str, _Mark]]:
+    for touched in piece.touched:
+        for defined in touched.defines:
+            yield defined, _Mark(piece.component.name, touched.path)
+
+
+def _texts(piece: Piece) -> Iterator[tuple[str, _Mark]]:
+    """Whole files by their content; definitions say it better where they could be read."""
+    for touched in piece.touched:
+        if touched.blob and touched.blob not in EMPTY and not touched.defines:
+            yield touched.blob, _Mark(piece.component.name, touched.path)
+
+
+def _in_places(marks: list[_Mark]) -> str:
+    return "in " + " and in ".join(dict.fromkeys(mark.path for mark in marks))
+
+
+_LOOKS: tuple[tuple[str, Marks, Callable[[_Mark, _Mark], bool], Callable[[list[_Mark]], str]], ...] = (
+    ("declared name", _declared, lambda _one, _other: True, lambda _marks: "more than one says it provides it"),
+    ("same path", _paths, lambda one, other: one.blob != other.blob, lambda _marks: "changed differently"),
+    ("same definition", _definitions, lambda one, other: one.path != other.path, _in_places),
+    ("same text", _texts, lambda one, other: one.path != other.path, _in_places),
+)
+
+
+def _files_as_folders(pieces: Sequence[Piece], strangers: Callable[[str, str], bool]) -> Iterator[Clash]:
+    """A path that is a file for one and a folder for another."""
+    files = [(touched.path, piece.component.name) for piece in pieces for touched in piece.touched if touched.blob]
+    rank = {piece.component.name: number for number, piece in enumerate(pieces)}
+    owners: defaultdict[str, list[str]] = defaultdict(list)
+    for path, name in files:
+        owners[path].append(name)
+    for path, name in files:
+        parts = path.split("/")
+        for folder in ("/".join(parts[:depth]) for depth in range(1, len(parts))):
+            for owner in owners.get(folder, ()):
+                if strangers(name, owner):
+                    both = tuple(sorted((owner, name), key=rank.__getitem__))
+                    yield Clash("same path", both, folder, f"a file here, the folder of {path} there")
+
+
+# An empty file is nobody's: package markers are alike everywhere (sha-1 and sha-256 repositories).
+EMPTY = (
+    "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+)

@@ -1,0 +1,97 @@
+"""The moves that every stage of a build is made of: ask a level, keep a spec, hand over, go on to a stage, stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from logos.domain.levels import Level, above
+from logos.domain.reports import Kind, Report
+from logos.domain.specs import Handoff, Question, Spec, Toward
+from logos.domain.turns import Outcome, TurnId
+from logos.flows.levels.reconcile import Cause, Dispute, participants
+from logos.flows.levels.state import Ask, LevelsState, Stage
+
+Value = TypeVar("Value")
+Key = TypeVar("Key", str, Level)
+
+
+def put(table: Mapping[Key, Value], key: Key, value: Value) -> Mapping[Key, Value]:
+    return MappingProxyType({**table, key: value})
+
+
+def go(state: LevelsState, stage: Stage, level: Level) -> LevelsState:
+    """On to a stage; the flow enters it next."""
+    return replace(state, stage=stage, level=level, asks=(), entering=True)
+
+
+def down_to(state: LevelsState, level: Level | None) -> LevelsState:
+    """The next level that writes a spec; under the last of them the work begins."""
+    if level is None or level < Level.L3:
+        return go(state, Stage.BUILD, Level.L2)
+    return go(state, Stage.DOWN, level)
+
+
+def ask_for(state: LevelsState, level: Level, kind: Kind, component: str = "") -> LevelsState:
+    """One more ask; a level that is asked the same thing again in a sweep gets a new agent, and its turn a new name."""
+    key = ".".join(part for part in (f"s{state.sweep}", level.name, component, kind.value) if part)
+    visit = state.visits.get(key, 0) + 1
+    ask = Ask(key if visit == 1 else f"{key}.v{visit}", level, kind, component)
+    return replace(state, visits=put(state.visits, key, visit), asks=(*state.asks, ask))
+
+
+def specified(state: LevelsState, level: Level, turn: TurnId, report: Report, component: str = "") -> LevelsState:
+    """A level's new spec, linked to the one above it."""
+    higher = above(level, state.levels)
+    over = state.spec_of(higher) if higher is not None else None
+    held = state.spec_of(level, component)
+    version = held.version + 1 if held is not None else 1
+    parent = over.id if over is not None else "telos"
+    spec = Spec(level, version, turn, parent, report.work_summary, report.spec, component)
+    return replace(state, specs=(*state.specs, spec))
+
+
+def hand(state: LevelsState, giver: Level, taker: Level, toward: Toward, turn: TurnId, text: str) -> LevelsState:
+    return replace(state, handoffs=(*state.handoffs, Handoff(giver, taker, toward, turn, text)))
+
+
+def dispute_over(
+    state: LevelsState,
+    cause: Cause,
+    level: Level,
+    question: str,
+    *,
+    evidence: str = "",
+    others: Iterable[Level] = (),
+    parties: tuple[str, ...] = (),
+) -> LevelsState:
+    """Open a reconciliation, unless there were too many."""
+    if len(state.settled) >= state.plan.max_reconciliations:
+        reason = f"after {len(state.settled)} reconciliations: {question}"
+        return replace(state, asks=(), outcome=Outcome.FAILED, reason=reason)
+    number = f"s{state.sweep}.q{len(state.settled) + 1}"
+    invited = participants(cause, level, others, state.levels)
+    dispute = Dispute(number, cause, level, invited, question, evidence, parties)
+    return go(replace(state, dispute=dispute), Stage.DISPUTE, level)
+
+
+def blocked(state: LevelsState, question: Question) -> LevelsState:
+    return replace(state, question=question, asks=(), outcome=Outcome.BLOCKED, reason=question.text)
+
+
+def blocked_by_stuck(state: LevelsState) -> LevelsState:
+    """Only a person can help; whoever is at work beside it finishes first."""
+    if state.asks or state.answered or not state.stuck:
+        return state
+    names = sorted(state.stuck)
+    text = "\n".join(state.stuck[name] for name in names)
+    return blocked(state, Question("+".join(_asked_as(state, name) for name in names), text))
+
+
+def _asked_as(state: LevelsState, name: str) -> str:
+    """The turn in which somebody got stuck; components are known by their name alone."""
+    key = f"s{state.sweep}.{Level.L2.name}.{name}.{Kind.AUTHOR.value}"
+    visit = state.visits.get(key, 0)
+    return name if not visit else key if visit == 1 else f"{key}.v{visit}"

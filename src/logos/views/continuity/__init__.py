@@ -1,0 +1,1 @@
+"""The continuity report: what a run did, session by session."""

@@ -1,0 +1,175 @@
+"""What a report tells of a build: specs, components and levels that stand, what is unproven, what waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from logos.domain.events import QuestionResolved, WorkMerged
+from logos.domain.levels import LADDER, Level
+from logos.domain.reports import Kind
+from logos.domain.turns import Outcome
+from logos.flows.levels.state import LevelsState, Stage, Standing
+from logos.views.continuity.entries import Entry, Moment, said
+from logos.views.events import Tone, proposal_in_short
+from logos.views.text import count, listed
+
+Moments = Iterable[Moment[LevelsState]]
+
+_CLASHES = 3
+
+
+def completed(state: LevelsState, moments: Moments) -> Iterator[Entry]:
+    """What stands now: specs from the purpose down, the components' work, and the levels that are valid, upwards."""
+    origins = _origins(moments)
+    for level in state.levels:
+        spec = state.spec_of(level)
+        if spec is not None:
+            yield _from(origins.get(spec.id), "spec", title(level), f"v{spec.version}: {spec.summary}")
+    for component in state.components:
+        piece = state.pieces.get(component.name)
+        if piece is not None and not _again(state, component.name):
+            done = "merged" if piece.merged else "built, not merged yet"
+            tests = f", {count(len(piece.tests), 'test')}" if piece.tests else ""
+            how = f"{done}; {count(len(piece.files), 'file')}{tests}"
+            tone = Tone.GOOD if piece.merged else Tone.NORMAL
+            yield _from(origins.get(component.name), "component", component.name, how, tone)
+    for level in reversed(state.levels):
+        if state.standing.get(level) in (Standing.PROVEN, Standing.PASSED):
+            yield _from(origins.get(level), "validation", title(level), _valid(state, level), Tone.GOOD)
+
+
+def title(level: Level) -> str:
+    return f"{level.name} {LADDER[level].title}"
+
+
+def _origins(moments: Moments) -> Mapping[str | Level, Moment[LevelsState]]:
+    """The moments that made each spec, component and level what it is, by the spec's id, the name and the level."""
+    found: dict[str | Level, Moment[LevelsState]] = {}
+    for moment in moments:
+        before, after = moment.before, moment.after
+        found |= dict.fromkeys((spec.id for spec in after.specs[len(before.specs) :]), moment)
+        for name, piece in after.pieces.items():
+            old = before.pieces.get(name)
+            if old is None or (old.commit, old.merged) != (piece.commit, piece.merged):
+                found[name] = moment
+        for level, standing in after.standing.items():
+            if before.standing.get(level) is not standing:
+                found[level] = moment
+    return found
+
+
+def _from(moment: Moment[LevelsState] | None, part: str, what: str, how: str, tone: Tone = Tone.NORMAL) -> Entry:
+    return moment.entry(part, what, how, tone) if moment else Entry(part, said(what), said(how), tone)
+
+
+def _again(state: LevelsState, name: str) -> bool:
+    """Whether a component that was built before is being worked on again."""
+    return state.stage is Stage.BUILD and name in state.todo and name not in state.gathered
+
+
+def _valid(state: LevelsState, level: Level) -> str:
+    ran = listed(f"`{proof.command}`" for proof in state.proofs if proof.level is level)
+    if state.standing.get(level) is Standing.PROVEN:
+        return f"proven by {ran}, run by Logos"
+    return f"finds its spec satisfied{f'; Logos itself ran {ran}' if ran else ''}"
+
+
+def pending(state: LevelsState) -> Iterator[Entry]:
+    """The levels that nothing and nobody has found valid in this sweep, from syntax up."""
+    if state.outcome is Outcome.REJECTED:
+        return
+    part = f"sweep {state.sweep}"
+    for level in reversed(state.levels):
+        match state.standing.get(level):
+            case Standing.FAILED:
+                left = f"; reconciliation {state.dispute.id} is to settle it" if state.dispute else ""
+                yield Entry(part, title(level), f"FAILED{left}", Tone.BAD)
+            case Standing.UNPROVEN:
+                yield Entry(part, title(level), "unproven: telos.toml names no tool for it", Tone.WARNING)
+            case None:
+                yield Entry(part, title(level), said(_awaited(state, level)))
+            case Standing.PROVEN | Standing.PASSED:
+                pass
+
+
+def _awaited(state: LevelsState, level: Level) -> str:
+    judging = [ask.turn for ask in state.asks if (ask.level, ask.kind) == (level, Kind.VALIDATE)]
+    if judging:
+        return f"is judging its spec now ({judging[0]})"
+    tools = state.tools_of(level)
+    left = state.unproven_tools(level) if state.stage is Stage.UP else tools
+    to_run = f"{listed(f'`{tool.command}`' for tool in left)} not run yet" if left else ""
+    judge = "" if level <= Level.L2 else "has not judged its spec yet"
+    return "; ".join(part for part in (to_run, judge) if part) or "not reached yet"
+
+
+def blocked(state: LevelsState) -> Iterator[Entry]:
+    """What cannot go on, and what it waits for."""
+    if state.outcome is Outcome.REJECTED:
+        instead = "; ".join(state.alternatives)
+        about = f"instead: {instead}" if instead else ""
+        yield Entry("purpose", "the request", said(state.violation or state.reason), Tone.BAD, said(about))
+    question = state.question
+    if question is not None:
+        options = [f"{place}. {proposal_in_short(option)}" for place, option in enumerate(question.options, 1)]
+        how = f"a person must decide: {question.text}"
+        yield Entry("question", said(question.id), said(how), Tone.ALARM, said(" ".join(options)))
+    if question is None:
+        for name, why in sorted(state.stuck.items()):
+            yield Entry("stuck", said(name), said(f"waits for a person: {why}"), Tone.WARNING)
+    yield from _waiting(state) if state.outcome in (None, Outcome.BLOCKED) else ()
+
+
+def _waiting(state: LevelsState) -> Iterator[Entry]:
+    """Components that are not built and cannot be: others come first, or a conflict is to be settled."""
+    missing = {own.name for own in state.components if own.name not in state.pieces or _again(state, own.name)}
+    for component in (own for own in state.components if own.name in missing):
+        first = listed(name for name in component.depends_on if name in missing)
+        waits = first or (f"reconciliation {state.dispute.id}" if state.dispute is not None else "")
+        if waits:
+            how = f"waits for {waits}"
+            yield Entry("component", said(component.name), said(how), Tone.WARNING, said(component.purpose))
+
+
+def decisions(state: LevelsState, moments: Moments) -> Iterator[Entry]:
+    """Reconciliations, ended and open, and what a person decided."""
+    for moment in moments:
+        before, after, event = moment.before, moment.after, moment.record.event
+        for settled in after.settled[len(before.settled) :]:
+            rounds = "" if settled.by == "a person" else f" in {count(settled.rounds, 'round')}"
+            how = f"decided by {settled.by}{rounds}: {proposal_in_short(settled.proposal)}"
+            what = f"{settled.id}, {settled.cause} at {settled.level.name}"
+            yield moment.entry("reconciliation", what, how, Tone.GOOD, settled.question)
+        answered = before.question is not None and after.question is None and after.settled == before.settled
+        if isinstance(event, QuestionResolved) and answered and before.question is not None:
+            how = f"a person answered: {event.text}"
+            yield moment.entry("answer", event.question, how, Tone.GOOD, before.question.text)
+        now = after.dispute
+        if now is not None and before.dispute is None and state.dispute is not None and state.dispute.id == now.id:
+            how = f"open, round {state.dispute.round} of at most {state.plan.max_rounds}"
+            what = f"{now.id}, {now.cause} at {now.level.name}"
+            yield moment.entry("reconciliation", what, how, Tone.WARNING, now.question)
+
+
+def specs(moments: Moments) -> Iterator[Entry]:
+    """Every spec that was written, and which replaced another."""
+    for moment in moments:
+        for spec in moment.after.specs[len(moment.before.specs) :]:
+            part = "spec revised" if spec.version > 1 else "spec written"
+            # Authors' specs are written together, when all of them are done.
+            yield replace(moment.entry(part, spec.id, spec.summary), turn=said(spec.turn))
+
+
+def merges(moments: Moments) -> Iterator[Entry]:
+    for moment in moments:
+        match moment.record.event:
+            case WorkMerged(turn, commit, ()):
+                names = listed(piece.component.name for piece in moment.before.unmerged)
+                yield moment.entry("merge", turn, f"{names or 'work'} merged, commit {commit[:7]}", Tone.GOOD)
+            case WorkMerged(turn, _, clashes):
+                shown = "; ".join(clash.words for clash in clashes[:_CLASHES])
+                how = f"nothing merged, {count(len(clashes), 'conflict')}: {shown}"
+                yield moment.entry("merge", turn, how, Tone.BAD)
+            case _:
+                pass

@@ -1,0 +1,302 @@
+"""Events in words, one line each, and what they changed, for the log, the live view and the lines of a piped run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from logos.adapters.reports import read_report
+from logos.domain.events import (
+    CheckRan,
+    Noted,
+    QuestionResolved,
+    Recorded,
+    RunAbandoned,
+    RunEnded,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    Source,
+    TerminalClosed,
+    TerminalOpened,
+    Topic,
+    TurnAnswered,
+    TurnAsked,
+    TurnFailed,
+    TurnSent,
+    WorkGathered,
+    WorkMerged,
+)
+from logos.domain.levels import LADDER
+from logos.domain.plans import CyclePlan, LevelsPlan, Plan
+from logos.domain.reports import Failure, Kind, Proposal, Report, Say
+from logos.domain.roles import Role
+from logos.domain.turns import Outcome, RunId
+from logos.engine.journal import flow_of
+from logos.flows import Flow
+from logos.flows.levels.flow import ATTEMPTS
+from logos.flows.levels.reconcile import Dispute, Settled
+from logos.flows.levels.state import LevelsState
+from logos.flows.levels.turn_ids import level_turn
+from logos.views.run import State, verdict_of
+from logos.views.text import count, cut, duration, first_line, listed, number
+from logos.views.usage import in_short
+
+
+class Tone(StrEnum):
+    """How a line is meant; `show` gives each a colour."""
+
+    QUIET = "quiet"
+    NORMAL = "normal"
+    GOOD = "good"
+    BAD = "bad"
+    WARNING = "warning"
+    ALARM = "alarm"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    at: float
+    text: str
+    tone: Tone = Tone.NORMAL
+
+
+Words = tuple[str, Tone]
+
+_TOPICS: dict[Topic, Words] = {
+    Topic.WARNING: ("warning: ", Tone.WARNING),
+    Topic.REMINDED: ("", Tone.WARNING),
+    Topic.PERMISSION_ASKED: ("PERMISSION NEEDED: ", Tone.ALARM),
+    Topic.PERMISSION_GIVEN: ("permission given: ", Tone.WARNING),
+    Topic.TRIED_AGAIN: ("resting: ", Tone.WARNING),
+    Topic.INTERRUPTED: ("the driver left: ", Tone.WARNING),
+    Topic.AFTERWARDS: ("afterwards: ", Tone.NORMAL),
+}
+_GOOD = ("PASS", "APPROVED", "exit 0", "ALIGNED", "AGREE", "merged")
+_JUDGES = (Kind.VALIDATE, Kind.AGREE, Kind.ALIGN)
+# Agents may write more than anybody reads; `logos show` has it whole.
+_MAX_FAILURES = 5
+_LONGEST = 600
+_LAST_LINES = 3
+
+
+def tone_of(verdict: str) -> Tone:
+    if verdict in _GOOD:
+        return Tone.GOOD
+    if verdict.startswith(("FAIL", "exit", "MISALIGNED")):
+        return Tone.BAD
+    return Tone.WARNING if verdict and not verdict.startswith("gathered") else Tone.NORMAL
+
+
+class Narrator:
+    """Remembers what a line needs of earlier events: the plan, when each turn was asked, and where a build stood."""
+
+    def __init__(self, plan: Plan | None = None) -> None:
+        self._plan = plan
+        self._asked: dict[str, float] = {}
+        self._flow: Flow[Any] | None = None
+        self._state: State | None = None
+
+    def lines(self, record: Recorded, state: State | None = None) -> list[Line]:
+        """The event, and under it what it changed. `state` is the one after it; without, every event must be told."""
+        before, after = self._state, state or self._folded(record)
+        self._state = after
+        first = self.tell(record)
+        if not isinstance(before, LevelsState) or not isinstance(after, LevelsState):
+            return [first]
+        news = (*_said(record, after), *changes(before, after))
+        return [first, *(Line(record.at, cut(text, _LONGEST), tone) for text, tone in news)]
+
+    def tell(self, record: Recorded) -> Line:
+        text, tone = self._words(record)
+        return Line(record.at, text, tone)
+
+    def _folded(self, record: Recorded) -> State | None:
+        if isinstance(record.event, RunStarted):
+            self._flow = flow_of(record.event)
+            self._state = self._flow.start()
+        return self._flow.apply(self._state, record.event) if self._flow is not None else None
+
+    def _words(self, record: Recorded) -> Words:
+        match record.event:
+            case RunStarted(plan):
+                self._plan = plan
+                return _started(record.run, record.event), Tone.NORMAL
+            case RunResumed(plan):
+                self._plan = plan
+                return f"{_what(plan)} {record.run} goes on with a new driver", Tone.NORMAL
+            case RunForked(parent, at, plan, way):
+                self._plan = plan
+                self._asked.clear()
+                how = "forked from" if way == "fork" else "goes back to"
+                return f"{_what(plan)} {record.run} {how} event {at} of {parent}", Tone.NORMAL
+            case RunAbandoned(why):
+                return f"{_what(self._plan)} {record.run} given up: {why}", Tone.WARNING
+            case TerminalOpened(agent, terminal, provider):
+                return f"terminal {terminal} opened for {_name(agent)} ({provider})", Tone.QUIET
+            case TerminalClosed(agent, terminal):
+                return f"terminal {terminal} of {_name(agent)} closed", Tone.QUIET
+            case TurnAsked(turn, _, prompt):
+                self._asked.setdefault(turn, record.at)
+                return f"{turn} asked, {number(len(prompt))} characters", Tone.NORMAL
+            case TurnSent(turn):
+                return f"{turn} prompt delivered", Tone.QUIET
+            case TurnAnswered():
+                return self._answered(record.event, record.at)
+            case TurnFailed(_, _, message):
+                return f"no response: {message}", Tone.BAD
+            case CheckRan(turn, command, exit_code):
+                tone = Tone.GOOD if exit_code == 0 else Tone.BAD
+                return f"{turn} Logos ran `{command}` itself: exit {exit_code}", tone
+            case WorkGathered():
+                return _gathered(record.event)
+            case WorkMerged():
+                return _merged(record.event)
+            case QuestionResolved(question, option, text):
+                chosen = ", ".join(part for part in (f"option {option}" if option else "", text) if part)
+                return f"a person decided {question}: {chosen}", Tone.NORMAL
+            case Noted(topic, text):
+                lead, tone = _TOPICS[topic]
+                return lead + text, tone
+            case RunEnded(outcome):
+                ended = f"{_what(self._plan)} {record.run} ended: {outcome}"
+                return ended, Tone.GOOD if outcome is Outcome.PASSED else Tone.BAD
+
+    def _answered(self, event: TurnAnswered, at: float) -> Words:
+        verdict = verdict_of(self._plan, event.turn, event.text)
+        said = f"{event.turn} answered{f' {verdict}' if verdict else ''}, {number(len(event.text))} characters"
+        took = f" after {duration(at - self._asked[event.turn])}" if event.turn in self._asked else ""
+        where = ", read from its screen" if event.source is Source.SCREEN else ""
+        cost = in_short(event.usage)
+        return said + took + where + (f", {cost}" if cost else ""), tone_of(verdict)
+
+
+def _what(plan: Plan | None) -> str:
+    return "build" if isinstance(plan, LevelsPlan) else "run"
+
+
+def _name(agent: str) -> str:
+    return f"the {agent.replace('_', ' ')}" if agent in set(Role) else agent
+
+
+def _started(run: RunId, event: RunStarted) -> str:
+    match event.plan:
+        case CyclePlan(wd=wd, start=start):
+            seed = event.seed
+            return f"run {run} started in {wd}, " + (
+                f"from a state file, round {seed.round}" if seed else f"at {_name(start)}"
+            )
+        case LevelsPlan() as plan:
+            skipped = listed(level.name for level in LADDER if level not in plan.levels)
+            without = f", without {skipped}" if skipped else ""
+            wanted = first_line(plan.feature, 200)
+            return f"build {run} started in {plan.wd}, at {max(plan.levels).name}{without}: {wanted}"
+
+
+def _gathered(event: WorkGathered) -> Words:
+    if event.problems:
+        return f"{event.turn}: not accepted: {'; '.join(event.problems)}", Tone.BAD
+    if not event.touched:
+        return f"{event.turn}: nothing was changed", Tone.NORMAL
+    return f"{event.turn}: {count(len(event.touched), 'file')} in commit {event.commit[:7]}", Tone.NORMAL
+
+
+def _merged(event: WorkMerged) -> Words:
+    if not event.clashes:
+        return f"{event.turn}: merged, commit {event.commit[:7]}", Tone.GOOD
+    found = "; ".join(clash.words for clash in event.clashes)
+    return f"{event.turn}: nothing merged, {count(len(event.clashes), 'conflict')}: {found}", Tone.BAD
+
+
+def _said(record: Recorded, after: LevelsState) -> Iterator[Words]:
+    """What exactly a level does not find as its spec says, or has against a proposal."""
+    event = record.event
+    turn = level_turn(event.turn) if isinstance(event, TurnAnswered) else None
+    if not isinstance(event, TurnAnswered) or turn is None or turn.kind not in _JUDGES:
+        return
+    report = read_report(turn.kind, turn.level, event.text)
+    # A report that was sent back says nothing yet.
+    if not isinstance(report, Report) or turn.key in (*after.stuck, *(ask.key for ask in after.asks)):
+        return
+    name = turn.level.name
+    yield from ((f"{name} FAILED: {_failure(own)}", Tone.BAD) for own in report.failures[:_MAX_FAILURES])
+    if len(report.failures) > _MAX_FAILURES:
+        yield f"{name} FAILED: {len(report.failures) - _MAX_FAILURES} more failures", Tone.BAD
+    against = report.objection or report.violation
+    if against and report.verdict in (Say.OBJECT, Say.MISALIGNED):
+        yield f"{name} objects: {'; instead: '.join((against, *report.alternatives))}", Tone.WARNING
+
+
+def _failure(failure: Failure) -> str:
+    told = (("expected", failure.expected), ("observed", failure.observed))
+    detail = "; ".join(f"{what}: {words}" for what, words in told if words)
+    return f"{failure.what}{f' ({detail})' if detail else ''}"
+
+
+def changes(before: LevelsState, after: LevelsState) -> Iterator[Words]:
+    """The turning points of a build between two states, in words."""
+    yield from _sent_back(before, after)
+    yield from _disproved(before, after)
+    yield from (_settled(settled, after.sweep) for settled in after.settled[len(before.settled) :])
+    if after.dispute is not None:
+        yield from _disputed(before.dispute, after.dispute, after.plan.max_rounds)
+    if after.outcome is not None and before.outcome is None:
+        yield from _ended(after)
+
+
+def _sent_back(before: LevelsState, after: LevelsState) -> Iterator[Words]:
+    for ask in after.asks:
+        if ask.errors and ask not in before.asks:
+            errors = "; ".join(ask.errors)
+            yield f"{ask.key} is sent back, attempt {ask.attempt} of {ATTEMPTS}: {errors}", Tone.WARNING
+
+
+def _disproved(before: LevelsState, after: LevelsState) -> Iterator[Words]:
+    """A tool that fails says why at the end of its output."""
+    new = after.proofs[-1] if len(after.proofs) > len(before.proofs) else None
+    if new is not None and not new.passed:
+        last = " / ".join([line.strip() for line in new.output.splitlines() if line.strip()][-_LAST_LINES:])
+        ends = f"; its output ends: {last}" if last else ""
+        yield f"{new.level.name} FAILED: `{new.command}` exits {new.exit_code}{ends}", Tone.BAD
+
+
+def _settled(settled: Settled, sweep: int) -> Words:
+    how = f"by {settled.by} in {count(settled.rounds, 'round')}" if settled.by != "a person" else "by a person"
+    decided = proposal_in_short(settled.proposal)
+    return f"reconciliation {settled.id} settled {how}: {decided}; sweep {sweep} begins", Tone.GOOD
+
+
+def _disputed(before: Dispute | None, after: Dispute, max_rounds: int) -> Iterator[Words]:
+    if before is None or before.id != after.id:
+        others = listed(level.name for level in after.participants if level is not after.level)
+        beside = f" with {others}" if others else ""
+        said = f"reconciliation {after.id} opens at {after.level.name}{beside} ({after.cause}): {after.question}"
+        yield said, Tone.WARNING
+        return
+    if after.round != before.round:
+        yield f"{after.id}: no agreement in round {before.round} of {max_rounds}", Tone.WARNING
+
+
+def _ended(state: LevelsState) -> Iterator[Words]:
+    match state.outcome:
+        case Outcome.REJECTED:
+            yield f"REJECTED: {state.violation or state.reason}", Tone.BAD
+            yield from ((f"instead: {alternative}", Tone.NORMAL) for alternative in state.alternatives)
+        case Outcome.BLOCKED if state.question is not None:
+            yield f"BLOCKED, a person must decide {state.question.id}: {state.question.text}", Tone.ALARM
+            for place, option in enumerate(state.question.options, 1):
+                yield f"option {place}: {proposal_in_short(option)}", Tone.NORMAL
+            yield "`logos resolve` shows the question and takes the decision", Tone.NORMAL
+        case outcome:
+            yield f"{outcome}: {state.reason}", Tone.GOOD if outcome is Outcome.PASSED else Tone.BAD
+
+
+def proposal_in_short(proposal: Proposal) -> str:
+    """`prices in cents (changes L4 and L3; works again on cart)`."""
+    changed = listed(dict.fromkeys(change.level.name for change in proposal.changes))
+    again = listed(proposal.rework)
+    parts = [f"changes {changed}" if changed else "", f"works again on {again}" if again else ""]
+    told = "; ".join(part for part in parts if part)
+    return f"{proposal.summary}{f' ({told})' if told else ''}"
