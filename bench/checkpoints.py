@@ -29,7 +29,7 @@ TARGET = 0.3
 ANSWER = 2_000  # characters
 ROUNDS = 20
 
-Act = Callable[[], object]
+TurnSpan = Callable[[], object]
 
 _CHANCE = random.Random(1)
 _WORDS = ["".join(_CHANCE.choices("abcdefghijklmnop", k=_CHANCE.randint(2, 9))) for _ in range(2_000)]
@@ -114,7 +114,7 @@ def cost(wd: Path, home: Path) -> None:
 
     what = f"checkpoint of {files_in(LARGE)}"
     ours, careless = GitSnapshots(wd, home=home), Careless(wd, home=home)
-    ways: dict[str, Act] = {"ours": lambda: keep(ours), "careless": lambda: keep(careless)}
+    ways: dict[str, TurnSpan] = {"ours": lambda: keep(ours), "careless": lambda: keep(careless)}
     first = timed(ways["ours"])
     row(f"{what}, the first", milliseconds(first.wall), f"leaves an index of {index.stat().st_size / 1e6:.1f} MB")
     took = side_by_side({**ways, "floor": status}, before=lambda: None)
@@ -140,7 +140,7 @@ class Took:
     cpu: float
 
 
-def timed(act: Act) -> Took:
+def timed(act: TurnSpan) -> Took:
     cpu, wall = cpu_seconds(), time.monotonic()
     act()
     return Took(time.monotonic() - wall, cpu_seconds() - cpu)
@@ -152,7 +152,7 @@ def cpu_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def side_by_side(ways: Mapping[str, Act], before: Act) -> dict[str, list[Took]]:
+def side_by_side(ways: Mapping[str, TurnSpan], before: TurnSpan) -> dict[str, list[Took]]:
     """Each way many times, by turns: what else the machine does meets all of them alike."""
     took: dict[str, list[Took]] = {name: [] for name in ways}
     for _ in range(TIMES):

@@ -23,7 +23,7 @@ from logos.adapters.hosts.script import read_script
 from logos.adapters.hosts.scripted import ScriptedHost
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.hosts import scripted_host
-from logos.app.run_start import choose_opening, make_plan
+from logos.app.run_start import choose_start, make_plan
 from logos.app.settings import Settings, load_settings
 from logos.app.wiring import build_here, run_here
 from logos.domain.events import Recorded, RunStarted, TurnAnswered, TurnAsked, TurnSent
@@ -150,9 +150,9 @@ def resuming() -> None:
         settings = long_log(Path(folder), 10_000)
         began = time.monotonic()
         log = SqliteLog(settings.telos_dir / "logos.db")
-        opening = choose_opening(settings, log, lambda _text: None, "now", strict_prompt=False)
+        start_plan = choose_start(settings, log, lambda _text: None, "now", strict_prompt=False)
         seconds = time.monotonic() - began
-        assert opening.journal is not None
+        assert start_plan.journal is not None
         began = time.monotonic()
         read = sum(1 for _ in log._db.execute("SELECT body FROM events"))  # pyright: ignore[reportPrivateUsage]
         floor = time.monotonic() - began

@@ -12,7 +12,7 @@ from logos.domain.events import CheckRan, Event, TurnAnswered, TurnAsked, TurnFa
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, ReviewRules
 from logos.domain.roles import Role
-from logos.domain.turns import Agent, AgentName, Check, Trouble, Turn, TurnId
+from logos.domain.turns import Agent, AgentName, Check, FailureKind, Turn, TurnId
 from logos.flows import replay
 from logos.flows.cycle.flow import Cycle, CycleState
 
@@ -100,22 +100,22 @@ def drive_purely(
 
     errands = 0
     while state.outcome is None and not until(state):
-        (errand,) = flow.due(state)
+        (action,) = flow.due(state)
         errands += 1
         if errands > at_most:
-            raise Endless(f"not done after {at_most} errands; now at {errand.id}")
-        match errand:
+            raise Endless(f"not done after {at_most} errands; now at {action.id}")
+        match action:
             case Check():
-                happen(CheckRan(errand.id, errand.command, check(errand), "the output of the check"))
+                happen(CheckRan(action.id, action.command, check(action), "the output of the check"))
             case Turn():
-                hand = ledger.in_hand.get(errand.id)
+                hand = ledger.in_flight.get(action.id)
                 if hand is None:
-                    happen(TurnAsked(errand.id, errand.agent, f"prompt of {errand.id}"))
+                    happen(TurnAsked(action.id, action.agent, f"prompt of {action.id}"))
                 if hand is None or not hand.sent:
-                    happen(TurnSent(errand.id))
-                happen(TurnAnswered(errand.id, answer(errand.id, errand.answer)))
+                    happen(TurnSent(action.id))
+                happen(TurnAnswered(action.id, answer(action.id, action.answer)))
     return Driven(tuple(events), state)
 
 
 def a_failure(turn: str, message: str = "its provider reports: API Error: 500") -> TurnFailed:
-    return TurnFailed(TurnId(turn), Trouble.PROVIDER, message)
+    return TurnFailed(TurnId(turn), FailureKind.PROVIDER, message)

@@ -33,7 +33,7 @@ from logos.app.signals import interruptible
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
-from logos.engine.runner import Ended
+from logos.engine.runner import RunResult
 from logos.errors import LogosError
 from logos.ports import AgentHost
 
@@ -146,7 +146,7 @@ def scripted(settings: Settings, tell: Tell) -> AgentHost:
     return ScriptedHost(settings.telos_dir / "scripted", script, settings.response_dir, settings.work_dir)
 
 
-def drive() -> Ended[Any]:
+def drive() -> RunResult[Any]:
     settings, feature = load_settings(None, os.environ), os.environ.get("FEATURE")
     make_host = scripted if os.environ.get("SCRIPT") else None
     after, deaths = os.environ.get("DIE_AFTER"), Deaths(Path(os.environ.get("DEATHS", "")))

@@ -16,11 +16,11 @@ from logos.domain.events import (
     WorkGathered,
     WorkMerged,
 )
-from logos.domain.levels import LADDER, Level
+from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import LevelsPlan
-from logos.domain.reports import Change, Component, Finding, Kind, Proposal, Refused, Report, Say, Section
-from logos.domain.specs import Clash, Tool, Touched
-from logos.domain.turns import Check, Errand, Gather, Merge, Turn
+from logos.domain.reports import Change, Component, Finding, Proposal, Refused, Report, Section, TurnKind, Verdict
+from logos.domain.specs import ContentConflict, Tool, TouchedFile
+from logos.domain.turns import Action, Check, Gather, Merge, Turn
 from logos.flows import replay
 from logos.flows.levels.flow import Levels, turns_at_most
 from logos.flows.levels.state import MAIN, LevelsState
@@ -51,7 +51,7 @@ def written(report: Report) -> str:
     return repr(report)
 
 
-def read(kind: Kind, level: Level, text: str) -> Report | Refused:
+def read(kind: TurnKind, level: Level, text: str) -> Report | Refused:
     report = _WRITTEN.get(text)
     if report is None:
         return Refused((f"this is no report: {text}",))
@@ -63,19 +63,19 @@ def flow_of(*levels: Level, **changes: Any) -> Levels:
     return Levels(a_levels_plan(*levels, **changes), read)
 
 
-_VERDICTS = {Kind.VALIDATE: Say.PASS, Kind.AGREE: Say.AGREE, Kind.ALIGN: Say.ALIGNED}
+_VERDICTS = {TurnKind.VALIDATE: Verdict.PASS, TurnKind.AGREE: Verdict.AGREE, TurnKind.ALIGN: Verdict.ALIGNED}
 
 
 def a_report(turn: Turn, **changes: Any) -> Report:
     """What a good agent answers a turn."""
-    level, kind, name = Level[turn.seat], Kind(turn.document), str(turn.facts["component"])
+    level, kind, name = Level[turn.agent_def], TurnKind(turn.document), str(turn.facts["component"])
     report = Report(kind, level, f"{turn.id} is done", results=(Finding("looked at", "pass", f"by {turn.id}"),))
     return replace(report, **{**_DEFAULTS[kind](turn, level, name), **changes})
 
 
 def _decomposed(turn: Turn, level: Level, _name: str) -> dict[str, Any]:
-    spec = tuple(Section(section, f"{section} by {turn.id}") for section in LADDER[level].sections)
-    verdict = {"verdict": Say.ALIGNED} if level is Level.L9 else {}
+    spec = tuple(Section(section, f"{section} by {turn.id}") for section in LEVELS[level].sections)
+    verdict = {"verdict": Verdict.ALIGNED} if level is Level.L9 else {}
     return {"spec": spec, **verdict, **({"components": (a_component("one"),)} if level is Level.L3 else {})}
 
 
@@ -93,26 +93,26 @@ def _proposed(turn: Turn, level: Level, _name: str) -> dict[str, Any]:
 
 
 def _judged(turn: Turn, _level: Level, _name: str) -> dict[str, Any]:
-    return {"verdict": _VERDICTS[Kind(turn.document)]}
+    return {"verdict": _VERDICTS[TurnKind(turn.document)]}
 
 
-_DEFAULTS: Mapping[Kind, Callable[[Turn, Level, str], dict[str, Any]]] = {
-    Kind.DECOMPOSE: _decomposed,
-    Kind.AUTHOR: _authored,
-    Kind.LINT: lambda _turn, _level, _name: {},
-    Kind.VALIDATE: _judged,
-    Kind.POSITION: lambda turn, _level, _name: {"position": f"position of {turn.id}"},
-    Kind.PROPOSE: _proposed,
-    Kind.AGREE: _judged,
-    Kind.ALIGN: _judged,
+_DEFAULTS: Mapping[TurnKind, Callable[[Turn, Level, str], dict[str, Any]]] = {
+    TurnKind.DECOMPOSE: _decomposed,
+    TurnKind.AUTHOR: _authored,
+    TurnKind.LINT: lambda _turn, _level, _name: {},
+    TurnKind.VALIDATE: _judged,
+    TurnKind.POSITION: lambda turn, _level, _name: {"position": f"position of {turn.id}"},
+    TurnKind.PROPOSE: _proposed,
+    TurnKind.AGREE: _judged,
+    TurnKind.ALIGN: _judged,
 }
 
 Reply = str | Mapping[str, Any] | Callable[[Turn], str]
 
 
-def touched_by(name: str) -> tuple[Touched, ...]:
+def touched_by(name: str) -> tuple[TouchedFile, ...]:
     """What an author of this component changes when it minds its own business."""
-    return (Touched(f"src/{name}.py", f"blob of {name}", (f"{name}_of",)),)
+    return (TouchedFile(f"src/{name}.py", f"blob of {name}", (f"{name}_of",)),)
 
 
 @dataclass(frozen=True)
@@ -123,14 +123,14 @@ class World:
     """
 
     replies: Mapping[str, Reply] = field(default_factory=dict)
-    touched: Mapping[str, tuple[Touched, ...]] = field(default_factory=dict)
+    touched: Mapping[str, tuple[TouchedFile, ...]] = field(default_factory=dict)
     problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    clashes: Mapping[str, tuple[Clash, ...]] = field(default_factory=dict)
+    clashes: Mapping[str, tuple[ContentConflict, ...]] = field(default_factory=dict)
     exits: Mapping[str, int] = field(default_factory=dict)
     division: tuple[Component, ...] = ()
 
     def answer(self, turn: Turn) -> str:
-        divides = self.division and (turn.seat, turn.document) == (Level.L3.name, Kind.DECOMPOSE)
+        divides = self.division and (turn.agent_def, turn.document) == (Level.L3.name, TurnKind.DECOMPOSE)
         reply = self.replies.get(turn.id, dividing(*self.division) if divides else {})
         if isinstance(reply, str):
             return reply
@@ -178,7 +178,7 @@ class Built:
     """A build that was driven purely: its events, the errands it asked for as they first were, and its last state."""
 
     events: tuple[Event, ...]
-    errands: Mapping[str, Errand]
+    errands: Mapping[str, Action]
     state: LevelsState
 
     @property
@@ -200,7 +200,7 @@ class Built:
 
     @property
     def turns(self) -> list[Turn]:
-        return [errand for errand in self.errands.values() if isinstance(errand, Turn)]
+        return [action for action in self.errands.values() if isinstance(action, Turn)]
 
     @property
     def settled_state(self) -> LevelsState:
@@ -220,7 +220,7 @@ def drive_levels(
     before: Iterable[Event] = (),
     eager: bool = True,
     until: Callable[[LevelsState], bool] = lambda _state: False,
-    watch: Callable[[LevelsState, tuple[Errand, ...]], None] = lambda _state, _due: None,
+    watch: Callable[[LevelsState, tuple[Action, ...]], None] = lambda _state, _due: None,
 ) -> Built:
     """Start whatever is due and let `order` choose whose event comes next, from after `before` to the outcome.
 
@@ -230,8 +230,8 @@ def drive_levels(
     state = replay(flow, events)
     asked = {event.turn for event in events if isinstance(event, TurnAsked)}
     bound = turns_at_most(flow.plan) * (1 + sum(isinstance(event, QuestionResolved) for event in events))
-    errands: dict[str, Errand] = {}
-    busy: dict[str, Errand] = {}
+    errands: dict[str, Action] = {}
+    busy: dict[str, Action] = {}
 
     def happen(*happened: Event) -> None:
         nonlocal state
@@ -250,11 +250,11 @@ def drive_levels(
         watch(state, due)
         if not due:
             raise Deadlock(f"nothing is due in {state.stage} at {state.level.name} after {events[-3:]}")
-        for errand in due:
-            busy.setdefault(errand.id, errand)
-            errands.setdefault(errand.id, errand)
-            if eager and isinstance(errand, Turn) and errand.id not in asked:
-                ask(errand)
+        for action in due:
+            busy.setdefault(action.id, action)
+            errands.setdefault(action.id, action)
+            if eager and isinstance(action, Turn) and action.id not in asked:
+                ask(action)
         waiting = sorted(busy)
         chosen = busy[waiting[order(waiting) % len(waiting)]]
         if isinstance(chosen, Turn) and chosen.id not in asked:
@@ -265,16 +265,16 @@ def drive_levels(
     return Built(tuple(events), errands, state)
 
 
-def _done(errand: Errand, world: World) -> Event:
-    match errand:
+def _done(action: Action, world: World) -> Event:
+    match action:
         case Turn():
-            return TurnAnswered(errand.id, world.answer(errand))
+            return TurnAnswered(action.id, world.answer(action))
         case Gather():
-            return world.gather(errand)
+            return world.gather(action)
         case Merge():
-            return world.merge(errand)
+            return world.merge(action)
         case Check():
-            return world.check(errand)
+            return world.check(action)
 
 
 def answered_by_a_person(state: LevelsState, text: str = "do as you think best", option: int = 0) -> QuestionResolved:

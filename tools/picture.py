@@ -19,7 +19,7 @@ from logos.cli.output import console as show
 from logos.cli.output.live import LiveView
 from logos.domain.events import Recorded, TurnAnswered, TurnSent
 from logos.domain.ledger import Ledger
-from logos.views.run import State, Story, read_story
+from logos.views.run import RunView, State, read_run_view
 
 TARGET = Path(__file__).parents[1] / "docs" / "pictures"
 WIDTH = 88
@@ -35,10 +35,10 @@ class Picture:
     begin: Callable[[Path, str], Settings]
     play: Callable[[Settings, str, LiveView], int]
     moment: tuple[type, str]
-    ending: Callable[[Console, Story], None]
+    ending: Callable[[Console, RunView], None]
 
 
-def put_settled(canvas: Console, story: Story) -> None:
+def put_settled(canvas: Console, story: RunView) -> None:
     for settled in story.build.settled if story.build is not None else ():
         demo.put_settled(canvas, settled)
 
@@ -89,7 +89,7 @@ def draw(picture: Picture) -> Path:
         place = Path(folder).resolve()
         picture.play(picture.begin(place, python), python, view)
         with reading(place) as log:
-            story = read_story(log, log.runs()[-1])
+            story = read_run_view(log, log.runs()[-1])
     canvas.print()
     picture.ending(canvas, story)
     canvas.print()

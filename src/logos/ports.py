@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from logos.domain.events import Event, Recorded, RunForked, WorkGathered, WorkMerged
-from logos.domain.turns import Gather, Merge, Place, RunId, TurnId
+from logos.domain.turns import Gather, Merge, RunId, TurnId, Worktree
 from logos.domain.usage import Usage
 
 
@@ -56,22 +56,22 @@ class Screen(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TurnReport:
     """What a host knows of a conversation: what it cost so far, and what went wrong in its latest turn."""
 
     usage: Usage | None = None
-    complaint: str = ""
+    provider_error: str = ""
 
 
 @runtime_checkable
-class Reporter(Protocol):
+class TurnReporter(Protocol):
     """A host that runs turns itself: its status is exact, and it can say how they went."""
 
-    def report(self, terminal_id: str) -> Report: ...
+    def report(self, terminal_id: str) -> TurnReport: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Peek:
+class FileProbe:
     """What lies where a response belongs: a fingerprint when it can be taken, a problem when it never can."""
 
     fingerprint: str | None = None
@@ -85,22 +85,22 @@ class Responses(Protocol):
 
     def clear(self, answer: str) -> None: ...
 
-    def peek(self, answer: str) -> Peek: ...
+    def peek(self, answer: str) -> FileProbe: ...
 
     def read(self, answer: str) -> str: ...
 
 
-class Bell(Protocol):
+class ChangeSignal(Protocol):
     """Rings when something may have changed, so that nobody has to wait for the next poll."""
 
     @property
-    def rings(self) -> int: ...
+    def wakeups(self) -> int: ...
 
     def wait(self, heard: int, seconds: float) -> None:
         """Return after `seconds`, or as soon as there were more rings than `heard`."""
         ...
 
-    def ring(self) -> None: ...
+    def wake(self) -> None: ...
 
     def close(self) -> None:
         """Stop listening, and end every waiting."""
@@ -152,19 +152,19 @@ class Snapshots(Protocol):
 class Workspace(Protocol):
     """The git worktrees of one run. The person's branch, index, stash and work tree are never touched."""
 
-    def open(self, place: Place, *, anew: bool) -> str:
+    def open(self, place: Worktree, *, anew: bool) -> str:
         """The folder of a place, made where it is not there. `anew`: nothing an agent did is in it yet, start over."""
         ...
 
-    def gather(self, errand: Gather) -> WorkGathered: ...
+    def gather(self, action: Gather) -> WorkGathered: ...
 
-    def merge(self, errand: Merge) -> WorkMerged: ...
+    def merge(self, action: Merge) -> WorkMerged: ...
 
-    def ready(self, place: Place) -> str:
+    def ready(self, place: Worktree) -> str:
         """The folder of a place, exactly as its commit says: what was left lying there is gone."""
         ...
 
-    def keep(self, place: Place, turn: TurnId) -> None:
+    def keep(self, place: Worktree, turn: TurnId) -> None:
         """Keep as a commit what a turn left in a place, and its agent is to go on with."""
         ...
 

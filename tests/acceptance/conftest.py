@@ -14,7 +14,7 @@ from logos.adapters.store.sqlite import SqliteLog
 from logos.app.settings import load_settings
 from logos.app.wiring import run_here
 from logos.domain.events import Event, Recorded
-from logos.engine.runner import Ended
+from logos.engine.runner import RunResult
 from logos.ports import AgentHost
 from logos.testing import ScriptedAgents, script
 
@@ -45,7 +45,7 @@ class Shop:
         watchers: Sequence[Any] = (),
         prompt: str = PROMPT,
         **environment: Any,
-    ) -> Ended:
+    ) -> RunResult:
         host = host or self.agents
         env = {"WD": str(self.wd), "PROMPT": prompt, "POLL_SECONDS": "0.02", "IDLE_GRACE_SECONDS": "0.2", **environment}
         settings = load_settings(None, env)

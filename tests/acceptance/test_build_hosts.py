@@ -16,7 +16,7 @@ from logos.app.hosts import scripted_host
 from logos.app.settings import load_settings
 from logos.app.wiring import build_here
 from logos.domain.events import Event, TerminalOpened, TurnAsked, TurnFailed
-from logos.engine.runner import Ended
+from logos.engine.runner import RunResult
 from logos.errors import BudgetReached, HostUnreachable, RunPaused, TerminalNotCreated
 from logos.flows.levels.state import LevelsState
 from logos.testing import ScriptedAgents
@@ -32,13 +32,13 @@ class Works:
     agents: ScriptedAgents
     told: list[str] = field(default_factory=list)
 
-    def build(self, feature: str = "sell things", host: Any = None, **environment: str) -> Ended[LevelsState]:
+    def build(self, feature: str = "sell things", host: Any = None, **environment: str) -> RunResult[LevelsState]:
         settings = load_settings(None, {"WD": str(self.wd), "LEVELS": "3,2", "POLL_SECONDS": "0.02", **environment})
         return build_here(
             settings,
             feature,
             make_host=lambda _settings, _tell: host or self.agents,
-            bell_for=lambda _folder: self.agents.bell,
+            change_signal_for=lambda _folder: self.agents.change_signal,
             tell=self.told.append,
         )
 

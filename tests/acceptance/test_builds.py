@@ -36,8 +36,8 @@ from logos.domain.events import (
     WorkGathered,
     WorkMerged,
 )
-from logos.domain.levels import ALL_LEVELS, LADDER, Level
-from logos.domain.reports import Kind
+from logos.domain.levels import ALL_LEVELS, LEVELS, Level
+from logos.domain.reports import TurnKind
 from tests.unit.test_cli import Cli, Done, clean_env
 
 Json = dict[str, Any]
@@ -270,7 +270,7 @@ GREAT_TELOS = "\n".join(
 )
 
 
-def marked(kind: Kind, level: Level, **changes: Any) -> Json:
+def marked(kind: TurnKind, level: Level, **changes: Any) -> Json:
     """A good report with a mark in every field, and one in the words around it."""
     name = f"{kind}-{level.name}"
     report = {
@@ -288,7 +288,7 @@ def marked(kind: Kind, level: Level, **changes: Any) -> Json:
 
 def refused(level: Level) -> Json:
     """A report that lacks a section and recommends what cannot be."""
-    own = example(Kind.DECOMPOSE, level)
+    own = example(TurnKind.DECOMPOSE, level)
     wrong = {"work_summary": "refused-mark", "spec_updates": own["spec_updates"][:1]}
     return {"say": json.dumps({**own, **wrong, "next_recommended_action": {"action": "refused-action"}})}
 
@@ -315,14 +315,14 @@ def great_script(place: Path) -> Json:
         {"name": "price", "files": ["price.py"]},
         {"name": "till", "depends_on": ["cart", "price"]},
     ]
-    down = {f"{level.name}.decompose": [marked(Kind.DECOMPOSE, level)] for level in DESCENT}
-    up = {f"{level.name}.validate": [marked(Kind.VALIDATE, level)] for level in ASCENT}
+    down = {f"{level.name}.decompose": [marked(TurnKind.DECOMPOSE, level)] for level in DESCENT}
+    up = {f"{level.name}.validate": [marked(TurnKind.VALIDATE, level)] for level in ASCENT}
     components = [{"purpose": f"purpose-{own['name']}", **own} for own in parts]
     return {
         **down,
         **up,
-        "L7.decompose": [refused(Level.L7), marked(Kind.DECOMPOSE, Level.L7)],
-        "L3.decompose": [marked(Kind.DECOMPOSE, Level.L3, components=components)],
+        "L7.decompose": [refused(Level.L7), marked(TurnKind.DECOMPOSE, Level.L7)],
+        "L3.decompose": [marked(TurnKind.DECOMPOSE, Level.L3, components=components)],
         "L2.cart": [
             an_author("cart", meeting(place, "cart", "price"), {"cart.py": "def cart(): return 1  # code-cart\n"})
         ],
@@ -366,7 +366,7 @@ def test_a_feature_goes_down_all_levels_each_bound_by_the_one_above(great: tuple
     chain = {f"{level.name}.v1": f"{higher.name}.v1" for higher, level in pairwise(DESCENT)}
     assert specs == {"L9.v1": "telos", **chain, **{f"L2.{part}.v1": "L3.v1" for part in PARTS}}
     for higher, level in pairwise(DESCENT):
-        for section in LADDER[higher].sections:
+        for section in LEVELS[higher].sections:
             assert f"{section}-decompose-{higher.name}" in site.prompts[f"s1.{level.name}.decompose"]
 
 
@@ -383,7 +383,7 @@ def test_validation_goes_up_from_what_tools_prove_to_the_purpose(great: tuple[Si
     assert site.seq(TurnAnswered, "s1.L4.validate") < site.seq(CheckRan, "s1.L5.check.proof")
     for level in ASCENT:
         prompt = site.prompts[f"s1.{level.name}.validate"]
-        assert all(f"{section}-decompose-{level.name}" in prompt for section in LADDER[level].sections)
+        assert all(f"{section}-decompose-{level.name}" in prompt for section in LEVELS[level].sections)
         assert f"`{PROOFS[Level.L2]}` exited 0" in prompt
     standing = {row["level"]: row["status"] for row in site.state["validation_status"]}
     assert standing == {"L1": "proven", "L2": "proven", **{level.name: "passed" for level in ASCENT}}
@@ -399,7 +399,7 @@ def test_an_agent_is_told_the_telos_down_to_it_the_specs_above_it_and_its_own_to
         known = {other for other in BELOW_L9 if f"telos-{other.name}" in prompt}
         assert known == {other for other in BELOW_L9 if other >= level}, turn
         own = {level} if "validate" in turn else set[Level]()
-        told = {other for other in DESCENT if f"{LADDER[other].sections[0]}-decompose-{other.name}" in prompt}
+        told = {other for other in DESCENT if f"{LEVELS[other].sections[0]}-decompose-{other.name}" in prompt}
         assert told == {other for other in DESCENT if other > level} | own, turn
         tools = prompt.partition("*** TOOLS ***")[2].partition("***")[0]
         assert {other for other, command in PROOFS.items() if command in tools} == {level} & PROOFS.keys(), turn
@@ -626,7 +626,7 @@ def test_a_request_against_the_purpose_is_rejected_before_anybody_else_is_asked(
 
 @pytest.mark.scenario("LOG-10")
 def test_a_report_that_cannot_be_used_is_asked_for_again_with_what_is_wrong(site: Site) -> None:
-    division = example(Kind.DECOMPOSE, Level.L3)
+    division = example(TurnKind.DECOMPOSE, Level.L3)
     markdown = (
         "# Work summary\nOne component.\n# Spec updates\n## architecture\nOne part.\n# Validation results\nNone.\n"
         "# Tool usage\nNone.\n# Next recommended action\nproceed\n# Components\n"

@@ -33,7 +33,7 @@ from logos.domain.events import Event, Noted, Recorded, Topic, TurnAnswered, Tur
 from logos.domain.ledger import Ledger
 from logos.domain.roles import Role
 from logos.domain.turns import Outcome, RunId
-from logos.engine.runner import Ended
+from logos.engine.runner import RunResult
 from logos.errors import Interrupted, LogError, LogosError
 from logos.flows.levels.state import LevelsState
 from logos.testing import APPROVED, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, ScriptedAgents
@@ -88,16 +88,16 @@ class Works:
     def log(self) -> Path:
         return self.wd / ".telos" / "logos.db"
 
-    def run(self, **environment: Any) -> Ended[Any]:
+    def run(self, **environment: Any) -> RunResult[Any]:
         return self.shop.run(**{**ONE_CYCLE, **environment})
 
-    def build(self, *, watchers: Sequence[Any] = (), **environment: str) -> Ended[LevelsState]:
+    def build(self, *, watchers: Sequence[Any] = (), **environment: str) -> RunResult[LevelsState]:
         env = {"WD": str(self.wd), "LEVELS": "3,2", "POLL_SECONDS": "0.02", **environment}
         return build_here(
             load_settings(None, env),
             "sell things",
             make_host=lambda _settings, _tell: self.agents,
-            bell_for=lambda _folder: self.agents.bell,
+            change_signal_for=lambda _folder: self.agents.change_signal,
             watchers=watchers,
             tell=self.told.append,
         )

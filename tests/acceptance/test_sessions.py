@@ -227,7 +227,7 @@ class Window:
             assert time.monotonic() < end, self.shown
             assert self._look() or seen(), self.shown
 
-    def asks(self, times: int = 1) -> bool:
+    def pending_turns(self, times: int = 1) -> bool:
         return self.shown.count(QUESTION) >= times
 
     def types(self, keys: str) -> None:
@@ -382,7 +382,7 @@ def test_somebody_who_does_not_decide_leaves_everything_as_it_was(room: Room) ->
     before = (room.state, len(room.records()), room.persons_things(), room.worktrees, room.refs())
     for keys, code in (("q\n", 1), ("\x04", 1), ("\x03", 130)):
         with Window(room, "build") as window:
-            window.until(window.asks)
+            window.until(window.pending_turns)
             for words in (f"unfinished build {run}: pay by invoice", "session 1, ", "recommended: resume it"):
                 assert words in window.shown
             assert "[r]esume it, re[s]et: give it up and begin it anew, [f]ork it" in window.shown
@@ -399,7 +399,7 @@ def test_a_build_is_resumed_when_the_person_says_so(room: Room, answer: str) -> 
     run = stopped_small_build(room)
     with Window(room, "build") as window:
         for times, keys in enumerate(answer.split("|"), 1):
-            window.until(lambda times=times: window.asks(times))
+            window.until(lambda times=times: window.pending_turns(times))
             window.types(keys)
         assert window.ends() == 0, window.shown
     if "|" in answer:
@@ -414,7 +414,7 @@ def test_a_build_is_given_up_for_a_new_one_when_the_person_says_so(room: Room) -
     old = stopped_small_build(room)
     room.script()
     with Window(room, "build", "pay by card", "--levels", "2") as window:
-        window.until(window.asks)
+        window.until(window.pending_turns)
         assert "re[s]et: give it up and begin the new one" in window.shown
         window.types("s\n")
         assert window.ends() == 0, window.shown
@@ -428,7 +428,7 @@ def test_a_build_is_forked_when_the_person_says_so_and_the_old_one_stays(room: R
     old = stopped_build(room)
     state, seq = room.state, len(room.records())
     with Window(room, "build") as window:
-        window.until(window.asks)
+        window.until(window.pending_turns)
         window.types("fork\n")
         # The new agent of `price` fails once more: in a fork nothing was tried yet.
         assert window.ends() == 1, window.shown
@@ -594,8 +594,8 @@ def test_a_build_goes_back_to_the_end_of_a_day_and_to_where_it_was_left(room: Ro
     assert back.out.startswith(f"run {new} begins at event {seq} of {old}\n")
     state = room.state
     assert (state["logos"]["run"], state["status"], state["direction"]) == (new, "RUNNING", "build")
-    pieces = {own["name"]: (bool(own["commit"]), own["blocked_by"]) for own in state["components"]}
-    assert pieces == {"cart": (True, []), "price": (False, []), "till": (False, ["price"])}
+    contributions = {own["name"]: (bool(own["commit"]), own["blocked_by"]) for own in state["components"]}
+    assert contributions == {"cart": (True, []), "price": (False, []), "till": (False, ["price"])}
     assert state["head"] == state["base"]
     # The run that was left is as it was, and its work too.
     assert (room.of(old), room.outcomes()) == (history, {old: "PASSED", new: "STOPPED"})

@@ -18,9 +18,9 @@ import pytest
 
 from logos.adapters.hosts.cao import MAX_MESSAGE_BYTES, ApiClient
 from logos.adapters.hosts.local import LocalHost
-from logos.adapters.hosts.providers import Leave
+from logos.adapters.hosts.providers import Permission
 from logos.adapters.hosts.scripted import ScriptedHost
-from logos.domain.roles import RESPONSE_FILES, SEATS
+from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS
 from logos.domain.turns import Agent, AgentName
 from logos.errors import (
     ConfigError,
@@ -49,7 +49,7 @@ def until(condition: Callable[[], bool], within: float = PATIENCE) -> None:
 
 
 @dataclass
-class Place:
+class Worktree:
     """A host, where its agents write, and a gate that holds them back until it is opened."""
 
     host: AgentHost
@@ -73,13 +73,13 @@ class Place:
         until(lambda: self.host.get_status(terminal) != "processing")
 
 
-def scripted_agents(tmp_path: Path, _stack: ExitStack) -> Place:
+def scripted_agents(tmp_path: Path, _stack: ExitStack) -> Worktree:
     responses = tmp_path / ".tmp" / "responses"
     host = ScriptedAgents(responses, {"analyst": SAID})
-    return Place(host, responses, lambda: None, worked_in=lambda terminal: host.folders[terminal])
+    return Worktree(host, responses, lambda: None, worked_in=lambda terminal: host.folders[terminal])
 
 
-def scripted_host(tmp_path: Path, stack: ExitStack) -> Place:
+def scripted_host(tmp_path: Path, stack: ExitStack) -> Worktree:
     responses = tmp_path / "responses"
     wait = f"pwd >'{tmp_path}/worked_in'; until [ -e '{tmp_path}/go' ]; do sleep 0.02; done"
     steps = [{"run": wait, "say": text} for text in SAID]
@@ -87,14 +87,14 @@ def scripted_host(tmp_path: Path, stack: ExitStack) -> Place:
     stack.callback(host.close)
     # An agent that is still held back when a test fails must not wait for ever.
     stack.callback((tmp_path / "go").touch)
-    return Place(host, responses, (tmp_path / "go").touch, worked_in=noted_in(tmp_path))
+    return Worktree(host, responses, (tmp_path / "go").touch, worked_in=noted_in(tmp_path))
 
 
 def noted_in(folder: Path) -> Callable[[str], str]:
     return lambda _terminal: (folder / "worked_in").read_text().strip()
 
 
-def cao(tmp_path: Path, stack: ExitStack) -> Place:
+def cao(tmp_path: Path, stack: ExitStack) -> Worktree:
     responses, gate = tmp_path / "responses", threading.Event()
 
     def held_back(text: str) -> Callable[[str], str]:
@@ -103,7 +103,7 @@ def cao(tmp_path: Path, stack: ExitStack) -> Place:
     server = stack.enter_context(FakeCao(responses, {"analyst": [held_back(text) for text in SAID]}))
     client = stack.enter_context(closing(ApiClient(server.url, str(tmp_path), patience=5)))
     stack.callback(gate.set)
-    return Place(client, responses, gate.set, worked_in=lambda terminal: server.agents[terminal].cwd)
+    return Worktree(client, responses, gate.set, worked_in=lambda terminal: server.agents[terminal].cwd)
 
 
 # As codex: the prompt on its standard input, the conversation's name and the last word as JSON lines.
@@ -126,7 +126,7 @@ print(json.dumps({{"type": "turn.completed", "usage": {{"input_tokens": 5, "cach
 """
 
 
-def local_host(tmp_path: Path, stack: ExitStack) -> Place:
+def local_host(tmp_path: Path, stack: ExitStack) -> Worktree:
     responses, program = tmp_path / "responses", tmp_path / "bin" / "codex"
     program.parent.mkdir(exist_ok=True)
     program.write_text(FAKE_CODEX.format(python=sys.executable, folder=str(tmp_path), said=SAID))
@@ -135,16 +135,16 @@ def local_host(tmp_path: Path, stack: ExitStack) -> Place:
         tmp_path / "host",
         tmp_path,
         {"PATH": str(program.parent)},
-        leave_of=lambda _profile: Leave.RUN,
+        permission_of=lambda _profile: Permission.RUN,
         profile_text=lambda name: f"You are the {name}.",
     )
     stack.callback(host.close)
     stack.callback((tmp_path / "go").touch)
-    return Place(host, responses, (tmp_path / "go").touch, worked_in=noted_in(tmp_path))
+    return Worktree(host, responses, (tmp_path / "go").touch, worked_in=noted_in(tmp_path))
 
 
 @pytest.fixture(params=[scripted_agents, scripted_host, local_host, cao], ids=lambda build: build.__name__)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worktree]:
     with ExitStack() as stack:
         yield request.param(tmp_path, stack)
 
@@ -152,21 +152,21 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 # --- what every host promises
 
 
-def test_a_new_session_has_a_terminal_and_a_name(place: Place) -> None:
+def test_a_new_session_has_a_terminal_and_a_name(place: Worktree) -> None:
     made = place.host.create_session("system_analyst", provider=place.provider)
     assert made["id"]
     assert made["session_name"]
     assert place.host.get_status(made["id"]) == "idle"
 
 
-def test_more_terminals_join_the_session(place: Place) -> None:
+def test_more_terminals_join_the_session(place: Worktree) -> None:
     first = place.host.create_session("system_analyst", provider=place.provider)
     second = place.host.create_terminal(first["session_name"], "tester", provider=place.provider)
     assert second["session_name"] == first["session_name"]
     assert second["id"] != first["id"]
 
 
-def test_the_same_key_gives_the_same_terminal(place: Place) -> None:
+def test_the_same_key_gives_the_same_terminal(place: Worktree) -> None:
     first = place.host.create_session("system_analyst", provider=place.provider, idempotency_key="run-analyst")
     again = place.host.create_session("system_analyst", provider=place.provider, idempotency_key="run-analyst")
     assert dict(again) == dict(first)
@@ -178,12 +178,14 @@ def test_the_same_key_gives_the_same_terminal(place: Place) -> None:
     assert len({first["id"], *made}) == 3
 
 
-def test_without_a_key_every_terminal_is_new(place: Place) -> None:
+def test_without_a_key_every_terminal_is_new(place: Worktree) -> None:
     made = [place.host.create_session("tester", provider=place.provider)["id"] for _ in range(3)]
     assert len(set(made)) == 3
 
 
-def test_an_agent_works_in_the_folder_it_is_given_and_otherwise_in_the_hosts_own(place: Place, tmp_path: Path) -> None:
+def test_an_agent_works_in_the_folder_it_is_given_and_otherwise_in_the_hosts_own(
+    place: Worktree, tmp_path: Path
+) -> None:
     (tmp_path / "a worktree").mkdir()
     place.let_go()
     first = place.host.create_session("system_analyst", provider=place.provider)
@@ -201,7 +203,7 @@ def test_an_agent_works_in_the_folder_it_is_given_and_otherwise_in_the_hosts_own
         assert place.worked_in(terminal) == str(folder)
 
 
-def test_a_session_may_begin_in_a_folder_of_its_own(place: Place, tmp_path: Path) -> None:
+def test_a_session_may_begin_in_a_folder_of_its_own(place: Worktree, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     place.let_go()
     made = place.host.create_session("tester", provider=place.provider, working_directory=str(tmp_path / "own"))
@@ -210,13 +212,13 @@ def test_a_session_may_begin_in_a_folder_of_its_own(place: Place, tmp_path: Path
     assert place.worked_in(made["id"]) == str(tmp_path / "own")
 
 
-def test_a_terminal_nobody_opened_is_gone(place: Place) -> None:
+def test_a_terminal_nobody_opened_is_gone(place: Worktree) -> None:
     for ask in (place.host.get_status, place.host.get_last_output, lambda t: place.host.send_input(t, "hello")):
         with pytest.raises(TerminalGone, match="deadbeef"):
             ask("deadbeef")
 
 
-def test_a_prompt_is_worked_on_and_leaves_its_response(place: Place) -> None:
+def test_a_prompt_is_worked_on_and_leaves_its_response(place: Worktree) -> None:
     terminal = place.host.create_session("system_analyst", provider=place.provider)["id"]
     place.host.send_input(terminal, place.prompt())
     assert place.host.get_status(terminal) == "processing"
@@ -226,7 +228,7 @@ def test_a_prompt_is_worked_on_and_leaves_its_response(place: Place) -> None:
     assert place.host.get_last_output(terminal) == SAID[0] or not place.repeats_itself
 
 
-def test_a_conversation_goes_on_in_the_same_terminal(place: Place) -> None:
+def test_a_conversation_goes_on_in_the_same_terminal(place: Worktree) -> None:
     terminal = place.host.create_session("system_analyst", provider=place.provider)["id"]
     for expected in [*SAID, SAID[-1]]:
         place.host.send_input(terminal, place.prompt())
@@ -235,14 +237,14 @@ def test_a_conversation_goes_on_in_the_same_terminal(place: Place) -> None:
         assert place.host.get_last_output(terminal) == expected or not place.repeats_itself
 
 
-def test_a_message_that_asks_for_no_response_gets_none(place: Place) -> None:
+def test_a_message_that_asks_for_no_response_gets_none(place: Worktree) -> None:
     terminal = place.host.create_session("system_analyst", provider=place.provider)["id"]
     place.host.send_input(terminal, f"/rename analyst-{terminal}")
     until(lambda: place.host.get_status(terminal) in ("idle", "completed"))
     assert place.response() is None
 
 
-def test_a_terminal_that_is_ended_is_gone_and_the_others_stay(place: Place) -> None:
+def test_a_terminal_that_is_ended_is_gone_and_the_others_stay(place: Worktree) -> None:
     first = place.host.create_session("system_analyst", provider=place.provider)
     second = place.host.create_terminal(first["session_name"], "tester", provider=place.provider)
     place.host.exit_terminal(first["id"])
@@ -251,7 +253,7 @@ def test_a_terminal_that_is_ended_is_gone_and_the_others_stay(place: Place) -> N
     assert place.host.get_status(second["id"]) == "idle"
 
 
-def test_a_terminal_that_works_can_be_ended(place: Place) -> None:
+def test_a_terminal_that_works_can_be_ended(place: Worktree) -> None:
     terminal = place.host.create_session("system_analyst", provider=place.provider)["id"]
     place.host.send_input(terminal, place.prompt())
     place.host.exit_terminal(terminal)
@@ -259,7 +261,7 @@ def test_a_terminal_that_works_can_be_ended(place: Place) -> None:
         place.host.get_status(terminal)
 
 
-def test_ending_a_terminal_twice_is_no_error(place: Place) -> None:
+def test_ending_a_terminal_twice_is_no_error(place: Worktree) -> None:
     terminal = place.host.create_session("system_analyst", provider=place.provider)["id"]
     place.host.exit_terminal(terminal)
     place.host.exit_terminal(terminal)
@@ -292,7 +294,7 @@ def test_a_scripted_agent_that_crashes_has_ended_and_says_how(tmp_path: Path) ->
     host.send_input(terminal, response_instruction(responses / RESPONSE_FILES["analyst"]))
     until(lambda: host.get_status(terminal) != "processing")
     assert host.get_status(terminal) == "completed"
-    assert host.report(terminal).complaint == "its process ended with 1: crashed, as the script says"
+    assert host.report(terminal).provider_error == "its process ended with 1: crashed, as the script says"
     assert not (responses / RESPONSE_FILES["analyst"]).exists()
 
 
@@ -323,7 +325,7 @@ def test_a_scripted_agent_whose_terminal_is_ended_leaves_no_process_behind(tmp_p
 
 @pytest.mark.parametrize("build", [scripted_host, local_host], ids=lambda build: build.__name__)
 def test_a_new_driver_finds_an_agent_in_its_own_folder(
-    build: Callable[[Path, ExitStack], Place], tmp_path: Path
+    build: Callable[[Path, ExitStack], Worktree], tmp_path: Path
 ) -> None:
     (tmp_path / "own").mkdir()
     with ExitStack() as stack:
@@ -347,7 +349,7 @@ def test_a_prompt_too_long_for_an_argument_lies_where_its_agent_may_read(tmp_pat
         tmp_path / "host",
         tmp_path,
         {"PATH": f"{program.parent}:/usr/bin:/bin"},
-        leave_of=lambda _profile: Leave.RUN,
+        permission_of=lambda _profile: Permission.RUN,
         profile_text=lambda _name: "You test.",
     )
     with closing(host):
@@ -760,21 +762,23 @@ def test_an_address_that_is_none_is_a_config_error(url: str) -> None:
 # --- a CAO server: what it says beforehand
 
 
-def crew(provider: str = "codex", profile: str | None = None) -> list[Agent]:
-    return [Agent(AgentName(seat.role), provider, profile or seat.profile) for seat in SEATS.values()]
+def agent_terminals(provider: str = "codex", profile: str | None = None) -> list[Agent]:
+    return [
+        Agent(AgentName(agent_def.role), provider, profile or agent_def.profile) for agent_def in ROLE_DEFS.values()
+    ]
 
 
 def test_a_crew_the_server_can_start_passes(client: ApiClient) -> None:
-    assert client.preflight(crew()) == []
+    assert client.preflight(agent_terminals()) == []
 
 
 def test_an_unknown_provider_is_named_before_anything_is_started(server: FakeCao, client: ApiClient) -> None:
     with pytest.raises(ConfigError, match=r"analyst.*'codecs'.*claude_code"):
-        client.preflight(crew("codecs"))
+        client.preflight(agent_terminals("codecs"))
     assert server.agents == {}
 
 
 def test_a_missing_profile_is_named_before_anything_is_started(server: FakeCao, client: ApiClient) -> None:
     with pytest.raises(ConfigError, match=r"analyst.*'home_made'.*profiles install"):
-        client.preflight(crew(profile="home_made"))
+        client.preflight(agent_terminals(profile="home_made"))
     assert server.agents == {}

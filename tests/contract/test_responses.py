@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from logos.adapters.responses import MAX_BYTES, Doorbell, ResponseFiles
+from logos.adapters.responses import MAX_BYTES, FileWatcher, ResponseFiles
 from logos.domain.roles import ANSWERS, RESPONSE_FILES
 from logos.errors import HostError, UsageError
-from logos.ports import Bell
+from logos.ports import ChangeSignal
 from logos.prompts import PLACEHOLDER
-from logos.testing import HandBell
+from logos.testing import ManualSignal
 
 PATIENCE = 60.0
 
@@ -260,45 +260,45 @@ def test_a_response_can_be_looked_at_while_it_is_replaced_again_and_again(respon
 
 
 @pytest.fixture(params=["doorbell", "handbell"])
-def bell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bell]:
+def change_signal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChangeSignal]:
     if request.param == "handbell":
-        yield HandBell()
+        yield ManualSignal()
         return
-    doorbell = Doorbell(tmp_path)
+    doorbell = FileWatcher(tmp_path)
     yield doorbell
     doorbell.close()
 
 
-def test_a_ring_between_counting_and_waiting_is_not_missed(bell: Bell) -> None:
-    heard = bell.rings
-    bell.ring()
-    bell.wait(heard, PATIENCE * 10)
-    assert bell.rings > heard
+def test_a_ring_between_counting_and_waiting_is_not_missed(change_signal: ChangeSignal) -> None:
+    heard = change_signal.wakeups
+    change_signal.wake()
+    change_signal.wait(heard, PATIENCE * 10)
+    assert change_signal.wakeups > heard
 
 
-def test_a_ring_wakes_whoever_waits(bell: Bell) -> None:
-    heard, woken = bell.rings, threading.Event()
+def test_a_ring_wakes_whoever_waits(change_signal: ChangeSignal) -> None:
+    heard, woken = change_signal.wakeups, threading.Event()
 
     def wait() -> None:
-        bell.wait(heard, PATIENCE * 10)
+        change_signal.wait(heard, PATIENCE * 10)
         woken.set()
 
     threading.Thread(target=wait, daemon=True).start()
-    bell.ring()
+    change_signal.wake()
     assert woken.wait(PATIENCE)
 
 
-def test_waiting_for_nothing_ends_by_itself(bell: Bell) -> None:
-    bell.wait(bell.rings + 1_000, 0.01)
+def test_waiting_for_nothing_ends_by_itself(change_signal: ChangeSignal) -> None:
+    change_signal.wait(change_signal.wakeups + 1_000, 0.01)
 
 
-def change_until_it_rings(bell: Doorbell, change: Callable[[int], object]) -> None:
+def change_until_it_rings(change_signal: FileWatcher, change: Callable[[int], object]) -> None:
     """The listener starts in its own time: changes go on until one is heard."""
-    heard = bell.rings
+    heard = change_signal.wakeups
     for n in range(int(PATIENCE / 0.1)):
         change(n)
-        bell.wait(heard, 0.1)
-        if bell.rings > heard:
+        change_signal.wait(heard, 0.1)
+        if change_signal.wakeups > heard:
             return
     pytest.fail("it never rang")
 
@@ -311,30 +311,30 @@ def test_the_doorbell_rings_when_a_file_is_written(tmp_path: Path) -> None:
         (tmp_path / "elsewhere").write_text(f"moved {n}")
         os.replace(tmp_path / "elsewhere", folder / "moved.md")
 
-    bell = Doorbell(folder)
+    change_signal = FileWatcher(folder)
     try:
-        change_until_it_rings(bell, lambda n: (folder / f"{n}.md").write_text("here"))
-        change_until_it_rings(bell, lambda n: (folder / "same.md").write_text(f"again {n}"))
-        change_until_it_rings(bell, move_in)
+        change_until_it_rings(change_signal, lambda n: (folder / f"{n}.md").write_text("here"))
+        change_until_it_rings(change_signal, lambda n: (folder / "same.md").write_text(f"again {n}"))
+        change_until_it_rings(change_signal, move_in)
     finally:
-        bell.close()
+        change_signal.close()
 
 
 def test_a_doorbell_without_a_folder_is_silent_and_harmless(tmp_path: Path) -> None:
-    bell = Doorbell(tmp_path / "nowhere")
-    heard = bell.rings
-    bell.wait(heard, 0.01)
-    bell.ring()
-    assert bell.rings == heard + 1
-    bell.close()
+    change_signal = FileWatcher(tmp_path / "nowhere")
+    heard = change_signal.wakeups
+    change_signal.wait(heard, 0.01)
+    change_signal.wake()
+    assert change_signal.wakeups == heard + 1
+    change_signal.close()
 
 
 def test_closing_the_doorbell_wakes_whoever_waits(tmp_path: Path) -> None:
-    bell = Doorbell(tmp_path)
-    heard = bell.rings
-    bell.close()
-    bell.wait(heard, PATIENCE * 10)
-    assert bell.rings > heard
+    change_signal = FileWatcher(tmp_path)
+    heard = change_signal.wakeups
+    change_signal.close()
+    change_signal.wait(heard, PATIENCE * 10)
+    assert change_signal.wakeups > heard
 
 
 def test_a_link_is_refused_as_the_system_refuses_it(responses: ResponseFiles, tmp_path: Path) -> None:

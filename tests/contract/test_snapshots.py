@@ -171,7 +171,7 @@ def wd(template: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Path:
+def dependencies(tmp_path: Path) -> Path:
     """A folder of the person's that is no part of the repository."""
     write(tmp_path / "outside", "cart.py", "nobody's business\n")
     return tmp_path / "outside"
@@ -1080,7 +1080,7 @@ class Scene:
     """Where an agent puts what it has in mind for us: our folder, and a folder of the person's elsewhere."""
 
     wd: Path
-    outside: Path
+    dependencies: Path
     trap: Trap
 
     @property
@@ -1096,10 +1096,10 @@ class Scene:
         set_hooks(self.home / "hooks", self.trap)
 
     def settings_elsewhere(self) -> None:
-        write(self.outside, "common/config", f"[core]\n\trepositoryFormatVersion = 0\n{settings_of(self.trap)}")
+        write(self.dependencies, "common/config", f"[core]\n\trepositoryFormatVersion = 0\n{settings_of(self.trap)}")
         for folder in ("refs", "objects"):
-            (self.outside / "common" / folder).mkdir()
-        write(self.home, "commondir", f"{self.outside}/common\n")
+            (self.dependencies / "common" / folder).mkdir()
+        write(self.home, "commondir", f"{self.dependencies}/common\n")
 
     def link(self, name: str, target: str) -> None:
         """At a path in our folder, a link to one beside the work dir."""
@@ -1129,8 +1129,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(wd: Path, outside: Path, trap: Trap) -> Scene:
-    return Scene(wd, outside, trap)
+def scene(wd: Path, dependencies: Path, trap: Trap) -> Scene:
+    return Scene(wd, dependencies, trap)
 
 
 Plant = Callable[[Scene], object]
@@ -1162,7 +1162,7 @@ def test_what_an_agent_put_into_our_folder_does_not_count(scene: Scene, plant: P
     before = lying(wd)
     first = GitSnapshots(wd).take()
     plant(scene)
-    elsewhere = lying(scene.outside)
+    elsewhere = lying(scene.dependencies)
     with left_alone(wd):
         write(wd, "cart.py", "changed\n")
         write(wd, "docs/notes.md", "changed\n")
@@ -1173,16 +1173,16 @@ def test_what_an_agent_put_into_our_folder_does_not_count(scene: Scene, plant: P
         snapshots.restore(first)
         assert lying(wd) == {**before, b"x.log": ("file", b"ignored\n")}
     assert scene.trap.sprung == ""
-    assert lying(scene.outside) == elsewhere
+    assert lying(scene.dependencies) == elsewhere
 
 
 MEANWHILE: dict[str, Plant] = {
     "filters": Scene.settings,
     "filters by a detour": lambda it: it.settings(
-        f"[include]\n\tpath = {write(it.outside, 'included', settings_of(it.trap))}\n"
+        f"[include]\n\tpath = {write(it.dependencies, 'included', settings_of(it.trap))}\n"
     ),
     "filters elsewhere": Scene.settings_elsewhere,
-    "exclusions": lambda it: it.settings(f"[core]\n\texcludesFile = {write(it.outside, 'all', '*')}\n"),
+    "exclusions": lambda it: it.settings(f"[core]\n\texcludesFile = {write(it.dependencies, 'all', '*')}\n"),
     "more exclusions": lambda it: write(it.home, "info/exclude", "*\n"),
     "line ends": lambda it: write(it.home, "info/attributes", "* text eol=crlf\n"),
     "no modes": lambda it: it.settings("[core]\n\tfileMode = false\n"),
@@ -1207,15 +1207,15 @@ def test_what_an_agent_puts_into_our_folder_during_a_run_does_not_count(scene: S
 
 @pytest.mark.parametrize("top", ["../..", "../../outside"])
 def test_a_repository_that_says_its_work_tree_is_elsewhere_gets_nothing_there(
-    wd: Path, outside: Path, top: str
+    wd: Path, dependencies: Path, top: str
 ) -> None:
     first = GitSnapshots(wd).take()
     git(wd, "config", "core.worktree", top)
     write(wd, "cart.py", "changed\n")
-    elsewhere = lying(outside), sorted(wd.parent.iterdir())
+    elsewhere = lying(dependencies), sorted(wd.parent.iterdir())
     with suppress(HostError, UsageError):
         restored(wd, first)
-    assert (lying(outside), sorted(wd.parent.iterdir())) == elsewhere
+    assert (lying(dependencies), sorted(wd.parent.iterdir())) == elsewhere
 
 
 def test_a_ref_that_an_agent_tied_to_the_persons_branch_does_not_move_it(wd: Path) -> None:
@@ -1242,29 +1242,29 @@ def test_a_commit_that_an_agent_replaced_is_still_what_was_taken(wd: Path) -> No
     assert later.take() != first
 
 
-def test_links_that_lead_out_are_kept_as_links_and_nothing_beyond_is_touched(wd: Path, outside: Path) -> None:
-    write(outside, "more.md", "nobody's business\n")
-    before = lying(outside)
+def test_links_that_lead_out_are_kept_as_links_and_nothing_beyond_is_touched(wd: Path, dependencies: Path) -> None:
+    write(dependencies, "more.md", "nobody's business\n")
+    before = lying(dependencies)
 
     def change(wd: Path) -> None:
         shutil.rmtree(wd / "docs/deep")
-        (wd / "docs/deep").symlink_to(outside)
+        (wd / "docs/deep").symlink_to(dependencies)
         (wd / "cart.py").unlink()
-        (wd / "cart.py").symlink_to(outside / "cart.py")
+        (wd / "cart.py").symlink_to(dependencies / "cart.py")
 
     goes_there_and_back(wd, change)
-    assert lying(outside) == before
+    assert lying(dependencies) == before
 
 
-def test_a_work_dir_replaced_by_a_link_is_not_restored_beyond_it(wd: Path, outside: Path, tmp_path: Path) -> None:
+def test_a_work_dir_replaced_by_a_link_is_not_restored_beyond_it(wd: Path, dependencies: Path, tmp_path: Path) -> None:
     snapshots = GitSnapshots(wd / "docs", home=tmp_path / "home")
     first = snapshots.take()
     (wd / "docs").rename(tmp_path / "moved")
-    (wd / "docs").symlink_to(outside)
-    before = lying(outside)
+    (wd / "docs").symlink_to(dependencies)
+    before = lying(dependencies)
     with suppress(HostError, UsageError):
         snapshots.restore(first)
-    assert lying(outside) == before
+    assert lying(dependencies) == before
 
 
 @pytest.mark.parametrize("path", [".gitignore", ".git/info/exclude", ".telos/snapshots/index"])

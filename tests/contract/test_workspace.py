@@ -17,7 +17,7 @@ import pytest
 
 from logos.adapters.git.workspace import GitWorkspace, base_of, diff, diff_stat
 from logos.domain.events import WorkGathered
-from logos.domain.turns import Gather, Merge, Place, RunId, TurnId
+from logos.domain.turns import Gather, Merge, RunId, TurnId, Worktree
 from logos.errors import HostError, UsageError
 from logos.ports import Workspace
 
@@ -53,8 +53,8 @@ class Shop:
     base: str
     workspace: Workspace
 
-    def place(self, name: str = "cart", *more: str) -> Place:
-        return Place(name, (self.base, *more))
+    def place(self, name: str = "cart", *more: str) -> Worktree:
+        return Worktree(name, (self.base, *more))
 
     def open(self, name: str = "cart", *more: str) -> Path:
         return Path(self.workspace.open(self.place(name, *more), anew=True))
@@ -62,7 +62,7 @@ class Shop:
     def gather(self, name: str = "cart", *declared: str, must_change: bool = True) -> WorkGathered:
         return self.workspace.gather(Gather(TURN, self.place(name), f"The {name}", declared, must_change))
 
-    def piece(self, name: str, path: str, text: str) -> tuple[str, str]:
+    def contribution(self, name: str, path: str, text: str) -> tuple[str, str]:
         write(self.open(name), path, text)
         return name, self.gather(name).commit
 
@@ -143,8 +143,12 @@ def test_agents_in_parallel_places_see_nothing_of_each_other_and_all_their_work_
             write(folder, f"{name}.py", f"def {name}(): ...\n")
         gathered = list(threads.map(shop.gather, names))
         merged = shop.workspace.merge(Merge(TURN, shop.base, tuple((it.place, it.commit) for it in gathered)))
-        ready = Path(shop.workspace.ready(Place("main", (merged.commit,))))
-        assert [[it.path for it in piece.touched] for piece in gathered] == [["search.py"], ["login.py"], ["pay.py"]]
+        ready = Path(shop.workspace.ready(Worktree("main", (merged.commit,))))
+        assert [[it.path for it in contribution.touched] for contribution in gathered] == [
+            ["search.py"],
+            ["login.py"],
+            ["pay.py"],
+        ]
         assert merged.clashes == ()
         assert {path.name for path in ready.glob("*.py")} == {"cart.py", "search.py", "login.py", "pay.py"}
         told = git(shop.wd, "log", "--first-parent", "--format=%s", f"{shop.base}..{merged.commit}")
@@ -160,7 +164,7 @@ def test_agents_in_parallel_places_see_nothing_of_each_other_and_all_their_work_
 
 def test_closing_without_a_result_leaves_nothing_and_can_be_repeated(shop: Shop) -> None:
     with left_alone(shop.wd):
-        shop.piece("cart", "a.py", "")
+        shop.contribution("cart", "a.py", "")
         shop.open("main")
         for _ in range(2):
             shop.workspace.close(None)
@@ -190,8 +194,8 @@ def test_a_place_that_is_there_is_kept_unless_it_is_wanted_anew(shop: Shop) -> N
 
 
 def test_a_place_of_several_commits_has_the_work_of_all_and_only_new_work_is_touched(shop: Shop) -> None:
-    pieces = [shop.piece("one", "one.py", ""), shop.piece("two", "two.py", "")]
-    place = shop.place("three", *(commit for _, commit in pieces))
+    contributions = [shop.contribution("one", "one.py", ""), shop.contribution("two", "two.py", "")]
+    place = shop.place("three", *(commit for _, commit in contributions))
     folder = Path(shop.workspace.open(place, anew=True))
     assert (folder / "one.py").exists()
     assert (folder / "two.py").exists()
@@ -201,7 +205,10 @@ def test_a_place_of_several_commits_has_the_work_of_all_and_only_new_work_is_tou
 
 
 def test_a_place_whose_commits_conflict_is_not_opened_and_the_error_names_them(shop: Shop) -> None:
-    (_, one), (_, two) = shop.piece("one", "docs/notes.md", "1\n"), shop.piece("two", "docs/notes.md", "2\n")
+    (_, one), (_, two) = (
+        shop.contribution("one", "docs/notes.md", "1\n"),
+        shop.contribution("two", "docs/notes.md", "2\n"),
+    )
     with pytest.raises(HostError, match=rf"{two}.*docs/notes\.md"):
         shop.open("three", one, two)
 
@@ -226,7 +233,7 @@ def test_a_name_that_is_no_slug_is_refused(shop: Shop) -> None:
 def test_a_commit_that_is_none_is_refused(shop: Shop) -> None:
     for commit in ["", "HEAD", "--help", "f" * 40]:
         with pytest.raises(HostError, match=r"is not a commit|is not in the repository"):
-            shop.workspace.open(Place("cart", (commit,)), anew=True)
+            shop.workspace.open(Worktree("cart", (commit,)), anew=True)
         with pytest.raises(HostError, match=r"is not a commit|is not in the repository"):
             shop.workspace.merge(Merge(TURN, shop.base, (("cart", commit),)))
 
@@ -504,7 +511,7 @@ def test_programs_in_the_repositorys_settings_are_not_run(shop: Shop, tmp_path: 
     hook.chmod(0o755)
     for name in ("reference-transaction", "post-index-change", "pre-commit"):
         shutil.copy2(hook, tmp_path / "hooks" / name)
-    _, other = shop.piece("other", "docs/notes.md", "zero\none\ntwo\nthree\n")
+    _, other = shop.contribution("other", "docs/notes.md", "zero\none\ntwo\nthree\n")
     folder = shop.open()
     write(folder, "docs/notes.md", "one\ntwo\nthree\nfour\n")
     write(folder, ".gitattributes", "*.md filter=a=b merge=x.y diff=z\n")
@@ -523,7 +530,7 @@ def test_programs_in_the_repositorys_settings_are_not_run(shop: Shop, tmp_path: 
         git(folder, "config", key, value)
     gathered = shop.gather()
     merged = shop.workspace.merge(Merge(TURN, gathered.commit, (("other", other),)))
-    ready = Path(shop.workspace.ready(Place("main", (merged.commit,))))
+    ready = Path(shop.workspace.ready(Worktree("main", (merged.commit,))))
     assert "notes.md" in diff(shop.wd, shop.base, merged.commit)
     assert (ready / "docs/notes.md").read_text() == "zero\none\ntwo\nthree\nfour\n"
     shop.workspace.close(None)
@@ -559,14 +566,14 @@ def test_folders_an_agent_locked_are_removed_all_the_same(shop: Shop) -> None:
 
 @pytest.mark.scenario("LOG-14")
 def test_pieces_that_change_the_same_lines_clash_and_nothing_is_merged(shop: Shop) -> None:
-    pieces = (
-        shop.piece("free", "free.py", "free\n"),
-        shop.piece("one", "docs/notes.md", "1\ntwo\nthree\n"),
-        shop.piece("two", "docs/notes.md", "2\ntwo\nthree\n"),
-        shop.piece("three", "free.py", "other\n"),
+    contributions = (
+        shop.contribution("free", "free.py", "free\n"),
+        shop.contribution("one", "docs/notes.md", "1\ntwo\nthree\n"),
+        shop.contribution("two", "docs/notes.md", "2\ntwo\nthree\n"),
+        shop.contribution("three", "free.py", "other\n"),
     )
     with left_alone(shop.wd):
-        merged = shop.workspace.merge(Merge(TURN, shop.base, pieces))
+        merged = shop.workspace.merge(Merge(TURN, shop.base, contributions))
     assert merged.commit == shop.base
     assert [(it.kind, it.components, it.where) for it in merged.clashes] == [
         ("merge", ("two", "one"), "docs/notes.md"),
@@ -578,27 +585,27 @@ def test_pieces_that_change_the_same_lines_clash_and_nothing_is_merged(shop: Sho
 def test_a_file_deleted_by_one_and_changed_by_another_is_a_clash(shop: Shop) -> None:
     (shop.open("one") / "docs/notes.md").unlink()
     one = ("one", shop.gather("one").commit)
-    two = shop.piece("two", "docs/notes.md", FILES["docs/notes.md"] + "four\n")
+    two = shop.contribution("two", "docs/notes.md", FILES["docs/notes.md"] + "four\n")
     (clash,) = shop.workspace.merge(Merge(TURN, shop.base, (one, two))).clashes
     assert (clash.components, clash.where) == (("two", "one"), "docs/notes.md")
 
 
 def test_a_clash_with_what_was_there_before_names_the_one_component(shop: Shop) -> None:
-    _, before = shop.piece("before", "docs/notes.md", "0\n")
-    cart = shop.piece("cart", "docs/notes.md", "1\n")
+    _, before = shop.contribution("before", "docs/notes.md", "0\n")
+    cart = shop.contribution("cart", "docs/notes.md", "1\n")
     (clash,) = shop.workspace.merge(Merge(TURN, before, (cart,))).clashes
     assert clash.components == ("cart",)
 
 
 def test_a_merge_repeated_gives_the_same_commit(shop: Shop) -> None:
-    pieces = (shop.piece("one", "one.py", ""), shop.piece("two", "two.py", ""))
-    merge = Merge(TURN, shop.base, pieces)
+    contributions = (shop.contribution("one", "one.py", ""), shop.contribution("two", "two.py", ""))
+    merge = Merge(TURN, shop.base, contributions)
     assert shop.workspace.merge(merge) == shop.restarted().workspace.merge(merge)
 
 
 def test_a_piece_that_is_in_already_is_not_merged_again(shop: Shop) -> None:
-    piece = shop.piece("one", "one.py", "")
-    merged = shop.workspace.merge(Merge(TURN, shop.base, (("none", shop.base), piece, piece)))
+    contribution = shop.contribution("one", "one.py", "")
+    merged = shop.workspace.merge(Merge(TURN, shop.base, (("none", shop.base), contribution, contribution)))
     assert git(shop.wd, "log", "--format=%s", f"{shop.base}..{merged.commit}").split("\n") == [
         "Merge one",
         "The one",
@@ -608,19 +615,19 @@ def test_a_piece_that_is_in_already_is_not_merged_again(shop: Shop) -> None:
 
 
 def test_work_of_a_run_outlives_the_cleaning_of_the_repository(shop: Shop) -> None:
-    pieces = (shop.piece("one", "one.py", ""), shop.piece("two", "two.py", ""))
-    merged = shop.workspace.merge(Merge(TURN, shop.base, pieces))
+    contributions = (shop.contribution("one", "one.py", ""), shop.contribution("two", "two.py", ""))
+    merged = shop.workspace.merge(Merge(TURN, shop.base, contributions))
     shop.open("one")
     shop.open("two")
     git(shop.wd, "-c", "gc.reflogExpireUnreachable=now", "gc", "-q", "--prune=now")
-    assert (Path(shop.workspace.ready(Place("main", (merged.commit,)))) / "two.py").exists()
+    assert (Path(shop.workspace.ready(Worktree("main", (merged.commit,)))) / "two.py").exists()
 
 
 # -- ready
 
 
 def test_a_ready_place_has_nothing_that_was_left_lying_but_what_git_ignores(shop: Shop) -> None:
-    _, commit = shop.piece("cart", "new.py", "")
+    _, commit = shop.contribution("cart", "new.py", "")
     folder = Path(shop.workspace.ready(shop.place("main")))
     write(folder, "cart.py", "changed")
     write(folder, "untracked/x.py", "")
@@ -628,7 +635,7 @@ def test_a_ready_place_has_nothing_that_was_left_lying_but_what_git_ignores(shop
     write(folder, "build/kept.o", "")
     (folder / "telos.toml").unlink()
     git(folder / "untracked", "init", "-q")
-    assert shop.workspace.ready(Place("main", (commit,))) == str(folder)
+    assert shop.workspace.ready(Worktree("main", (commit,))) == str(folder)
     assert (folder / "new.py").read_text() == ""
     assert (folder / "cart.py").read_text() == FILES["cart.py"]
     assert (folder / "build/kept.o").exists()
@@ -671,7 +678,7 @@ def half_made(wd: Path) -> None:
 
 
 def half_filled(wd: Path) -> None:
-    folder = GitWorkspace(wd, RUN).open(Place("cart", (git(wd, "rev-parse", "HEAD").strip(),)), anew=True)
+    folder = GitWorkspace(wd, RUN).open(Worktree("cart", (git(wd, "rev-parse", "HEAD").strip(),)), anew=True)
     (Path(folder) / "cart.py").unlink()
     (wd / ".telos/worktrees/r1/.cart.made").unlink()
     write(wd, ".git/worktrees/cart/index.lock", "")
@@ -866,7 +873,7 @@ def test_git_must_be_there_and_new_enough(
 
 
 def test_what_two_commits_differ_in_can_be_shown(shop: Shop) -> None:
-    _, commit = shop.piece("cart", "docs/notes.md", "one\nand a half ß\ntwo\nthree\n")
+    _, commit = shop.contribution("cart", "docs/notes.md", "one\nand a half ß\ntwo\nthree\n")
     assert "+and a half ß\n" in diff(shop.wd, shop.base, commit)
     assert diff_stat(shop.wd, shop.base, commit) == [
         " docs/notes.md | 1 +",
@@ -879,8 +886,8 @@ def test_what_two_commits_differ_in_can_be_shown(shop: Shop) -> None:
 
 @pytest.mark.scenario("LOG-14")
 def test_work_that_goes_on_from_earlier_work_is_compared_with_what_both_began_at(shop: Shop) -> None:
-    _, first = shop.piece("cart", "cart.py", FILES["cart.py"] + "\n\ndef empty():\n    return True\n")
-    later = Place("cart", (first,))
+    _, first = shop.contribution("cart", "cart.py", FILES["cart.py"] + "\n\ndef empty():\n    return True\n")
+    later = Worktree("cart", (first,))
     folder = Path(shop.workspace.open(later, anew=True))
     write(folder, "extra.py", "def extra():\n    return 1\n")
     delta = shop.workspace.gather(Gather(TURN, later, "more"))
@@ -928,7 +935,7 @@ def test_work_that_was_refused_can_be_mended_and_the_telos_is_back(shop: Shop) -
 
 
 def test_work_that_is_given_up_is_kept_as_commits_and_nothing_else(shop: Shop) -> None:
-    _, gathered = shop.piece("price", "price.py", "x = 1\n")
+    _, gathered = shop.contribution("price", "price.py", "x = 1\n")
     write(shop.open("cart"), "half.py", "half = 'done'\n")
     with left_alone(shop.wd):
         shop.workspace.give_up(None)
@@ -943,7 +950,7 @@ def test_a_folder_of_that_name_in_the_project_does_not_bring_responses_into_the_
     write(shop.wd, ".tmp/theirs.md", "in git")
     git(shop.wd, "add", "-f", ".tmp/theirs.md")
     git(shop.wd, "commit", "-q", "-m", "a folder called .tmp")
-    place = Place("cart", (git(shop.wd, "rev-parse", "HEAD").strip(),))
+    place = Worktree("cart", (git(shop.wd, "rev-parse", "HEAD").strip(),))
     folder = shop.workspace.open(place, anew=True)
     write(folder, ".tmp/agent-responses/s1.L2.cart.author.md", "a response")
     write(folder, ".tmp/own.md", "work")
@@ -953,8 +960,8 @@ def test_a_folder_of_that_name_in_the_project_does_not_bring_responses_into_the_
 
 @pytest.mark.scenario("LOG-14")
 def test_pieces_that_change_different_lines_of_a_file_are_merged_by_git(shop: Shop) -> None:
-    first = shop.piece("one", "cart.py", FILES["cart.py"].replace("return item", "return [item]"))
-    second = shop.piece("two", "cart.py", FILES["cart.py"].replace("return 0", "return 1"))
+    first = shop.contribution("one", "cart.py", FILES["cart.py"].replace("return item", "return [item]"))
+    second = shop.contribution("two", "cart.py", FILES["cart.py"].replace("return 0", "return 1"))
     merged = shop.workspace.merge(Merge(TURN, shop.base, (first, second)))
     assert merged.clashes == ()
     assert git(shop.wd, "show", f"{merged.commit}:cart.py") == (

@@ -104,7 +104,7 @@ class CaoServer:
         self.tmux("kill-server")
         shutil.rmtree(self.root, ignore_errors=True)
 
-    def seat(self, env: Mapping[str, str]) -> None:
+    def agent_def(self, env: Mapping[str, str]) -> None:
         """Give this environment to the server at its next start and to every terminal; its PATH comes first."""
         self.env |= {**env, "PATH": f"{env['PATH']}:{self.env['PATH']}"}
         path = f"export PATH={shlex.quote(env['PATH'])}:$PATH\n"
@@ -135,7 +135,7 @@ class CaoServer:
         """Let whoever holds for this go on."""
         (self.mock_dir / f"go.{name}").touch()
 
-    def asks(self) -> list[dict[str, Any]]:
+    def pending_turns(self) -> list[dict[str, Any]]:
         """One entry per message an agent received: time, pid, role, turn, chars, cwd …"""
         return self._notes("asks.jsonl")
 

@@ -63,7 +63,7 @@ class Client:
     env: Callable[[str], Mapping[str, str]]
     read: Callable[[list[Json]], Said]
     provider: str
-    seat: Callable[[str, Path], Mapping[str, str]]
+    agent_def: Callable[[str, Path], Mapping[str, str]]
     probe: tuple[str, ...] = ()
 
     @property
@@ -210,7 +210,7 @@ CODEX = Client(
     env=lambda _: {"FAKE_KEY": "fake"},
     read=_codex_said,
     provider="codex",
-    seat=_codex_seat,
+    agent_def=_codex_seat,
     # Its sandbox needs user namespaces; without them every command fails, and codex still exits 0.
     probe=("sandbox", "--", "true"),
 )
@@ -225,7 +225,7 @@ CLAUDE = Client(
     env=_claude_env,
     read=_claude_said,
     provider="claude_code",
-    seat=_claude_seat,
+    agent_def=_claude_seat,
 )
 OPENCODE = Client(
     name="opencode",
@@ -238,7 +238,7 @@ OPENCODE = Client(
     env=lambda _: {"OPENCODE_DISABLE_MODELS_FETCH": "1"},
     read=_opencode_said,
     provider="opencode_cli",
-    seat=lambda url, _: _opencode_files(url),
+    agent_def=lambda url, _: _opencode_files(url),
 )
 CLIENTS = (CODEX, CLAUDE, OPENCODE)
 
@@ -256,9 +256,9 @@ class Home:
         return any(words.encode() in file.read_bytes() for file in self.path.glob(self.client.memory))
 
 
-def make_home(client: Client, path: Path, model: FakeModel, seat: Path | None = None) -> Home:
+def make_home(client: Client, path: Path, model: FakeModel, agent_def: Path | None = None) -> Home:
     """With `seat`, a home in which the client's own screen comes up in that work dir."""
-    files = client.files(model.url) if seat is None else client.seat(model.url, seat)
+    files = client.files(model.url) if agent_def is None else client.agent_def(model.url, agent_def)
     for name, content in files.items():
         file = path / name
         file.parent.mkdir(parents=True, exist_ok=True)

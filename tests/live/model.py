@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class Verdict:
     text: str
 
 
@@ -67,7 +67,7 @@ class Save:
     text: str
 
 
-Answer = Say | Run | Save
+Answer = Verdict | Run | Save
 Reply = Answer | Fault
 
 
@@ -199,19 +199,19 @@ class Script:
 
     def __call__(self, conversation: Conversation) -> Reply:
         if conversation.shell is None:
-            return Say("A title")  # clients ask for one in a request without tools
+            return Verdict("A title")  # clients ask for one in a request without tools
         with self._lock:
             if fault := next(self.faults, None):
                 return fault
         if not conversation.prompts:
-            return Say("There is nothing to do.")
+            return Verdict("There is nothing to do.")
         prompt = conversation.prompts[-1].text
         if conversation.saves_instead:
             path, _, response = self._response_to(prompt)
             return Save(path, response)
         if conversation.tool_answered:
             self.closing.wait(self.linger)
-            return Say(FINISHED)
+            return Verdict(FINISHED)
         command = self._write_response(prompt)
         self.closing.wait(self.delay)
         return Run(command)
@@ -252,7 +252,7 @@ class FakeModel:
         self.reply = reply or Script()
         self.requests: list[Conversation] = []
         self.bills: list[tuple[Conversation, Usage]] = []
-        self.outside: list[str] = []
+        self.dependencies: list[str] = []
         self._changed = threading.Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -299,7 +299,7 @@ def _handler(fake: FakeModel) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_CONNECT(self) -> None:
             """A client with this server as its proxy wants to leave the machine."""
-            fake.outside.append(self.path)
+            fake.dependencies.append(self.path)
             self.send_error(403)
 
         def do_HEAD(self) -> None:
@@ -414,7 +414,7 @@ def _anthropic_stream(conversation: Conversation, reply: Answer) -> Iterator[str
         "cache_read_input_tokens": usage.cached,
         "output_tokens": 1,
     }
-    if isinstance(reply, Say):
+    if isinstance(reply, Verdict):
         block: Json = {"type": "text", "text": ""}
         delta: Json = {"type": "text_delta", "text": reply.text}
     else:
@@ -423,7 +423,7 @@ def _anthropic_stream(conversation: Conversation, reply: Answer) -> Iterator[str
         delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
     message: Json = {"id": f"msg_{next(_ids)}", "type": "message", "role": "assistant", "model": conversation.model}
     message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": counted}
-    stop = {"stop_reason": "end_turn" if isinstance(reply, Say) else "tool_use", "stop_sequence": None}
+    stop = {"stop_reason": "end_turn" if isinstance(reply, Verdict) else "tool_use", "stop_sequence": None}
     yield _event({"type": "message_start", "message": message})
     yield _event({"type": "content_block_start", "index": 0, "content_block": block})
     yield _event({"type": "content_block_delta", "index": 0, "delta": delta})
@@ -470,7 +470,7 @@ def _responses_tools(body: Json) -> Iterator[Tool]:
 
 def _responses_stream(conversation: Conversation, reply: Answer) -> Iterator[str]:
     usage, answer = conversation.usage(reply), {"id": f"resp_{next(_ids)}"}
-    if isinstance(reply, Say):
+    if isinstance(reply, Verdict):
         item: Json = {"type": "message", "id": f"msg_{next(_ids)}", "role": "assistant"}
         item["content"] = [{"type": "output_text", "text": reply.text}]
     else:
@@ -504,7 +504,7 @@ def _chat_tools(body: Json) -> Iterator[Tool]:
 
 def _chat_stream(conversation: Conversation, reply: Answer) -> Iterator[str]:
     usage = conversation.usage(reply)
-    if isinstance(reply, Say):
+    if isinstance(reply, Verdict):
         delta: Json = {"role": "assistant", "content": reply.text}
     else:
         call, name, arguments = _call(conversation, reply)
@@ -520,7 +520,7 @@ def _chat_stream(conversation: Conversation, reply: Answer) -> Iterator[str]:
         "completion_tokens": usage.output,
         "total_tokens": usage.input + usage.output,
     }
-    stop = "stop" if isinstance(reply, Say) else "tool_calls"
+    stop = "stop" if isinstance(reply, Verdict) else "tool_calls"
     yield f"data: {json.dumps({**chunk, 'choices': [{'index': 0, 'delta': delta, 'finish_reason': None}]})}"
     yield f"data: {json.dumps({**chunk, 'choices': [{'index': 0, 'delta': {}, 'finish_reason': stop}]})}"
     yield f"data: {json.dumps({**chunk, 'choices': [], 'usage': counted})}"

@@ -30,12 +30,12 @@ from logos.domain.events import (
     TurnSent,
 )
 from logos.domain.levels import Level
-from logos.domain.reports import Kind
+from logos.domain.reports import TurnKind
 from logos.domain.turns import Outcome
 from tests.live.cao import CaoServer
 
 Kept = TypeVar("Kept", bound=Event)
-Step = dict[str, Any]
+ActionKind = dict[str, Any]
 KILLED = -signal.SIGKILL
 
 TELOS = """
@@ -54,23 +54,23 @@ PRICE = "def price_of():\n    return 1\n"
 SHOP = "def sell():\n    return True\n"
 
 
-def reports(kind: Kind, level: Level, **changes: Any) -> Step:
+def reports(kind: TurnKind, level: Level, **changes: Any) -> ActionKind:
     """An agent hands in a good report, but for what is changed in it."""
     return {"say": json.dumps({**example(kind, level), **changes})}
 
 
-def writes(name: str, text: str, **more: Any) -> Step:
+def writes(name: str, text: str, **more: Any) -> ActionKind:
     """An author writes its component's file and says so."""
-    return {**reports(Kind.AUTHOR, Level.L2, files=[f"{name}.py"]), "edit": {f"{name}.py": text}, **more}
+    return {**reports(TurnKind.AUTHOR, Level.L2, files=[f"{name}.py"]), "edit": {f"{name}.py": text}, **more}
 
 
-def divides_into(**parts: Sequence[str]) -> Step:
+def divides_into(**parts: Sequence[str]) -> ActionKind:
     """L3 names components, each with those it needs."""
     rows = [
         {"name": name, "purpose": f"the {name}", "files": [f"{name}.py"], "provides": [], "depends_on": list(needs)}
         for name, needs in parts.items()
     ]
-    return reports(Kind.DECOMPOSE, Level.L3, components=rows)
+    return reports(TurnKind.DECOMPOSE, Level.L3, components=rows)
 
 
 class Site:
@@ -152,12 +152,12 @@ class Site:
 
     def ask(self, turn: str) -> dict[str, Any]:
         """What an agent noted when it was asked a turn."""
-        (noted,) = (ask for ask in self.cao.asks() if ask["turn"] == turn)
+        (noted,) = (ask for ask in self.cao.pending_turns() if ask["turn"] == turn)
         return noted
 
     def turns_asked(self) -> Counter[str]:
         """What the agents themselves say they were asked."""
-        return Counter(ask["turn"] for ask in self.cao.asks() if ask["turn"])
+        return Counter(ask["turn"] for ask in self.cao.pending_turns() if ask["turn"])
 
     def worktree(self, name: str) -> Path:
         return self.wd / ".telos" / "worktrees" / self.run / name
@@ -207,7 +207,7 @@ def wait_for(condition: Callable[[], object], driver: subprocess.Popen[bytes] | 
         time.sleep(0.05)
 
 
-def script(cao: CaoServer, steps: Mapping[str, Sequence[Step]]) -> None:
+def script(cao: CaoServer, steps: Mapping[str, Sequence[ActionKind]]) -> None:
     cao.script(**steps)
 
 
@@ -217,17 +217,17 @@ def built(cao: CaoServer, tmp_path_factory: pytest.TempPathFactory) -> Site:
     script(
         cao,
         {
-            "L9.decompose": [reports(Kind.DECOMPOSE, Level.L9)],
+            "L9.decompose": [reports(TurnKind.DECOMPOSE, Level.L9)],
             "L3.decompose": [divides_into(cart=(), price=(), shop=("cart", "price"))],
             "L2.cart": [writes("cart", f"# TODO: tidy up\n{CART}")],
             "L2.price": [
                 {"say": "All done, trust me.", "edit": {"price.py": PRICE}},
-                reports(Kind.AUTHOR, Level.L2, files=["price.py"]),
+                reports(TurnKind.AUTHOR, Level.L2, files=["price.py"]),
             ],
             "L2.shop": [writes("shop", SHOP)],
-            "L1.lint": [{**reports(Kind.LINT, Level.L1), "edit": {"cart.py": CART}}],
-            "L3.validate": [reports(Kind.VALIDATE, Level.L3)],
-            "L9.validate": [reports(Kind.VALIDATE, Level.L9)],
+            "L1.lint": [{**reports(TurnKind.LINT, Level.L1), "edit": {"cart.py": CART}}],
+            "L3.validate": [reports(TurnKind.VALIDATE, Level.L3)],
+            "L9.validate": [reports(TurnKind.VALIDATE, Level.L9)],
         },
     )
     site = Site(cao, tmp_path_factory.mktemp("built"))
@@ -309,7 +309,7 @@ def test_a_driver_killed_while_authors_work_is_resumed_without_asking_twice(cao:
             "L3.decompose": [divides_into(cart=(), price=())],
             "L2.cart": [writes("cart", CART, hold="cart")],
             "L2.price": [writes("price", PRICE, hold="price")],
-            "L3.validate": [reports(Kind.VALIDATE, Level.L3)],
+            "L3.validate": [reports(TurnKind.VALIDATE, Level.L3)],
         },
     )
     driver = site.start("a shop", "--levels", "L3,L2")

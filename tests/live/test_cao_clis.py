@@ -93,8 +93,8 @@ def refuse(reason: str) -> None:
 def staged(client: Client, wd: Path) -> Iterator[Stage]:
     cao = CaoServer()
     with FakeModel(Script(ANSWERS)) as model:
-        home = make_home(client, cao.home, model, seat=wd)
-        cao.seat(home.env)
+        home = make_home(client, cao.home, model, agent_def=wd)
+        cao.agent_def(home.env)
         shop = Shop(cao, wd)
         try:
             with cao:

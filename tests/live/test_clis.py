@@ -30,7 +30,7 @@ from tests.live.clis import (
     start,
     sweep,
 )
-from tests.live.model import FINISHED, Conversation, FakeModel, Fault, Reply, Run, Say, Script, Usage, usage_limit
+from tests.live.model import FINISHED, Conversation, FakeModel, Fault, Reply, Run, Script, Usage, Verdict, usage_limit
 
 pytestmark = pytest.mark.timeout(600)  # the first test may have to install the clients
 each = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
@@ -43,7 +43,7 @@ def _installed() -> None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
 
 
-class Desk:
+class WorkerContext:
     """A work dir with its response file, and a home for each client."""
 
     def __init__(self, path: Path) -> None:
@@ -62,23 +62,23 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    yield desk
-    for home in desk.homes:
+def context(tmp_path: Path) -> Iterator[WorkerContext]:
+    context = WorkerContext(tmp_path)
+    yield context
+    for home in context.homes:
         sweep(home)
 
 
 @each
-def test_a_conversation_goes_on_in_a_second_process(client: Client, desk: Desk) -> None:
+def test_a_conversation_goes_on_in_a_second_process(client: Client, context: WorkerContext) -> None:
     script = Script({"tester": ["RESULT: FAIL\nIt's `$(not)` there.", "RESULT: PASS"]}, faults=[Fault(500)])
     with FakeModel(script) as model:
-        home = desk.home(client, model)
-        first = run_turn(home, desk.wd, desk.prompt("r1.tester", "The apple is red."))
-        assert desk.response.read_text() == "RESULT: FAIL\nIt's `$(not)` there.\n"
+        home = context.home(client, model)
+        first = run_turn(home, context.wd, context.prompt("r1.tester", "The apple is red."))
+        assert context.response.read_text() == "RESULT: FAIL\nIt's `$(not)` there.\n"
         long = "The pear is green. " * 20_000  # more than an argument may hold
-        second = run_turn(home, desk.wd, desk.prompt("r2.tester", long), first.said.session)
-        assert desk.response.read_text() == "RESULT: PASS\n"
+        second = run_turn(home, context.wd, context.prompt("r2.tester", long), first.said.session)
+        assert context.response.read_text() == "RESULT: PASS\n"
 
     assert first.exit_code == second.exit_code == 0
     assert first.said.final_text == second.said.final_text == FINISHED
@@ -90,18 +90,18 @@ def test_a_conversation_goes_on_in_a_second_process(client: Client, desk: Desk) 
     assert first.said.usage == sum(before, Usage())
     # codex sums up the whole conversation, the others one turn.
     assert second.said.usage == sum(before + after if client is CODEX else after, Usage())
-    assert model.outside == []
+    assert model.dependencies == []
 
 
 @each
-def test_a_refused_key_is_an_error(client: Client, desk: Desk) -> None:
+def test_a_refused_key_is_an_error(client: Client, context: WorkerContext) -> None:
     with FakeModel(Script(faults=repeat(Fault(401)))) as model:
-        turn = run_turn(desk.home(client, model), desk.wd, desk.prompt("r1.tester"))
+        turn = run_turn(context.home(client, model), context.wd, context.prompt("r1.tester"))
     assert turn.exit_code == 1
     expected = {"codex": "401 Unauthorized", "claude": "Not logged in", "opencode": "Incorrect API key"}
     assert expected[client.name] in (turn.said.error or "")
     assert turn.said.usage is None
-    assert not desk.response.exists()
+    assert not context.response.exists()
 
 
 @pytest.mark.parametrize(
@@ -109,37 +109,37 @@ def test_a_refused_key_is_an_error(client: Client, desk: Desk) -> None:
     [(CODEX, "We’re currently experiencing high demand"), (CLAUDE, "API Error: 500 Internal server error")],
     ids=["codex", "claude"],
 )
-def test_an_error_of_the_server_that_stays_is_an_error(client: Client, message: str, desk: Desk) -> None:
+def test_an_error_of_the_server_that_stays_is_an_error(client: Client, message: str, context: WorkerContext) -> None:
     with FakeModel(Script(faults=repeat(Fault(500)))) as model:
-        turn = run_turn(desk.home(client, model), desk.wd, desk.prompt("r1.tester"))
+        turn = run_turn(context.home(client, model), context.wd, context.prompt("r1.tester"))
     assert turn.exit_code == 1
     assert turn.said.error is not None
     assert turn.said.error.startswith(message)
     assert len(model.work) > 2
 
 
-def test_codex_says_the_time_of_a_usage_limit_in_words(desk: Desk) -> None:
+def test_codex_says_the_time_of_a_usage_limit_in_words(context: WorkerContext) -> None:
     with FakeModel(Script(faults=repeat(usage_limit(int(time.time()) + 3600)))) as model:
-        turn = run_turn(desk.home(CODEX, model), desk.wd, desk.prompt("r1.tester"))
+        turn = run_turn(context.home(CODEX, model), context.wd, context.prompt("r1.tester"))
     assert turn.exit_code == 1
     assert re.match(r"You’ve hit your usage limit\. .* try again at .*\d?\d:\d\d [AP]M\.$", turn.said.error or "")
     assert len(model.work) == 1
 
 
-def test_claude_says_the_time_of_a_usage_limit_as_a_number(desk: Desk) -> None:
+def test_claude_says_the_time_of_a_usage_limit_as_a_number(context: WorkerContext) -> None:
     resets_at = int(time.time()) + 3600
     with FakeModel(Script(faults=repeat(usage_limit(resets_at)))) as model:
-        turn = run_turn(desk.home(CLAUDE, model), desk.wd, desk.prompt("r1.tester"))
+        turn = run_turn(context.home(CLAUDE, model), context.wd, context.prompt("r1.tester"))
     assert turn.exit_code == 1
     assert turn.said.resets_at == resets_at
     assert (turn.said.error or "").startswith("You've hit your 5-hour limit · resets ")
     assert len(model.work) == 1
 
 
-def test_opencode_sits_out_a_usage_limit_and_only_its_log_says_so(desk: Desk) -> None:
+def test_opencode_sits_out_a_usage_limit_and_only_its_log_says_so(context: WorkerContext) -> None:
     troubles = chain([Fault(500)], repeat(usage_limit(int(time.time()) + 3600)))
     with FakeModel(Script(faults=troubles)) as model:
-        process = start(desk.home(OPENCODE, model), desk.wd, desk.prompt("r1.tester"))
+        process = start(context.home(OPENCODE, model), context.wd, context.prompt("r1.tester"))
         model.wait_for_work(2)
         time.sleep(1)
         assert process.poll() is None
@@ -153,11 +153,13 @@ def test_opencode_sits_out_a_usage_limit_and_only_its_log_says_so(desk: Desk) ->
 
 
 @each
-def test_a_turn_killed_while_the_model_thinks_is_gone_and_its_conversation_is_not(client: Client, desk: Desk) -> None:
+def test_a_turn_killed_while_the_model_thinks_is_gone_and_its_conversation_is_not(
+    client: Client, context: WorkerContext
+) -> None:
     script = Script(delay=60)
     with FakeModel(script) as model:
-        home = desk.home(client, model)
-        process = start(home, desk.wd, desk.prompt("r1.tester", "The apple is red."))
+        home = context.home(client, model)
+        process = start(home, context.wd, context.prompt("r1.tester", "The apple is red."))
         model.wait_for_work()
         until(lambda: home.remembers("The apple is red."))  # which claude writes down a little later
         os.killpg(process.pid, signal.SIGKILL)
@@ -167,19 +169,21 @@ def test_a_turn_killed_while_the_model_thinks_is_gone_and_its_conversation_is_no
         assert (session is None) == (client is OPENCODE)  # which names it when the model has answered
         if session is not None:
             script.delay = 0
-            assert run_turn(home, desk.wd, desk.prompt("r1.tester"), session).exit_code == 0
+            assert run_turn(home, context.wd, context.prompt("r1.tester"), session).exit_code == 0
             assert "The apple is red." in model.work[-1].earlier
 
 
 @each
-def test_a_command_outlives_the_group_of_its_killed_agent_and_is_known_by_its_home(client: Client, desk: Desk) -> None:
+def test_a_command_outlives_the_group_of_its_killed_agent_and_is_known_by_its_home(
+    client: Client, context: WorkerContext
+) -> None:
     def reply(conversation: Conversation) -> Reply:
         # Not a bare sleep: claude refuses that.
-        return Say("A title") if conversation.shell is None else Run("sh -c 'sleep 300; :'")
+        return Verdict("A title") if conversation.shell is None else Run("sh -c 'sleep 300; :'")
 
     with FakeModel(reply) as model:
-        home = desk.home(client, model)
-        process = start(home, desk.wd, desk.prompt("r1.tester"))
+        home = context.home(client, model)
+        process = start(home, context.wd, context.prompt("r1.tester"))
         until(lambda: "sleep" in names(home))
         sleeper = next(one for one in processes(home) if one.name() == "sleep")
         assert os.getsid(sleeper.pid) != os.getsid(process.pid)

@@ -11,7 +11,7 @@ import pytest
 from logos.adapters.hosts.cao import ApiClient
 from tests.contract.test_agent_host import (
     SAID,
-    Place,
+    Worktree,
     test_a_conversation_goes_on_in_the_same_terminal,
     test_a_message_that_asks_for_no_response_gets_none,
     test_a_new_session_has_a_terminal_and_a_name,
@@ -40,10 +40,10 @@ __all__ = [
 
 
 @pytest.fixture
-def place(cao: CaoServer, tmp_path: Path) -> Iterator[Place]:
+def place(cao: CaoServer, tmp_path: Path) -> Iterator[Worktree]:
     responses = tmp_path / "responses"
     responses.mkdir()
     # Long enough to be seen at work after the server has typed the prompt.
     cao.script(analyst=[{"say": text, "delay": 1.5} for text in SAID])
     with closing(ApiClient(cao.url, str(tmp_path), patience=5)) as client:
-        yield Place(client, responses, lambda: None, provider="mock_cli", repeats_itself=False)
+        yield Worktree(client, responses, lambda: None, provider="mock_cli", repeats_itself=False)

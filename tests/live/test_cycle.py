@@ -77,7 +77,7 @@ class Shop:
 
     def turns_asked(self) -> Counter[str]:
         """What the agents themselves say they were asked."""
-        return Counter(ask["turn"] for ask in self.cao.asks() if ask["turn"])
+        return Counter(ask["turn"] for ask in self.cao.pending_turns() if ask["turn"])
 
     def windows(self) -> int:
         """The tmux windows of this run that still exist."""
@@ -183,7 +183,7 @@ def test_a_prompt_of_200_kb_arrives_whole(cao: CaoServer, shop: Shop):
     (shop.wd / "prompt.md").write_text(long)
     assert len(long) > 200_000
     assert shop.drive(PROMPT="", PROMPT_FILE=str(shop.wd / "prompt.md")) == 0
-    first = next(ask for ask in cao.asks() if ask["turn"] == "r1.analyst.c1")
+    first = next(ask for ask in cao.pending_turns() if ask["turn"] == "r1.analyst.c1")
     assert first["by_file"] is True
     assert first["chars"] > 200_000
 
@@ -198,9 +198,9 @@ def test_an_agent_that_dies_stops_the_run_with_its_name(cao: CaoServer, shop: Sh
     assert shop.state["final_status"] == "RUNNING"
 
     # A prompt sent to the dead agent would be run by its shell: at resume it is noticed before.
-    asks = len(cao.asks())
+    pending_turns = len(cao.pending_turns())
     assert shop.drive() == 1
-    assert len(cao.asks()) == asks
+    assert len(cao.pending_turns()) == pending_turns
     assert not list((shop.wd / ".tmp" / "agent-responses").glob("*.md"))
 
 
@@ -219,8 +219,8 @@ def test_an_agent_that_writes_no_file_is_read_from_its_screen_when_not_strict(ca
 
 
 def test_a_permission_prompt_is_shown_and_answered_only_when_allowed(cao: CaoServer, shop: Shop):
-    asks = [{"say": PASS, "ask_permission": "Allow the tests to run?"}]
-    everybody_does_well(cao, tester=asks)
+    pending_turns = [{"say": PASS, "ask_permission": "Allow the tests to run?"}]
+    everybody_does_well(cao, tester=pending_turns)
     driver = shop.start(START_AGENT="tester")
     wait_for(lambda: any(isinstance(e, Noted) and e.topic == "permission_asked" for e in shop.events()))
     (note,) = [e for e in shop.events() if isinstance(e, Noted) and e.topic == "permission_asked"]

@@ -78,7 +78,7 @@ def test_a_prompt_is_worked_on_and_answered_in_the_response_file(cao: CaoServer,
     wait_for(lambda: agent.status == "completed")
     assert agent.response.read_text() == "the work is done\n"
 
-    (ask,) = cao.asks()
+    (ask,) = cao.pending_turns()
     assert (ask["role"], ask["turn"], ask["chars"], ask["reminder"]) == (
         "programmer",
         "r1.programmer.c1",
@@ -93,8 +93,8 @@ def test_a_prompt_near_the_url_limit_arrives_whole(cao: CaoServer, agent: Agent)
 
     agent.send(prompt)
 
-    wait_for(lambda: len(cao.asks()) == 1)
-    assert cao.asks()[0]["chars"] == len(prompt.strip())
+    wait_for(lambda: len(cao.pending_turns()) == 1)
+    assert cao.pending_turns()[0]["chars"] == len(prompt.strip())
 
 
 def test_a_prompt_can_be_a_file_that_the_message_names(cao: CaoServer, agent: Agent, tmp_path: Path):
@@ -105,7 +105,7 @@ def test_a_prompt_can_be_a_file_that_the_message_names(cao: CaoServer, agent: Ag
     agent.send(f"Your instructions are in a file. Read the file '{file}' completely and follow it.")
 
     wait_for(agent.response.exists)
-    (ask,) = cao.asks()
+    (ask,) = cao.pending_turns()
     assert (ask["turn"], ask["by_file"], ask["chars"]) == ("r2.programmer.c1", True, len(file.read_text()))
 
 
@@ -119,7 +119,7 @@ def test_an_agent_without_its_file_answers_the_reminder(cao: CaoServer, agent: A
     agent.send(f"Please write your answer to {agent.response} now.")
     wait_for(agent.response.exists)
     assert agent.response.read_text() == "now in the file"
-    assert [ask["reminder"] for ask in cao.asks()] == [False, True]
+    assert [ask["reminder"] for ask in cao.pending_turns()] == [False, True]
 
 
 def test_a_long_silent_turn_stays_processing(cao: CaoServer, agent: Agent):

@@ -150,7 +150,7 @@ def test_a_whole_cycle_is_run_in_conversations_that_go_on_and_every_token_is_cou
     assert sum(usage.input or 0 for usage in used if usage) == sum(bill.input for bill in model.billed)
     assert sum(usage.output or 0 for usage in used if usage) == sum(bill.output for bill in model.billed)
     assert all_gone(shop.home)
-    assert model.outside == []
+    assert model.dependencies == []
 
 
 def test_kill_9_loses_and_repeats_nothing_and_ctrl_c_leaves_no_process(shop: Shop, model: FakeModel):

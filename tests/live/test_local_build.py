@@ -22,7 +22,7 @@ from logos.adapters.reports import example
 from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import Event, Recorded, RunEnded, RunStarted, TurnAnswered, TurnAsked, TurnSent, WorkGathered
 from logos.domain.levels import Level
-from logos.domain.reports import Kind
+from logos.domain.reports import TurnKind
 from logos.domain.turns import Outcome
 from tests.live.clis import CLAUDE, CODEX, Home, all_gone, install, make_home, processes, sweep
 from tests.live.model import TURN, Conversation, FakeModel, Script, Usage
@@ -57,7 +57,7 @@ def why_not() -> str | None:
     return install()
 
 
-def report(kind: Kind, level: Level, **changes: Any) -> list[str]:
+def report(kind: TurnKind, level: Level, **changes: Any) -> list[str]:
     return [json.dumps({**example(kind, level), **changes})]
 
 
@@ -66,19 +66,19 @@ PARTS = [
     for name in AUTHORS
 ]
 REPORTS = {
-    "L3.decompose": report(Kind.DECOMPOSE, Level.L3, components=PARTS),
-    **{f"L2.{name}.author": report(Kind.AUTHOR, Level.L2, files=[f"{name}.py"]) for name in AUTHORS},
-    "L3.validate": report(Kind.VALIDATE, Level.L3),
+    "L3.decompose": report(TurnKind.DECOMPOSE, Level.L3, components=PARTS),
+    **{f"L2.{name}.author": report(TurnKind.AUTHOR, Level.L2, files=[f"{name}.py"]) for name in AUTHORS},
+    "L3.validate": report(TurnKind.VALIDATE, Level.L3),
 }
 
 
-def author_work(name: str, outside: Path) -> str:
+def author_work(name: str, dependencies: Path) -> str:
     """An author looks where it is, writes its file beside it, and tries to leave something outside."""
     return "\n".join(
         (
             "git rev-parse --show-toplevel && git status --short",
             f"cat >{name}.py <<'FILE_END'\n{FILES[f'{name}.py']}FILE_END",
-            f"echo {name} >'{outside}/from_{name}.txt'",
+            f"echo {name} >'{dependencies}/from_{name}.txt'",
         )
     )
 
@@ -197,7 +197,7 @@ def accounted(works: Works) -> dict[str, Usage]:
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Path:
+def dependencies(tmp_path: Path) -> Path:
     """A folder that is nobody's worktree."""
     folder = tmp_path / "outside"
     folder.mkdir()
@@ -205,8 +205,8 @@ def outside(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def model(outside: Path) -> Iterator[FakeModel]:
-    work = {f"L2.{name}.author": author_work(name, outside) for name in AUTHORS}
+def model(dependencies: Path) -> Iterator[FakeModel]:
+    work = {f"L2.{name}.author": author_work(name, dependencies) for name in AUTHORS}
     with FakeModel(Script(REPORTS, work=work)) as model:
         yield model
 
@@ -226,7 +226,7 @@ def works(request: pytest.FixtureRequest, model: FakeModel, tmp_path: Path) -> I
     print(works.said.read_text() if works.said.exists() else "")
 
 
-def test_a_build_passes_with_each_author_in_its_own_worktree(works: Works, model: FakeModel, outside: Path):
+def test_a_build_passes_with_each_author_in_its_own_worktree(works: Works, model: FakeModel, dependencies: Path):
     assert works.start("a shop").wait(100) == 0
     assert [event.outcome for event in works.events(RunEnded)] == [Outcome.PASSED]
     assert works.answered() == prompts_seen(model) == TURNS
@@ -239,7 +239,7 @@ def test_a_build_passes_with_each_author_in_its_own_worktree(works: Works, model
         assert works.changed("trunk", work.commit) == {f"{name}.py": FILES[f"{name}.py"]}
         # Git works there, although what it reads lies outside.
         assert str(works.worktree(name)) in tools_said(model, turn)
-    left = sorted(file.name for file in outside.iterdir())
+    left = sorted(file.name for file in dependencies.iterdir())
     if works.confined and works.cast["L2"] == "codex":
         assert left == []
     else:
@@ -255,7 +255,7 @@ def test_a_build_passes_with_each_author_in_its_own_worktree(works: Works, model
         assert told["tokens_unknown_turns"] == 0
         assert Usage(told["input"], told["cached"], told["output"]) == sum(parts, Usage())
     works.check_nothing_is_left()
-    assert model.outside == []
+    assert model.dependencies == []
 
 
 def test_authors_outlive_a_killed_driver_and_are_not_asked_twice(works: Works, model: FakeModel):

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.torture.files import IGNORE_RULES, Edit, Entry, Tree
 from tests.torture.model import Model, ref_of
-from tests.torture.place import Place
+from tests.torture.place import Worktree
 from tests.torture.walk import Flow
 from tests.torture.world import History, Work, World, work
 
@@ -88,7 +88,7 @@ def _step(story: str, report: Mapping[str, Any] | None, rng: Random) -> dict[str
 
 
 Done = tuple[list[Edit], dict[str, Any] | None]
-Told = dict[str, Done]
+TurnView = dict[str, Done]
 # What keeps the first attempt at an author's work from being accepted.
 MISHAPS: tuple[Callable[[list[Edit], dict[str, Any]], Done], ...] = (
     lambda edits, _: (edits, None),
@@ -97,7 +97,7 @@ MISHAPS: tuple[Callable[[list[Edit], dict[str, Any]], Done], ...] = (
 )
 
 
-def _authored(own: str, turn: str, trouble: str, rng: Random) -> Told:
+def _authored(own: str, turn: str, trouble: str, rng: Random) -> TurnView:
     """What an author does in a turn, and in the next attempt where this one is sent back."""
     defined = "total" if trouble == "same name" else f"{own}_of"
     todo = b"# TODO\n" if trouble == "untidy" else b""
@@ -111,7 +111,7 @@ def _authored(own: str, turn: str, trouble: str, rng: Random) -> Told:
         edits.append(Edit("write", f"{own} ünï'\"/-x.txt", b"\0{nonce}\r\n"))
     report: dict[str, Any] = {"files": [f"{own}.py"], "tests": [], "provides": [defined]}
     # Further attempts are there for whoever needs them, also by another story's mishap.
-    told: Told = dict.fromkeys((turn, f"{turn}.t2", f"{turn}.t3"), (edits, report))
+    told: TurnView = dict.fromkeys((turn, f"{turn}.t2", f"{turn}.t3"), (edits, report))
     if rng.random() < 0.35:
         # What was done in the first attempt stays, and is gathered with the second.
         first = [Edit("write", f"{own} first.txt", b"%s {nonce}\n" % turn.encode())]
@@ -224,7 +224,7 @@ class BuildModel(Model):
         del at
         return self.objects.tree(history.events[history.born - 1]["plan"]["base"])
 
-    def rolled_back(self, place: Place, history: History, seq: int, *, finished: bool) -> None:
+    def rolled_back(self, place: Worktree, history: History, seq: int, *, finished: bool) -> None:
         known = set(self.histories)
         self.check_logs()
         new = [self.histories[run] for run in self.histories if run not in known]
@@ -233,7 +233,7 @@ class BuildModel(Model):
             assert (run.folder, run.origin) == (place.folder, (history.run, seq))
             assert run.events[run.born - 1]["commit"] == self.head(history, seq)
 
-    def files_put_back(self, place: Place, history: History, seq: int, document: Mapping[str, Any]) -> None:
+    def files_put_back(self, place: Worktree, history: History, seq: int, document: Mapping[str, Any]) -> None:
         del place, history, seq
         assert not document, "a build has no files in the work dir to put back"
 

@@ -12,7 +12,7 @@ from logos import testing
 from logos.domain.roles import Role
 from tests.torture.files import IGNORE_RULES, Edit, Tree, fingerprint
 from tests.torture.model import KNOWN_BUGS, Model, is_look, ref_of
-from tests.torture.place import Due, Place, read_mark, restored
+from tests.torture.place import Due, Worktree, read_mark, restored
 from tests.torture.walk import Flow
 from tests.torture.world import History, World, work
 
@@ -205,7 +205,7 @@ class CycleModel(Model):
         commit, _ = self._target(self.histories[name], history)
         assert [self.places[-1].head] == self.objects.parents(commit), "the fork is not where HEAD was"
 
-    def rolled_back(self, place: Place, history: History, seq: int, *, finished: bool) -> None:
+    def rolled_back(self, place: Worktree, history: History, seq: int, *, finished: bool) -> None:
         known = set(self.histories)
         self.check_logs()
         self.check_works()
@@ -226,7 +226,7 @@ class CycleModel(Model):
         place.unsure.clear()
         place.tree = restored(place.tree, tree)
 
-    def files_put_back(self, place: Place, history: History, seq: int, document: Mapping[str, Any]) -> None:
+    def files_put_back(self, place: Worktree, history: History, seq: int, document: Mapping[str, Any]) -> None:
         tree = self.objects.tree(document["commit"])
         assert fingerprint(tree) in self.acceptable(history.run, seq), f"these are not the files of {history.run}@{seq}"
         lay = self.print_of(document["kept"])

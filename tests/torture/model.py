@@ -15,7 +15,7 @@ from logos.adapters.store.sqlite import SqliteLog
 from logos.app.revisiting import find_checkpoint
 from logos.domain.turns import RunId
 from tests.torture.files import Edit, Entry, Tree, different, fingerprint, read_tree, visible
-from tests.torture.place import Due, Place, Visit, restored
+from tests.torture.place import Due, Visit, Worktree, restored
 from tests.torture.world import History, Objects, Work, World, read_log
 
 # Faults of Logos that the walk goes around until they are mended.
@@ -52,7 +52,7 @@ class Model(ABC):
         self.objects = Objects(world, first)
         self.common = first / ".git"
         self.histories: dict[str, History] = {}
-        self.places: list[Place] = []
+        self.places: list[Worktree] = []
         self.refs: dict[str, str] = {}
         self.refs_of_person: dict[str, str] = {}
         self.branches: set[str] = set()
@@ -64,29 +64,29 @@ class Model(ABC):
         self._noted_so_far = 0
         self.settle(first)
 
-    def settle(self, folder: Path) -> Place:
+    def settle(self, folder: Path) -> Worktree:
         """A work dir as git has just made it."""
         head = self.world.git(folder, "rev-parse", "HEAD").decode().strip()
         branch = self.world.git(folder, "symbolic-ref", "--short", "HEAD").decode().strip()
         index = folder / self.world.git(folder, "rev-parse", "--git-path", "index").decode().strip()
         tree = self.objects.tree(head)
-        place = Place(folder, read_tree(folder), head, branch, tree, tree, index, index.read_bytes())
+        place = Worktree(folder, read_tree(folder), head, branch, tree, tree, index, index.read_bytes())
         self.places.append(place)
         self.branches.add(f"refs/heads/{branch}")
         self.refs_of_person = self._refs()[1]
         return place
 
-    def comes(self, place: Place, name: str) -> None:
+    def comes(self, place: Worktree, name: str) -> None:
         """Somebody comes to a work dir."""
         since = {history.run: history.last for history in self.histories.values()}
         lay = {fingerprint(place.tree), *([fingerprint(place.due.target)] if place.due is not None else [])}
         unsettled = bool(self.world.agents_at_work(place.folder))
         self.visits[place.folder].append(Visit(name, since, lay, unsettled))
 
-    def runs_of(self, place: Place) -> list[History]:
+    def runs_of(self, place: Worktree) -> list[History]:
         return [own for own in self.histories.values() if own.folder == place.folder]
 
-    def unfinished(self, place: Place) -> History | None:
+    def unfinished(self, place: Worktree) -> History | None:
         """What a driver goes on with there: the newest run, if it has not ended."""
         runs = self.runs_of(place)
         return runs[-1] if runs and runs[-1].is_open else None
@@ -158,7 +158,7 @@ class Model(ABC):
         """What an agent's work changes in the person's work dir."""
         return self.stories[work.story].get(work.turn, ())
 
-    def _follow(self, place: Place, what: str, work: Work) -> None:
+    def _follow(self, place: Worktree, what: str, work: Work) -> None:
         edits = self.changes(work)
         if what == "begin":
             place.unsure |= {path for edit in edits for path in edit.touches(place.tree)}
@@ -195,7 +195,7 @@ class Model(ABC):
 
     # -- files
 
-    def check_files(self, place: Place) -> None:
+    def check_files(self, place: Worktree) -> None:
         """What lies in a work dir is what agents and the person wrote, and what a rollback put back."""
         there, wrong = place.compare()
         while wrong and self.follow():
@@ -210,13 +210,13 @@ class Model(ABC):
             place.tree = read_tree(place.folder)
             place.unsure.clear()
 
-    def finish(self, place: Place, due: Due) -> None:
+    def finish(self, place: Worktree, due: Due) -> None:
         """A rollback that was killed has been finished."""
         place.due = None
         place.unsure.clear()
         place.tree = restored(place.tree, due.target)
 
-    def check_git(self, place: Place) -> None:
+    def check_git(self, place: Worktree) -> None:
         """HEAD, branch, index and `git status` change by the person's hand alone."""
         flags = ("--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--no-renames")
         said = self.world.git(place.folder, "status", *flags).decode("utf-8", "surrogateescape").split("\0")
@@ -297,11 +297,11 @@ class Model(ABC):
         """What a fork must find in its new work dir."""
 
     @abstractmethod
-    def rolled_back(self, place: Place, history: History, seq: int, *, finished: bool) -> None:
+    def rolled_back(self, place: Worktree, history: History, seq: int, *, finished: bool) -> None:
         """Somebody went back to an event, or was killed on the way."""
 
     @abstractmethod
-    def files_put_back(self, place: Place, history: History, seq: int, document: Mapping[str, Any]) -> None:
+    def files_put_back(self, place: Worktree, history: History, seq: int, document: Mapping[str, Any]) -> None:
         """Somebody put back the files of an event, or was refused: then nothing is told."""
 
     # -- what a person did
@@ -317,16 +317,16 @@ class Model(ABC):
         assert place.tree == laid_out, f"the fork has other files: {sorted(different(place.tree, laid_out))!r}"
         place.story = next(own.story for own in self.places if own.folder == history.folder)
 
-    def thrown_away(self, place: Place) -> None:
+    def thrown_away(self, place: Worktree) -> None:
         """A person removed a fork's work dir: its log is gone with it, its checkpoints are not."""
         self.places.remove(place)
         del self.refs_of_person[f"refs/heads/{place.branch}"]
 
-    def committed(self, place: Place) -> None:
+    def committed(self, place: Worktree) -> None:
         place.commit(self.world)
         self.refs_of_person[f"refs/heads/{place.branch}"] = place.head
 
-    def branched(self, place: Place, name: str) -> None:
+    def branched(self, place: Worktree, name: str) -> None:
         place.switch(self.world, name)
         self.refs_of_person[f"refs/heads/{name}"] = place.head
 

@@ -35,7 +35,7 @@ class Visit:
 
 
 @dataclass(slots=True)
-class Place:
+class Worktree:
     """A work dir as it must be."""
 
     folder: Path
@@ -105,7 +105,7 @@ def restored(now: Tree, target: Tree) -> dict[str, Entry]:
     return {**{path: entry for path, entry in now.items() if is_ignored(path)}, **visible(target)}
 
 
-def read_mark(place: Place) -> dict[str, Any]:
+def read_mark(place: Worktree) -> dict[str, Any]:
     return json.loads(place.mark.read_text()) if place.mark.exists() else {}
 
 

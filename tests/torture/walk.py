@@ -15,7 +15,7 @@ from tests.torture import deaths
 from tests.torture.deaths import Death
 from tests.torture.files import Edit
 from tests.torture.model import Model
-from tests.torture.place import Place
+from tests.torture.place import Worktree
 from tests.torture.world import KILLED, Child, History, World, read_log
 
 # More than these are thrown away by the person, the oldest fork first.
@@ -25,7 +25,7 @@ SECONDS = 60.0
 ALARMS = ("Traceback", "no checkpoint could be made", "not in the checkpoints", "the file is believed", "damaged")
 
 
-Story = tuple[dict[str, Any], dict[str, list[Edit]]]
+RunView = tuple[dict[str, Any], dict[str, list[Edit]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Flow:
 
     standing: Mapping[str, str]
     make_repository: Callable[[World, Path], None]
-    make_story: Callable[[str, Random], Story]
+    make_story: Callable[[str, Random], RunView]
     make_model: Callable[[World, Path, Mapping[str, Mapping[str, list[Edit]]]], Model]
     some_edit: Callable[[Random], Edit]
     # A build begins at a commit.
@@ -102,12 +102,12 @@ class Walk:
 
     # -- driving
 
-    def some_place(self) -> Place:
+    def some_place(self) -> Worktree:
         """Mostly the first, which has the longest past."""
         places = self.model.places
         return places[0] if self.rng.random() < 0.5 else self.rng.choice(places)
 
-    def drive(self, place: Place, **environment: str) -> Child:
+    def drive(self, place: Worktree, **environment: str) -> Child:
         """A driver: it goes on with what is unfinished there, or begins anew."""
         if self.model.unfinished(place) is None or not place.story:
             self.tell_a_story(place)
@@ -118,11 +118,11 @@ class Walk:
             environment = {"RESUME": "1", **environment}
         return self.start(place, None, SCRIPT=script, **environment)
 
-    def start(self, place: Place, arguments: list[str] | None, **environment: str) -> Child:
+    def start(self, place: Worktree, arguments: list[str] | None, **environment: str) -> Child:
         self.model.comes(place, self.world.next_life)
         return self.world.start(place.folder, arguments, **environment)
 
-    def tell_a_story(self, place: Place) -> None:
+    def tell_a_story(self, place: Worktree) -> None:
         place.story = str(len(self.stories) + 1)
         script, edits = self.flow.make_story(place.story, Random(f"{self.seed}.story.{place.story}"))
         self.stories[place.story] = edits
@@ -141,7 +141,7 @@ class Walk:
             assert alarm not in child.said, child.said
         return code
 
-    def some_death(self, place: Place) -> Death:
+    def some_death(self, place: Worktree) -> Death:
         history = self.model.unfinished(place)
         return deaths.of_a_driver(self.rng, history.last if history is not None else 0)
 
@@ -151,12 +151,12 @@ class Walk:
         self.say(f"{place.folder.name} {death}")
         self.finish_driving(place, self.drive(place, **death.environment), death)
 
-    def drive_to_the_end(self, place: Place | None = None) -> None:
+    def drive_to_the_end(self, place: Worktree | None = None) -> None:
         place = place or self.some_place()
         self.say(place.folder.name)
         self.finish_driving(place, self.drive(place))
 
-    def finish_driving(self, place: Place, child: Child, death: Death | None = None) -> None:
+    def finish_driving(self, place: Worktree, child: Child, death: Death | None = None) -> None:
         self.finish(child, death)
         if "--recreate" in child.said:
             # Its terminals were closed by somebody who was killed before he could say so.
@@ -306,7 +306,7 @@ class Walk:
         code = self.finish(child)
         self.model.files_put_back(place, history, history.meant_by(seq), child.document if code == 0 else {})
 
-    def reset(self, place: Place | None = None) -> None:
+    def reset(self, place: Worktree | None = None) -> None:
         place = place or self.some_place()
         self.say(f"reset {place.folder.name}")
         child = self.start(place, ["reset", "--json", "--wd", str(place.folder)])
@@ -334,13 +334,13 @@ class Walk:
             self.say(f"{place.folder.name} {path!r}")
             place.stage(self.world, path)
 
-    def commit(self, place: Place | None = None) -> None:
+    def commit(self, place: Worktree | None = None) -> None:
         place = place or self.some_place()
         if self.is_still(place):
             self.say(place.folder.name)
             self.model.committed(place)
 
-    def is_still(self, place: Place) -> bool:
+    def is_still(self, place: Worktree) -> bool:
         """Whether it is known what lies there, and nobody is at work."""
         if self.world.agents_at_work(place.folder):
             return False

@@ -30,8 +30,8 @@ from logos.domain.events import (
     WorkMerged,
 )
 from logos.domain.ledger import Ledger
-from logos.domain.specs import Clash
-from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, Trouble, TurnId
+from logos.domain.specs import ContentConflict
+from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
 from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, commit_at, merged_work, work_tree
 from logos.errors import HostError, UsageError
 from logos.flows.levels.state import MAIN
@@ -119,7 +119,7 @@ LOOKED_AT: list[Event] = [
     *(STARTED, RESUMED, ENDED, ANSWERED, LEFT),
     RunForked(RunId("r0"), 3, a_plan()),
     RunAbandoned("a new run was begun"),
-    TurnFailed(TURN, Trouble.PROVIDER, "gone"),
+    TurnFailed(TURN, FailureKind.PROVIDER, "gone"),
     CheckRan(TURN, "pytest", 0, ""),
     Noted(Topic.AFTERWARDS, "committed"),
 ]
@@ -314,7 +314,7 @@ def test_a_start_at_which_git_fails_is_made_good_by_the_next_event(log: MemoryLo
 # -- builds: commits that the log names
 
 PLAN = a_levels_plan()
-CLASH = Clash("same path", ("one", "two"), "cart.py")
+CLASH = ContentConflict("same path", ("one", "two"), "cart.py")
 HEADS: list[tuple[Event, str | None]] = [
     (RunStarted(PLAN), PLAN.base),
     (RunForked(RunId("r0"), 3, PLAN, commit="forked"), "forked"),

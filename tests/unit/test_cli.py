@@ -16,7 +16,7 @@ import pytest
 from logos.app.settings import LEAVES, load_settings
 from logos.app.wiring import run_here
 from logos.cli import main
-from logos.engine.runner import Ended
+from logos.engine.runner import RunResult
 from logos.testing import ScriptedAgents, script
 
 LOGOS = Path(sys.executable).with_name("logos")
@@ -65,7 +65,7 @@ class Cli:
 
     def run(
         self, *, watchers: Sequence[Any] = (), prompt: str = PROMPT, env: dict[str, str] | None = None, **said: Any
-    ) -> Ended:
+    ) -> RunResult:
         """A whole run in the work dir, by agents that answer at once."""
         given = {"PROMPT": prompt, "POLL_SECONDS": "0.02", "IDLE_GRACE_SECONDS": "0.2", **(env or {})}
         settings = load_settings(None, {"WD": str(self.wd), **given})

@@ -31,15 +31,15 @@ from logos.domain.events import (
 )
 from logos.domain.ledger import Ledger
 from logos.domain.levels import Level
-from logos.domain.reports import Kind
-from logos.domain.specs import Clash, Touched
-from logos.domain.turns import AgentName, RunId, TerminalId, Trouble, Turn, TurnId
+from logos.domain.reports import TurnKind
+from logos.domain.specs import ContentConflict, TouchedFile
+from logos.domain.turns import AgentName, FailureKind, RunId, TerminalId, Turn, TurnId
 from logos.domain.usage import Usage
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.turn_ids import level_turn
 from logos.testing import MemoryLog
-from logos.views.events import Narrator
-from logos.views.run import read_story
+from logos.views.events import EventFormatter
+from logos.views.run import read_run_view
 from tests.levels_builders import World, a_levels_plan, answered_by_a_person, drive_levels
 from tests.unit.test_cli import Cli
 
@@ -57,7 +57,7 @@ class Talk(World):
 
     def answer(self, turn: Turn) -> str:
         reply = self.replies.get(turn.id, {})
-        good = example(Kind(turn.document), Level[turn.seat])
+        good = example(TurnKind(turn.document), Level[turn.agent_def])
         return reply if isinstance(reply, str) else json.dumps({**good, **dict(reply)})  # type: ignore[arg-type]
 
 
@@ -93,7 +93,7 @@ def recorded(events: Iterable[Event], *, start: float = 1000.0) -> list[Recorded
 
 
 def lines(events: Iterable[Event]) -> list[str]:
-    narrator = Narrator()
+    narrator = EventFormatter()
     return [line.text for record in recorded(events) for line in narrator.lines(record)]
 
 
@@ -123,15 +123,15 @@ def frames(events: Iterable[Event], width: int = 80, height: int = 24, every: in
 @pytest.mark.parametrize(
     ("turn", "who", "kind", "sweep", "before"),
     [
-        ("s1.L9.decompose", "L9", Kind.DECOMPOSE, 1, ""),
-        ("s1.L2.cart_2.author", "L2 cart_2", Kind.AUTHOR, 1, ""),
-        ("s1.L2.author.author.v2.t3", "L2 author", Kind.AUTHOR, 1, "s1.L2.author.author.v2.t2"),
-        ("s1.L8.decompose.t2", "L8", Kind.DECOMPOSE, 1, "s1.L8.decompose"),
-        ("s12.q1.L5.agree.r2", "L5", Kind.AGREE, 12, ""),
+        ("s1.L9.decompose", "L9", TurnKind.DECOMPOSE, 1, ""),
+        ("s1.L2.cart_2.author", "L2 cart_2", TurnKind.AUTHOR, 1, ""),
+        ("s1.L2.author.author.v2.t3", "L2 author", TurnKind.AUTHOR, 1, "s1.L2.author.author.v2.t2"),
+        ("s1.L8.decompose.t2", "L8", TurnKind.DECOMPOSE, 1, "s1.L8.decompose"),
+        ("s12.q1.L5.agree.r2", "L5", TurnKind.AGREE, 12, ""),
     ],
 )
 def test_the_id_of_a_turn_tells_who_what_for_and_which_attempt(
-    turn: str, who: str, kind: Kind, sweep: int, before: str
+    turn: str, who: str, kind: TurnKind, sweep: int, before: str
 ) -> None:
     found = level_turn(turn)
     assert found is not None
@@ -173,11 +173,13 @@ def test_the_log_tells_how_the_output_of_a_failing_tool_ends() -> None:
 
 
 def test_the_log_tells_conflicts_before_and_while_merging() -> None:
-    both = (Touched("a.py", "one"),)
-    before = lines(a_build(replies=SHOP, touched={"cart": both, "price": (Touched("a.py", "two"),)}, until=_disputed))
+    both = (TouchedFile("a.py", "one"),)
+    before = lines(
+        a_build(replies=SHOP, touched={"cart": both, "price": (TouchedFile("a.py", "two"),)}, until=_disputed)
+    )
     assert before[-1].startswith("reconciliation s1.q1 opens at L3 with L2 and L4 (conflict): components conflict: ")
     assert "same path: a.py (price and cart)" in before[-1]
-    clash = Clash("merge", ("cart", "price"), "a.py")
+    clash = ContentConflict("merge", ("cart", "price"), "a.py")
     merging = lines(a_build(replies=SHOP, clashes={"s1.merge": (clash,)}, until=_disputed))
     assert "s1.merge: nothing merged, 1 conflict: merge: a.py (cart and price)" in merging
 
@@ -248,7 +250,7 @@ def test_a_long_quarrel_is_cut_in_the_log() -> None:
 def test_a_narrator_that_joins_in_the_middle_tells_changes_from_the_states_it_is_given() -> None:
     events = a_build(replies={"s1.L9.decompose": MISALIGNED})
     flow = Levels(a_levels_plan(), read_report)
-    state, narrator = flow.start(), Narrator(a_levels_plan())
+    state, narrator = flow.start(), EventFormatter(a_levels_plan())
     told: list[str] = []
     for record in recorded(events):
         state = flow.apply(state, record.event)
@@ -260,7 +262,7 @@ def test_a_narrator_that_joins_in_the_middle_tells_changes_from_the_states_it_is
 # --- the ladder
 
 
-def rung(frame: str, level: str) -> str:
+def level_def(frame: str, level: str) -> str:
     return next(line.strip("│ ").rstrip() for line in frame.splitlines() if line[3:7] == f" {level} ")
 
 
@@ -272,16 +274,16 @@ def test_every_frame_fits_its_terminal_and_shows_nine_rungs(width: int, height: 
         shown = frame.splitlines()
         assert len(shown) < height
         assert all(len(line) == width - 4 for line in shown)
-        assert all(rung(frame, f"L{level}") for level in range(1, 10))
+        assert all(level_def(frame, f"L{level}") for level in range(1, 10))
 
 
 def test_the_ladder_shows_what_each_level_is_doing_on_the_way_down() -> None:
     frame = frames(a_build(until=lambda state: state.level is Level.L7))[-1]
     assert "down: L7 writes its spec · sweep 1" in frame
     assert "greet by name" in frame
-    assert rung(frame, "L8") == "✓ L8 Market-Analyst          v1"
-    assert rung(frame, "L7") == "● L7 Insight-Synthesizer     decomposing, starting"
-    assert rung(frame, "L6") == "○ L6 UX-Simulator"
+    assert level_def(frame, "L8") == "✓ L8 Market-Analyst          v1"
+    assert level_def(frame, "L7") == "● L7 Insight-Synthesizer     decomposing, starting"
+    assert level_def(frame, "L6") == "○ L6 UX-Simulator"
 
 
 def test_the_ladder_shows_every_author_and_whom_it_waits_for() -> None:
@@ -296,7 +298,7 @@ def test_the_ladder_shows_every_author_and_whom_it_waits_for() -> None:
 def test_many_authors_stay_on_one_line() -> None:
     many = divided(*({"name": f"part{number}"} for number in range(50)))
     shown = frames(a_build(replies={"s1.L3.decompose": many}, until=lambda state: len(state.gathered) == 3))
-    busy = next(rung(frame, "L2") for frame in shown if "4 authors at work" in frame)
+    busy = next(level_def(frame, "L2") for frame in shown if "4 authors at work" in frame)
     assert busy.count("●") >= 3
     assert busy.endswith(" more")
     assert "… and 4" in busy
@@ -309,8 +311,8 @@ def test_the_ladder_shows_tools_judgements_and_a_reconciliation() -> None:
     assert "✓ L4 Integration-Contractor  v1 · passed" in text
     opened = next(frame for frame in shown if "reconciliation s1.q1 at L5 (failure), round 1 of 3, positions" in frame)
     assert "L5 does not find its spec satisfied: checkout is slow" in opened
-    assert rung(opened, "L5") == "● L5 Journey-Validator       position, starting · v1 · failed"
-    assert rung(opened, "L9") == "○ L9 Telos-Guardian          v1"
+    assert level_def(opened, "L5") == "● L5 Journey-Validator       position, starting · v1 · failed"
+    assert level_def(opened, "L9") == "○ L9 Telos-Guardian          v1"
     assert "votes on the proposal" in text
     assert "L9 checks alignment" in text
     assert "✓ L5 Journey-Validator       v2" in text
@@ -320,19 +322,19 @@ def test_the_ladder_shows_tools_judgements_and_a_reconciliation() -> None:
 def test_the_ladder_names_what_is_skipped_what_is_unproven_and_what_is_rejected() -> None:
     plan = a_levels_plan(Level.L9, Level.L3, Level.L2, Level.L1, tools=())
     passed = frames(built(plan, Talk()))[-1]
-    assert rung(passed, "L5") == "– L5 Journey-Validator       skipped"
-    assert rung(passed, "L1") == "○ L1 Syntax-Linter           unproven"
-    assert rung(passed, "L9") == "✓ L9 Telos-Guardian          v1 · passed"
+    assert level_def(passed, "L5") == "– L5 Journey-Validator       skipped"
+    assert level_def(passed, "L1") == "○ L1 Syntax-Linter           unproven"
+    assert level_def(passed, "L9") == "✓ L9 Telos-Guardian          v1 · passed"
     rejected = frames(a_build(replies={"s1.L9.decompose": MISALIGNED}))[-1]
     assert "REJECTED: sells data" in rejected
-    assert rung(rejected, "L9") == "✗ L9 Telos-Guardian          MISALIGNED"
+    assert level_def(rejected, "L9") == "✗ L9 Telos-Guardian          MISALIGNED"
 
 
 def test_the_ladder_says_where_a_person_is_waited_for() -> None:
     stuck = {"next_recommended_action": {"action": "ask_person", "to": None, "why": "which currency?"}}
     frame = frames(a_build(replies={"s1.L4.decompose": stuck}))[-1]
     assert "BLOCKED: which currency?" in frame
-    assert rung(frame, "L4") == "● L4 Integration-Contractor  waits for you"
+    assert level_def(frame, "L4") == "● L4 Integration-Contractor  waits for you"
 
 
 def test_alarms_of_many_authors_leave_room_for_the_rungs() -> None:
@@ -347,7 +349,7 @@ def test_alarms_of_many_authors_leave_room_for_the_rungs() -> None:
     assert "s1.L2.part0.author waits for you" in frame
     assert "rm -rf /part1? [bold]" in frame
     assert "… and 2 agents more" in frame
-    assert "part3 ● waits for you" in frame or "more" in rung(frame, "L2")
+    assert "part3 ● waits for you" in frame or "more" in level_def(frame, "L2")
     assert "\x1b" not in frame
 
 
@@ -413,7 +415,7 @@ def test_the_next_command_depends_on_how_a_build_ended(cli: Cli, replies: Any, c
 
 
 def test_a_build_whose_agent_failed_can_be_resumed(cli: Cli) -> None:
-    keep(cli, [*a_build()[:3], TurnFailed(TurnId("s1.L9.decompose"), Trouble.DIED, "the agent died")])
+    keep(cli, [*a_build()[:3], TurnFailed(TurnId("s1.L9.decompose"), FailureKind.DIED, "the agent died")])
     assert f"build {RUN}: STOPPED, the agent died" in cli("status").out
     assert "failed: the agent died" in cli("show", RUN).out
 
@@ -502,7 +504,7 @@ def summary(events: Iterable[Event]) -> tuple[str, dict[str, Any]]:
     log = MemoryLog()
     for seq, event in enumerate(events):
         log.append(RUN, event, seq)
-    story = read_story(log, RUN)
+    story = read_run_view(log, RUN)
     page = Console(file=io.StringIO(), width=200)
     show.put_summary(page, story)
     return page.file.getvalue(), show.run_as_json(story, "state.json", 0)  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from logos.domain.events import (
     TurnSent,
 )
 from logos.domain.plans import CyclePlan
-from logos.domain.turns import AgentName, RunId, Trouble, TurnId
+from logos.domain.turns import AgentName, FailureKind, RunId, TurnId
 from logos.domain.usage import Usage
 from logos.testing import APPROVED, FAIL, PASS, REVISE
 from tests.unit.test_cli import LOGOS, Cli, clean_env
@@ -146,7 +146,7 @@ def test_usage_of_every_try_is_on_the_bill(cli: Cli) -> None:
     begin(cli.wd, "abcd1234")
     log = SqliteLog(cli.wd / ".telos" / "logos.db")
     turn = TurnId("r1.analyst.c1")
-    log.append(RunId("abcd1234"), TurnFailed(turn, Trouble.PROVIDER, "crashed", Usage(100, None, 5, 0.5)), 3)
+    log.append(RunId("abcd1234"), TurnFailed(turn, FailureKind.PROVIDER, "crashed", Usage(100, None, 5, 0.5)), 3)
     log.append(RunId("abcd1234"), TurnAnswered(turn, "done", usage=Usage(200, 50, 5)), 4)
     log.close()
     assert cli("cost", "abcd", "--json").json["total"] == {

@@ -42,7 +42,7 @@ from logos.domain.plans import Plan
 from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, MemoryLog
-from logos.views.run import read_story
+from logos.views.run import read_run_view
 from tests.builders import a_quick_plan
 from tests.levels_builders import a_levels_plan
 from tests.unit.test_cli import LOGOS, Cli, clean_env
@@ -100,7 +100,7 @@ def a_repository(folder: Path) -> Path:
 
 
 @dataclass
-class Desk:
+class WorkerContext:
     """A work dir whose log is written by hand, a minute for each event."""
 
     wd: Path
@@ -124,7 +124,7 @@ class Desk:
         self._kept[run] = seq
         return seq
 
-    def fork(self, run: str, parent: Desk, of: str, at: int, plan: Plan = PLAN, **changes: Any) -> int:
+    def fork(self, run: str, parent: WorkerContext, of: str, at: int, plan: Plan = PLAN, **changes: Any) -> int:
         source, target = parent.log(), self.log()
         history = [record for record in source.read(RunId(of)) if record.seq <= at]
         self._kept[run] = target.fork(RunId(run), history, RunForked(RunId(of), at, plan, **changes)).seq
@@ -146,9 +146,9 @@ class Desk:
                 path.unlink()
             else:
                 path.write_bytes(text.encode() if isinstance(text, str) else text)
-        camera = GitSnapshots(self.wd)
-        commit = camera.take()
-        camera.point(RunId(run), dict.fromkeys(seqs, commit))
+        snapshots_for = GitSnapshots(self.wd)
+        commit = snapshots_for.take()
+        snapshots_for.point(RunId(run), dict.fromkeys(seqs, commit))
         return commit
 
     def refs(self, *under: str) -> list[str]:
@@ -170,12 +170,12 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def passed(fresh: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One with a run: `a.txt` is one at event 1, two from 10 (the programmer) on, and `b` is there from 16 on."""
-    desk = Desk(copied(fresh, tmp_path_factory.mktemp("passed") / "repo"))
-    desk.write("aaaa", RunStarted(PLAN), *all_turns(), PASSED)
-    desk.snap("aaaa", 1)
-    desk.snap("aaaa", 10, a_dot_txt="two\n")
-    desk.snap("aaaa", 16, b="new\n")
-    return desk.wd
+    context = WorkerContext(copied(fresh, tmp_path_factory.mktemp("passed") / "repo"))
+    context.write("aaaa", RunStarted(PLAN), *all_turns(), PASSED)
+    context.snap("aaaa", 1)
+    context.snap("aaaa", 10, a_dot_txt="two\n")
+    context.snap("aaaa", 16, b="new\n")
+    return context.wd
 
 
 def copied(source: Path, folder: Path) -> Path:
@@ -183,26 +183,26 @@ def copied(source: Path, folder: Path) -> Path:
 
 
 @pytest.fixture
-def plain(cli: Cli) -> Desk:
+def plain(cli: Cli) -> WorkerContext:
     """A desk that is no git repository."""
-    return Desk(cli.wd)
+    return WorkerContext(cli.wd)
 
 
 @pytest.fixture
-def desk(cli: Cli, fresh: Path) -> Desk:
-    return Desk(copied(fresh, cli.wd))
+def context(cli: Cli, fresh: Path) -> WorkerContext:
+    return WorkerContext(copied(fresh, cli.wd))
 
 
-def a_fork_folder(desk: Desk, name: str = "repo-fork", branch: str = "second") -> Desk:
-    folder = desk.wd.with_name(name)
-    git(desk.wd, "worktree", "add", "--quiet", "-b", branch, str(folder))
-    return Desk(folder, desk.now)
+def a_fork_folder(context: WorkerContext, name: str = "repo-fork", branch: str = "second") -> WorkerContext:
+    folder = context.wd.with_name(name)
+    git(context.wd, "worktree", "add", "--quiet", "-b", branch, str(folder))
+    return WorkerContext(folder, context.now)
 
 
 # --- sessions
 
 
-def test_without_a_run_sessions_are_none_and_that_is_no_error(cli: Cli, plain: Desk) -> None:
+def test_without_a_run_sessions_are_none_and_that_is_no_error(cli: Cli, plain: WorkerContext) -> None:
     assert "logos run" in cli("sessions").out
     assert cli("sessions", "--json").json == {"wd": str(cli.wd), "sessions": [], "unreadable": []}
     assert list(cli.wd.iterdir()) == []
@@ -211,7 +211,7 @@ def test_without_a_run_sessions_are_none_and_that_is_no_error(cli: Cli, plain: D
 
 
 @pytest.mark.scenario("LOG-16")
-def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(cli: Cli, plain: Desk) -> None:
+def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(cli: Cli, plain: WorkerContext) -> None:
     plain.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"), left("stopped by SIGINT"))
     plain.now += DAY
     plain.write("aaaa", RunResumed(PLAN), *a_turn("r1.peer_analyst.c1"))
@@ -238,7 +238,9 @@ def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(cli: Cl
     assert told[0] == told[0] | {"run": "aaaa", "flow": "cycle", "forked_from": None, "driver_pid": None}
 
 
-def test_a_session_under_way_names_its_driver_and_one_that_nobody_took_over_says_so(cli: Cli, plain: Desk) -> None:
+def test_a_session_under_way_names_its_driver_and_one_that_nobody_took_over_says_so(
+    cli: Cli, plain: WorkerContext
+) -> None:
     plain.write("aaaa", RunStarted(PLAN))
     plain.write("bbbb", RunStarted(PLAN), *a_turn("r1.analyst.c1"))
     plain.write("aaaa", RunResumed(PLAN))
@@ -255,7 +257,7 @@ def test_a_session_under_way_names_its_driver_and_one_that_nobody_took_over_says
     assert [own["ended"] for own in asked_for] == [ended["bbbb", 1]["ended"]] == ["killed, not resumed"]
 
 
-def test_what_a_person_did_days_later_is_no_time_of_the_driver(plain: Desk) -> None:
+def test_what_a_person_did_days_later_is_no_time_of_the_driver(plain: WorkerContext) -> None:
     plain.write("aaaa", RunStarted(PLAN), TerminalOpened(AgentName("analyst"), TerminalId("t"), "codex", "local"))
     plain.now += DAY
     plain.write("aaaa", TerminalClosed(AgentName("analyst"), TerminalId("t")), RunAbandoned("enough"))
@@ -263,17 +265,17 @@ def test_what_a_person_did_days_later_is_no_time_of_the_driver(plain: Desk) -> N
     plain.now += DAY
     plain.write("bbbb", QuestionResolved("q1", 1, "do it"))
     log = plain.log()
-    rows = [row for run in log.runs() for row in rows_of(plain.wd, read_story(log, run))]
+    rows = [row for run in log.runs() for row in rows_of(plain.wd, read_run_view(log, run))]
     log.close()
     assert [row.seconds for row in rows] == [60.0, 60.0]
     assert [(row.how, row.given_up) for row in rows] == [("killed", "enough"), ("BLOCKED", "")]
 
 
-def test_a_fork_lists_what_is_its_own_and_where_it_came_from(cli: Cli, desk: Desk) -> None:
-    desk.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"), left("stopped by SIGTERM"))
-    desk.fork("bbbb", desk, "aaaa", 4, way="rollback")
-    other = a_fork_folder(desk)
-    other.fork("cccc", desk, "aaaa", 4)
+def test_a_fork_lists_what_is_its_own_and_where_it_came_from(cli: Cli, context: WorkerContext) -> None:
+    context.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"), left("stopped by SIGTERM"))
+    context.fork("bbbb", context, "aaaa", 4, way="rollback")
+    other = a_fork_folder(context)
+    other.fork("cccc", context, "aaaa", 4)
     other.now += DAY
     other.write("cccc", RunResumed(PLAN), *a_turn("r1.peer_analyst.c1"), RunAbandoned("a better one was found"))
 
@@ -294,22 +296,22 @@ def test_a_fork_lists_what_is_its_own_and_where_it_came_from(cli: Cli, desk: Des
 
 
 @pytest.mark.parametrize("wanted", ["23456789", "234", "23456789@2", "bb"])
-def test_one_run_can_be_asked_for_also_when_its_name_is_a_number(cli: Cli, desk: Desk, wanted: str) -> None:
-    desk.write("23456789", RunStarted(PLAN))
-    a_fork_folder(desk).write("bbbb", RunStarted(PLAN))
+def test_one_run_can_be_asked_for_also_when_its_name_is_a_number(cli: Cli, context: WorkerContext, wanted: str) -> None:
+    context.write("23456789", RunStarted(PLAN))
+    a_fork_folder(context).write("bbbb", RunStarted(PLAN))
     told = cli("sessions", wanted, "--json").json["sessions"]
     assert [own["run"] for own in told] == ["bbbb" if wanted == "bb" else "23456789"]
 
 
-def test_what_cannot_be_read_does_not_hide_the_rest(cli: Cli, desk: Desk) -> None:
-    desk.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"))
-    desk.write("bbbb", RunStarted(PLAN))
-    desk.write("cccc", RunStarted(PLAN))
-    desk.damage("aaaa", 4)
-    desk.damage("bbbb", 1)
-    (a_fork_folder(desk).wd / ".telos").mkdir()
-    (desk.wd.with_name("repo-fork") / ".telos" / "logos.db").write_text("no database at all, not even nearly")
-    gone = a_fork_folder(desk, "repo-gone", "third")
+def test_what_cannot_be_read_does_not_hide_the_rest(cli: Cli, context: WorkerContext) -> None:
+    context.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"))
+    context.write("bbbb", RunStarted(PLAN))
+    context.write("cccc", RunStarted(PLAN))
+    context.damage("aaaa", 4)
+    context.damage("bbbb", 1)
+    (a_fork_folder(context).wd / ".telos").mkdir()
+    (context.wd.with_name("repo-fork") / ".telos" / "logos.db").write_text("no database at all, not even nearly")
+    gone = a_fork_folder(context, "repo-gone", "third")
     gone.write("dddd", RunStarted(PLAN))
     subprocess.run(["rm", "-r", gone.wd], check=True)
 
@@ -332,12 +334,12 @@ def test_a_log_that_cannot_be_read_is_no_empty_one(cli: Cli) -> None:
     assert "the run log" in done.err
 
 
-def test_control_sequences_in_a_log_do_not_reach_the_terminal(cli: Cli, desk: Desk) -> None:
-    desk.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1", CLEAR), left(f"it said {CLEAR}\nand more"))
-    desk.write("aaaa", RunAbandoned(f"no {CLEAR} more"))
-    desk.snap("aaaa", 1)
-    desk.snap("aaaa", 5, a_dot_txt="one\n" + CLEAR)
-    desk.fork("bbbb", desk, "aaaa", 3, way="rollback")
+def test_control_sequences_in_a_log_do_not_reach_the_terminal(cli: Cli, context: WorkerContext) -> None:
+    context.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1", CLEAR), left(f"it said {CLEAR}\nand more"))
+    context.write("aaaa", RunAbandoned(f"no {CLEAR} more"))
+    context.snap("aaaa", 1)
+    context.snap("aaaa", 5, a_dot_txt="one\n" + CLEAR)
+    context.fork("bbbb", context, "aaaa", 3, way="rollback")
     for command in (("sessions",), ("diff", "aaaa@1", "5", "--stat"), ("compare", "aaaa", "bbbb")):
         done = cli(*command)
         assert done.code == 0
@@ -345,14 +347,14 @@ def test_control_sequences_in_a_log_do_not_reach_the_terminal(cli: Cli, desk: De
     assert "it said and more" in cli("sessions").out
 
 
-def test_a_work_dir_behind_a_link_is_listed_once(cli: Cli, desk: Desk) -> None:
-    desk.write("aaaa", RunStarted(PLAN))
-    link = desk.wd.with_name("link")
-    link.symlink_to(desk.wd)
+def test_a_work_dir_behind_a_link_is_listed_once(cli: Cli, context: WorkerContext) -> None:
+    context.write("aaaa", RunStarted(PLAN))
+    link = context.wd.with_name("link")
+    link.symlink_to(context.wd)
     assert len(cli("sessions", "--wd", str(link), "--json").json["sessions"]) == 1
 
 
-def test_runs_say_what_they_were_forked_from_where_any_was(cli: Cli, plain: Desk) -> None:
+def test_runs_say_what_they_were_forked_from_where_any_was(cli: Cli, plain: WorkerContext) -> None:
     plain.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"))
     assert "from" not in cli("runs").out
     plain.fork("bbbb", plain, "aaaa", 3)
@@ -365,9 +367,9 @@ def test_runs_say_what_they_were_forked_from_where_any_was(cli: Cli, plain: Desk
 
 
 @pytest.fixture
-def run(cli: Cli, passed: Path) -> Desk:
+def run(cli: Cli, passed: Path) -> WorkerContext:
     """A run that passed, with checkpoints at events 1, 10 and 16."""
-    return Desk(copied(passed, cli.wd), MORNING + 17 * 60, {"aaaa": 17})
+    return WorkerContext(copied(passed, cli.wd), MORNING + 17 * 60, {"aaaa": 17})
 
 
 @pytest.mark.usefixtures("run")
@@ -395,14 +397,14 @@ def test_a_diff_is_a_patch_and_tells_beside_it_what_happened(cli: Cli) -> None:
     ],
 )
 def test_checkpoints_are_named_as_everywhere_and_the_second_is_of_the_run_of_the_first(
-    cli: Cli, run: Desk, a: str, b: str
+    cli: Cli, run: WorkerContext, a: str, b: str
 ) -> None:
     run.write("zzzz", RunStarted(PLAN))
     first = a if a.startswith("a") else f"aaaa@{a}"
     assert cli("diff", first, b, "--json").json["files"] == [{"path": "a.txt", "added": 1, "deleted": 1}]
 
 
-def test_a_run_alone_is_its_newest_event_and_a_date_is_the_last_of_its_day(cli: Cli, run: Desk) -> None:
+def test_a_run_alone_is_its_newest_event_and_a_date_is_the_last_of_its_day(cli: Cli, run: WorkerContext) -> None:
     run.now += DAY
     run.write("aaaa", Noted(Topic.AFTERWARDS, "committed"))
     commit = run.snap("aaaa", 18, b="newer\n")
@@ -415,7 +417,7 @@ def test_a_run_alone_is_its_newest_event_and_a_date_is_the_last_of_its_day(cli: 
     }
 
 
-def test_without_a_second_it_goes_to_what_lies_there_and_touches_nothing(cli: Cli, run: Desk) -> None:
+def test_without_a_second_it_goes_to_what_lies_there_and_touches_nothing(cli: Cli, run: WorkerContext) -> None:
     (run.wd / "mine.txt").write_text("mine\n")
     before = {path: path.stat().st_mtime_ns for path in (run.wd / ".telos" / "snapshots").rglob("*")}
     status, refs = git(run.wd, "status", "--porcelain"), run.refs("")
@@ -436,7 +438,7 @@ def test_stat_is_a_line_for_each_file(cli: Cli) -> None:
     assert (done.out, "no file differs" in done.err) == ("", True)
 
 
-def test_a_patch_in_a_pipe_can_be_applied_to_the_byte(run: Desk) -> None:
+def test_a_patch_in_a_pipe_can_be_applied_to_the_byte(run: WorkerContext) -> None:
     odd = bytes(range(256)) + b"\r\nno end"
     run.snap("aaaa", 17, a_dot_txt=b"caf\xe9 \x1b[31m\r\n", odd_dot_bin=odd, b=None)
     (run.wd / "b").write_text("new\n")
@@ -450,7 +452,7 @@ def test_a_patch_in_a_pipe_can_be_applied_to_the_byte(run: Desk) -> None:
     assert not (run.wd / "b").exists()
 
 
-def test_on_a_terminal_a_patch_is_shown_without_control_sequences_of_its_files(run: Desk) -> None:
+def test_on_a_terminal_a_patch_is_shown_without_control_sequences_of_its_files(run: WorkerContext) -> None:
     run.snap("aaaa", 17, a_dot_txt=f"two{CLEAR}\n")
     ours, theirs = pty.openpty()
     try:
@@ -473,7 +475,7 @@ def test_on_a_terminal_a_patch_is_shown_without_control_sequences_of_its_files(r
     assert "owned" not in shown
 
 
-def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(cli: Cli, plain: Desk) -> None:
+def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(cli: Cli, plain: WorkerContext) -> None:
     plain.write("aaaa", RunStarted(PLAN), *all_turns(tester=FAIL))
     for arguments in (("diff", "1", "16"), ("diff", "1")):
         done = cli(*arguments)
@@ -487,7 +489,7 @@ def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(cli: Cli, p
     assert [own["verdict"] for own in done.json["turns"]][-1] == "FAIL"
 
 
-def test_what_is_damaged_later_does_not_keep_earlier_events_from_being_compared(cli: Cli, run: Desk) -> None:
+def test_what_is_damaged_later_does_not_keep_earlier_events_from_being_compared(cli: Cli, run: WorkerContext) -> None:
     run.damage("aaaa", 14)
     assert "+two" in cli("diff", "1", "13").out
     done = cli("diff", "1", "14")
@@ -551,7 +553,7 @@ def test_histories_part_where_the_last_common_ancestor_was_forked() -> None:
     forked("d", "a", 7)
     forked("e", "c", 9, more=0)
     log.append(RunId("x"), RunStarted(PLAN), 0)
-    tales = {run: read_story(log, run) for run in log.runs()}
+    tales = {run: read_run_view(log, run) for run in log.runs()}
 
     def common(one: str, other: str) -> tuple[str, int] | None:
         found = last_in_common(tales[RunId(one)], tales[RunId(other)])
@@ -573,7 +575,7 @@ def test_histories_part_where_the_last_common_ancestor_was_forked() -> None:
 
 
 @pytest.fixture
-def race(run: Desk) -> tuple[Desk, Desk]:
+def race(run: WorkerContext) -> tuple[WorkerContext, WorkerContext]:
     """The run, and a fork of it from before the programmer that went another way, in a folder of its own."""
     other = a_fork_folder(run)
     history = GitSnapshots(run.wd).of(RunId("aaaa"))
@@ -606,7 +608,9 @@ def test_two_runs_are_shown_side_by_side(cli: Cli) -> None:
     assert [line.split()[0] for line in lines[-4:]] == ["a.txt", "b", "c", "3"]
 
 
-def test_a_comparison_in_json_is_the_same_whichever_folder_one_is_in(cli: Cli, race: tuple[Desk, Desk]) -> None:
+def test_a_comparison_in_json_is_the_same_whichever_folder_one_is_in(
+    cli: Cli, race: tuple[WorkerContext, WorkerContext]
+) -> None:
     here = cli("compare", "aaaa", "bbbb", "--json").json
     assert here == cli("compare", "aaaa", "bbbb", "--json", "--wd", str(race[1].wd)).json
     assert [(own["run"], own["turns"], own["inherited_turns"]) for own in here["runs"]] == [
@@ -628,7 +632,9 @@ def test_a_patch_of_a_comparison_is_alone_on_stdout(cli: Cli) -> None:
     assert "outcome" in done.err
 
 
-def test_the_common_files_are_found_also_when_only_the_fork_still_holds_them(cli: Cli, race: tuple[Desk, Desk]) -> None:
+def test_the_common_files_are_found_also_when_only_the_fork_still_holds_them(
+    cli: Cli, race: tuple[WorkerContext, WorkerContext]
+) -> None:
     run, _ = race
     remove_refs(run.wd, [ref for ref in refs_of_ours(run.wd) if "/aaaa/1" in ref.name])
     told = cli("compare", "aaaa", "bbbb", "--json").json
@@ -638,7 +644,9 @@ def test_the_common_files_are_found_also_when_only_the_fork_still_holds_them(cli
     assert "aaaa@17 were not kept" in told["not_comparable"][0]
 
 
-def test_a_comparison_needs_nothing_of_the_run_that_both_came_from(cli: Cli, race: tuple[Desk, Desk]) -> None:
+def test_a_comparison_needs_nothing_of_the_run_that_both_came_from(
+    cli: Cli, race: tuple[WorkerContext, WorkerContext]
+) -> None:
     run, other = race
     other.fork("cccc", other, "bbbb", 10)
     git(run.wd, "update-ref", "-d", "refs/logos/aaaa/1")
@@ -647,7 +655,7 @@ def test_a_comparison_needs_nothing_of_the_run_that_both_came_from(cli: Cli, rac
     assert (told["common"]["run"], told["common"]["event"]) == ("bbbb", 10)
 
 
-def test_a_cycle_and_a_build_are_compared_as_far_as_that_goes(cli: Cli, run: Desk) -> None:
+def test_a_cycle_and_a_build_are_compared_as_far_as_that_goes(cli: Cli, run: WorkerContext) -> None:
     base = git(run.wd, "rev-parse", "HEAD")
     run.write("bbbb", RunStarted(a_levels_plan(base=base, wd=str(run.wd))))
     done = cli("compare", "aaaa", "bbbb")
@@ -661,7 +669,7 @@ def test_a_cycle_and_a_build_are_compared_as_far_as_that_goes(cli: Cli, run: Des
     assert [own["path"] for own in told["files"]] == ["a.txt", "b"]
 
 
-def test_runs_are_compared_without_git_but_for_their_files(cli: Cli, plain: Desk) -> None:
+def test_runs_are_compared_without_git_but_for_their_files(cli: Cli, plain: WorkerContext) -> None:
     plain.write("aaaa", RunStarted(PLAN), *all_turns(), PASSED)
     plain.write("bbbb", RunStarted(PLAN))
     done = cli("compare", "aaaa", "bbbb")
@@ -682,7 +690,7 @@ def test_runs_are_compared_without_git_but_for_their_files(cli: Cli, plain: Desk
         (("aaaa", "r1.tester.c1"), "there is no run"),
     ],
 )
-def test_two_different_runs_must_be_named(cli: Cli, run: Desk, arguments: tuple[str, ...], says: str) -> None:
+def test_two_different_runs_must_be_named(cli: Cli, run: WorkerContext, arguments: tuple[str, ...], says: str) -> None:
     run.write("bbbb", RunStarted(PLAN))
     done = cli("compare", *arguments)
     assert (done.code, done.out) == (2, "")
@@ -696,7 +704,7 @@ NOW = time.time()
 
 
 @dataclass
-class Attic(Desk):
+class Attic(WorkerContext):
     """A desk whose runs are old. A run has checkpoints of its own, as old as itself."""
 
     def a_run(self, run: str, *events: Event, days: float = 100, plan: Plan = PLAN) -> str:
@@ -996,7 +1004,7 @@ def test_what_a_rollback_has_from_its_parent_does_not_keep_the_parents_folders(c
     assert not folder.exists()
 
 
-def test_without_git_there_are_only_folders(cli: Cli, plain: Desk) -> None:
+def test_without_git_there_are_only_folders(cli: Cli, plain: WorkerContext) -> None:
     assert "nothing to remove" in cli("gc").out
     assert list(cli.wd.iterdir()) == []
     plain.now = NOW - 100 * DAY

@@ -35,8 +35,8 @@ from logos.domain.events import (
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, LevelsPlan, OnExhausted, ReviewRules
 from logos.domain.roles import ANSWERS, Phase, Role
-from logos.domain.specs import Clash, Tool, Touched
-from logos.domain.turns import Agent, AgentName, Outcome, RunId, TerminalId, Trouble, TurnId
+from logos.domain.specs import ContentConflict, Tool, TouchedFile
+from logos.domain.turns import Agent, AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
 from tests.builders import a_plan, examples
 
 words = st.text(max_size=40)
@@ -106,21 +106,21 @@ EVENTS: dict[type, st.SearchStrategy[Event]] = {
     TurnAsked: st.builds(TurnAsked, turns, names.map(AgentName), texts),
     TurnSent: st.builds(TurnSent, turns),
     TurnAnswered: st.builds(TurnAnswered, turns, texts, st.sampled_from(Source)),
-    TurnFailed: st.builds(TurnFailed, turns, st.sampled_from(Trouble), texts),
+    TurnFailed: st.builds(TurnFailed, turns, st.sampled_from(FailureKind), texts),
     CheckRan: st.builds(CheckRan, turns, words, st.integers(-300, 300), texts),
     WorkGathered: st.builds(
         WorkGathered,
         turns,
         words,
         words,
-        st.lists(st.builds(Touched, texts, words, st.lists(words).map(tuple)), max_size=3).map(tuple),
+        st.lists(st.builds(TouchedFile, texts, words, st.lists(words).map(tuple)), max_size=3).map(tuple),
         st.lists(texts, max_size=3).map(tuple),
     ),
     WorkMerged: st.builds(
         WorkMerged,
         turns,
         words,
-        st.lists(st.builds(Clash, words, st.lists(words).map(tuple), texts, texts), max_size=2).map(tuple),
+        st.lists(st.builds(ContentConflict, words, st.lists(words).map(tuple), texts, texts), max_size=2).map(tuple),
     ),
     QuestionResolved: st.builds(QuestionResolved, words, counts, texts),
     Noted: st.builds(Noted, st.sampled_from(Topic), texts, st.none() | turns),

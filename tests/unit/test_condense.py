@@ -250,7 +250,7 @@ def test_a_long_rule_across_the_page_costs_no_time(sign: str, end: str) -> None:
 
 # --- whatever the text
 
-pieces = st.one_of(
+contributions = st.one_of(
     st.sampled_from(
         [
             *("REVIEW_RESULT: REVISE", "REVIEW_NOTES:", "RESULT: FAIL", "RESULT:", "EVIDENCE:", "**EVIDENCE:**", ""),
@@ -260,7 +260,7 @@ pieces = st.one_of(
     ),
     st.text(max_size=20),
 )
-texts = st.lists(pieces, max_size=12).flatmap(
+texts = st.lists(contributions, max_size=12).flatmap(
     lambda parts: st.sampled_from(["\n", "\r\n"]).map(lambda n: n.join(parts))
 )
 caps = st.integers(1, 8)

@@ -60,9 +60,9 @@ def run(plan: CyclePlan, seed: CycleSeed | None = None, check: int = 0, **said: 
 
 
 def due_turn(flow: Cycle, state: CycleState) -> Turn:
-    (errand,) = flow.due(state)
-    assert isinstance(errand, Turn)
-    return errand
+    (action,) = flow.due(state)
+    assert isinstance(action, Turn)
+    return action
 
 
 def outputs(**said: str) -> tuple[tuple[str, str], ...]:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logos.domain.events import Event, RunEnded, RunResumed, TurnAnswered, TurnAsked, TurnFailed
-from logos.domain.turns import AgentName, Errand, Outcome, RunId, Turn, TurnId
+from logos.domain.turns import Action, AgentName, Outcome, RunId, Turn, TurnId
 from logos.engine.journal import Journal
-from logos.engine.loop import Desk, Perform, Stopped, drive
+from logos.engine.loop import Perform, Stopped, WorkerContext, drive
 from logos.errors import BudgetReached, LogConflict
 from logos.flows.cycle.flow import Cycle
 from logos.testing import MemoryLog, script
@@ -35,7 +35,7 @@ class Chores:
     def start(self) -> frozenset[str]:
         return frozenset()
 
-    def due(self, state: frozenset[str]) -> tuple[Errand, ...]:
+    def due(self, state: frozenset[str]) -> tuple[Action, ...]:
         if "failed" in state:
             return ()
         open_now = [name for name in self.first if name not in state]
@@ -66,8 +66,8 @@ def events_of(log: MemoryLog) -> list[Event]:
     return [record.event for record in log.read(RUN)]
 
 
-def answer_at_once(errand: Errand, desk: Desk) -> None:
-    desk.post(TurnAnswered(errand.id, "done"))
+def answer_at_once(action: Action, context: WorkerContext) -> None:
+    context.post(TurnAnswered(action.id, "done"))
 
 
 @dataclass
@@ -101,10 +101,10 @@ def test_a_posted_event_is_in_the_log_before_the_performer_goes_on() -> None:
     seen: list[bool] = []
     finished = threading.Event()
 
-    def perform(errand: Errand, desk: Desk) -> None:
-        for event in (TurnAsked(errand.id, AgentName("a"), "prompt"), TurnAnswered(errand.id, "done")):
+    def perform(action: Action, context: WorkerContext) -> None:
+        for event in (TurnAsked(action.id, AgentName("a"), "prompt"), TurnAnswered(action.id, "done")):
             assert event not in events_of(log)
-            desk.post(event)
+            context.post(event)
             seen.append(event in events_of(log))
         finished.set()
 
@@ -116,10 +116,10 @@ def test_a_posted_event_is_in_the_log_before_the_performer_goes_on() -> None:
 def test_what_must_follow_an_event_is_done_before_anything_new_is_started() -> None:
     cleared: list[str] = []
 
-    def perform(errand: Errand, desk: Desk) -> None:
-        if errand.id == "second":
+    def perform(action: Action, context: WorkerContext) -> None:
+        if action.id == "second":
             assert cleared == ["first"]
-        desk.post(TurnAnswered(errand.id, "done"), then=lambda: cleared.append(errand.id))
+        context.post(TurnAnswered(action.id, "done"), then=lambda: cleared.append(action.id))
 
     assert drive(a_journal(Chores(("first",), ("second",))), perform, threading.Event()) is Outcome.PASSED
     assert cleared == ["first", "second"]
@@ -151,8 +151,8 @@ def test_the_outcome_is_the_last_event_of_the_log() -> None:
 def test_nothing_due_and_no_outcome_is_no_outcome() -> None:
     log = MemoryLog()
 
-    def perform(errand: Errand, desk: Desk) -> None:
-        desk.post(a_failure(errand.id))
+    def perform(action: Action, context: WorkerContext) -> None:
+        context.post(a_failure(action.id))
 
     assert drive(a_journal(Chores(("a",)), log), perform, threading.Event()) is None
     assert events_of(log) == [a_failure("a")]
@@ -161,7 +161,7 @@ def test_nothing_due_and_no_outcome_is_no_outcome() -> None:
 def test_a_run_that_stalled_goes_on_when_it_is_resumed() -> None:
     log = MemoryLog()
     journal = a_journal(Chores(("a",)), log)
-    drive(journal, lambda errand, desk: desk.post(a_failure(errand.id)), threading.Event())
+    drive(journal, lambda action, context: context.post(a_failure(action.id)), threading.Event())
     again = a_journal(Chores(("a",)), log)
     again.catch_up(log.read(RUN))
     again.record(RunResumed(a_plan()))
@@ -173,8 +173,8 @@ class Broken(Exception):
 
 
 def test_what_breaks_a_performer_breaks_the_caller() -> None:
-    def perform(errand: Errand, _desk: Desk) -> None:
-        raise Broken(errand.id)
+    def perform(action: Action, _desk: WorkerContext) -> None:
+        raise Broken(action.id)
 
     with pytest.raises(Broken, match="a"):
         drive(a_journal(Chores(("a",))), perform, threading.Event())
@@ -185,12 +185,12 @@ def test_a_performer_that_breaks_stops_the_others() -> None:
     others: list[Exception] = []
     other_ended = threading.Event()
 
-    def perform(errand: Errand, desk: Desk) -> None:
-        if errand.id == "a":
+    def perform(action: Action, context: WorkerContext) -> None:
+        if action.id == "a":
             raise Broken
-        assert desk.stop.wait(PATIENCE)
+        assert context.stop.wait(PATIENCE)
         try:
-            desk.post(TurnAnswered(errand.id, "too late"))
+            context.post(TurnAnswered(action.id, "too late"))
         except Stopped as stopped:
             others.append(stopped)
             raise
@@ -219,10 +219,10 @@ def test_of_two_drivers_at_once_one_finishes_and_the_other_is_turned_away() -> N
     flow = Chores(("a",), ("b",))
     both_there = threading.Barrier(2, timeout=PATIENCE)
 
-    def perform(errand: Errand, desk: Desk) -> None:
-        if errand.id == "a":
+    def perform(action: Action, context: WorkerContext) -> None:
+        if action.id == "a":
             both_there.wait()
-        desk.post(TurnAnswered(errand.id, "done"))
+        context.post(TurnAnswered(action.id, "done"))
 
     drivers = [Aside(lambda: drive(a_journal(flow, log), perform, threading.Event())) for _ in range(2)]
     ends = [driver.end() for driver in drivers]
@@ -238,12 +238,12 @@ def test_of_two_drivers_at_once_one_finishes_and_the_other_is_turned_away() -> N
 
 
 def waiting_performer(began: threading.Event) -> Perform:
-    def perform(errand: Errand, desk: Desk) -> None:
-        desk.post(TurnAsked(errand.id, AgentName("a"), "prompt"))
+    def perform(action: Action, context: WorkerContext) -> None:
+        context.post(TurnAsked(action.id, AgentName("a"), "prompt"))
         began.set()
-        desk.stop.wait(PATIENCE)
-        desk.check()
-        desk.post(TurnAnswered(errand.id, "too late"))
+        context.stop.wait(PATIENCE)
+        context.check()
+        context.post(TurnAnswered(action.id, "too late"))
 
     return perform
 
@@ -254,7 +254,7 @@ def test_a_driver_that_is_stopped_leaves_the_turn_in_hand() -> None:
     assert began.wait(PATIENCE)
     stop.set()
     driver.end(10)
-    assert TurnId("a") in journal.ledger.in_hand
+    assert TurnId("a") in journal.ledger.in_flight
     assert journal.outcome is None
 
 
@@ -270,16 +270,16 @@ def test_a_driver_that_is_interrupted_leaves_the_turn_in_hand() -> None:
     with pytest.raises(Broken):
         drive(journal, waiting_performer(threading.Event()), stop)
     assert stop.is_set()
-    assert TurnId("a") in journal.ledger.in_hand
+    assert TurnId("a") in journal.ledger.in_flight
     assert events_of(log) == [TurnAsked(TurnId("a"), AgentName("a"), "prompt")]
 
 
 def test_a_stopped_desk_takes_no_more_work() -> None:
     journal, desks = a_journal(Chores(("a",))), []
 
-    def perform(errand: Errand, desk: Desk) -> None:
-        desks.append(desk)
-        desk.post(TurnAnswered(errand.id, "done"))
+    def perform(action: Action, context: WorkerContext) -> None:
+        desks.append(context)
+        context.post(TurnAnswered(action.id, "done"))
 
     drive(journal, perform, threading.Event())
     with pytest.raises(Stopped):
@@ -293,9 +293,9 @@ def test_what_is_due_at_once_is_in_hands_at_once() -> None:
     names = ("a", "b", "c", "d")
     all_there = threading.Barrier(len(names), timeout=PATIENCE)
 
-    def perform(errand: Errand, desk: Desk) -> None:
+    def perform(action: Action, context: WorkerContext) -> None:
         all_there.wait()
-        desk.post(TurnAnswered(errand.id, "done"))
+        context.post(TurnAnswered(action.id, "done"))
 
     assert drive(a_journal(Chores(names)), perform, threading.Event()) is Outcome.PASSED
 
@@ -307,11 +307,11 @@ def test_errands_may_be_answered_in_any_order(order: list[str]) -> None:
     gates = {name: threading.Event() for name in order}
     started: list[str] = []
 
-    def perform(errand: Errand, desk: Desk) -> None:
-        started.append(errand.id)
-        if errand.id in gates:
-            assert gates[errand.id].wait(PATIENCE)
-        desk.post(TurnAnswered(errand.id, "done"), then=open_next(errand.id))
+    def perform(action: Action, context: WorkerContext) -> None:
+        started.append(action.id)
+        if action.id in gates:
+            assert gates[action.id].wait(PATIENCE)
+        context.post(TurnAnswered(action.id, "done"), then=open_next(action.id))
 
     def open_next(name: str) -> Callable[[], None]:
         after = dict(pairwise(order)).get(name)
@@ -327,11 +327,11 @@ def test_errands_may_be_answered_in_any_order(order: list[str]) -> None:
 def test_an_errand_that_is_still_due_while_it_is_worked_on_is_not_started_twice() -> None:
     started: list[str] = []
 
-    def perform(errand: Errand, desk: Desk) -> None:
-        started.append(errand.id)
+    def perform(action: Action, context: WorkerContext) -> None:
+        started.append(action.id)
         for _ in range(5):
-            desk.post(TurnAsked(errand.id, AgentName("a"), "prompt"))
-        desk.post(TurnAnswered(errand.id, "done"))
+            context.post(TurnAsked(action.id, AgentName("a"), "prompt"))
+        context.post(TurnAnswered(action.id, "done"))
 
     drive(a_journal(Chores(("a", "b"))), perform, threading.Event())
     assert sorted(started) == ["a", "b"]
@@ -344,7 +344,7 @@ def test_an_errand_that_is_still_due_while_it_is_worked_on_is_not_started_twice(
 class InTurn(Chores):
     """As many at once as there are in `first`; each answer makes one of `then` due."""
 
-    def due(self, state: frozenset[str]) -> tuple[Errand, ...]:
+    def due(self, state: frozenset[str]) -> tuple[Action, ...]:
         left = [name for name in (*self.first, *self.then) if name not in state]
         return tuple(Turn(TurnId(name), AgentName(name), name, name, {}) for name in left[: len(self.first)])
 
@@ -358,12 +358,12 @@ def test_a_brake_lets_whoever_is_at_work_finish_and_starts_nobody_else() -> None
             go_on.set()
             raise error
 
-    def perform(errand: Errand, desk: Desk) -> None:
-        began.append(errand.id)
-        if errand.id == "b":
+    def perform(action: Action, context: WorkerContext) -> None:
+        began.append(action.id)
+        if action.id == "b":
             # The brake is asked when `a` has answered and `c` could start.
             assert go_on.wait(PATIENCE)
-        answer_at_once(errand, desk)
+        answer_at_once(action, context)
 
     with pytest.raises(BudgetReached):
         drive(a_journal(InTurn(("a", "b"), ("c",)), log), perform, threading.Event(), brake)
@@ -377,10 +377,10 @@ def test_a_brake_lets_whoever_is_at_work_finish_and_starts_nobody_else() -> None
 def scripted(**said) -> Perform:
     answers = {name: iter_last(texts) for name, texts in script(**said).items()}
 
-    def perform(errand: Errand, desk: Desk) -> None:
-        assert isinstance(errand, Turn)
-        desk.post(TurnAsked(errand.id, errand.agent, f"prompt of {errand.id}"))
-        desk.post(TurnAnswered(errand.id, next(answers[errand.answer])))
+    def perform(action: Action, context: WorkerContext) -> None:
+        assert isinstance(action, Turn)
+        context.post(TurnAsked(action.id, action.agent, f"prompt of {action.id}"))
+        context.post(TurnAnswered(action.id, next(answers[action.answer])))
 
     return perform
 

@@ -41,22 +41,22 @@ from logos.domain.events import (
 from logos.domain.ledger import Ledger
 from logos.domain.levels import Level
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted, ReviewRules
-from logos.domain.reports import Kind, Next, Step
-from logos.domain.roles import RESPONSE_FILES, SEATS, Role
-from logos.domain.specs import Touched
+from logos.domain.reports import ActionKind, NextAction, TurnKind
+from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
+from logos.domain.specs import TouchedFile
 from logos.domain.turns import (
+    Action,
     AgentName,
     Check,
-    Errand,
+    FailureKind,
     Gather,
     Merge,
     Outcome,
-    Place,
     RunId,
     TerminalId,
-    Trouble,
     Turn,
     TurnId,
+    Worktree,
 )
 from logos.domain.usage import Usage
 from logos.errors import LogConflict, LogDamaged
@@ -71,7 +71,7 @@ from tests.builders import a_plan, a_quick_plan, drive_purely, examples
 from tests.levels_builders import World, a_component, a_levels_plan, drive_levels, flow_of, read, touched_by
 from tests.unit.test_cycle_flow import POOL, outputs, seeds
 from tests.unit.test_cycle_flow import plans as cycle_plans
-from tests.unit.test_levels_properties import Story, stories
+from tests.unit.test_levels_properties import RunView, stories
 
 PARENT = RunId("parent")
 # What a person does not answer any more.
@@ -93,8 +93,8 @@ class Fate:
 
 fates = st.dictionaries(st.integers(0, 60), st.integers(1, 50), max_size=20).map(Fate)
 MISHAPS = ("", "fails", "is lost", "is reminded", "waits", "")
-Do = Callable[[Errand], Event]
-Looking = Callable[[Any, tuple[Errand, ...]], None]
+Do = Callable[[Action], Event]
+Looking = Callable[[Any, tuple[Action, ...]], None]
 Watching = Callable[[Any, Ledger, Turn], None]
 
 
@@ -142,20 +142,20 @@ class Life:
         self.happen(RunResumed(self.state.plan))
         return True
 
-    def _go_on(self, errand: Errand, watch: Watching) -> None:
-        if not isinstance(errand, Turn):
-            self.happen(self.do(errand))
+    def _go_on(self, action: Action, watch: Watching) -> None:
+        if not isinstance(action, Turn):
+            self.happen(self.do(action))
             return
-        hand = self.ledger.in_hand.get(errand.id)
-        if errand.agent not in self.ledger.terminals:
-            self._open(errand.agent)
+        hand = self.ledger.in_flight.get(action.id)
+        if action.agent not in self.ledger.terminals:
+            self._open(action.agent)
         elif hand is None:
-            watch(self.state, self.ledger, errand)
-            self.happen(TurnAsked(errand.id, errand.agent, f"prompt of {errand.id}"))
+            watch(self.state, self.ledger, action)
+            self.happen(TurnAsked(action.id, action.agent, f"prompt of {action.id}"))
         elif not hand.sent or hand.failed:
-            self.happen(TurnSent(errand.id))
-        elif not self._suffers(errand):
-            self.happen(self.do(errand))
+            self.happen(TurnSent(action.id))
+        elif not self._suffers(action):
+            self.happen(self.do(action))
             self._dismiss()
 
     def _open(self, agent: AgentName) -> None:
@@ -166,7 +166,7 @@ class Life:
         self.suffered.add(turn.id)
         match mishap:
             case "fails":
-                self.happen(TurnFailed(turn.id, Trouble.PROVIDER, "API Error: 500", Usage(1, 0, 1)))
+                self.happen(TurnFailed(turn.id, FailureKind.PROVIDER, "API Error: 500", Usage(1, 0, 1)))
             case "is lost":
                 self.happen(TerminalClosed(turn.agent, self.ledger.terminals[turn.agent].id))
                 self._open(turn.agent)
@@ -182,7 +182,7 @@ class Life:
         """Agents of levels whose work is done are gone."""
         state = self.state
         if isinstance(state, LevelsState):
-            needed = {ask.key for ask in state.asks} | {done.ask.key for done in state.answered.values()}
+            needed = {ask.key for ask in state.pending_turns} | {done.ask.key for done in state.answered.values()}
             for name in [own for own in self.ledger.terminals if own not in needed]:
                 self.happen(TerminalClosed(name, self.ledger.terminals[name].id))
 
@@ -211,7 +211,7 @@ def _done(event: Event) -> str:
     match event:
         case TurnAnswered(turn) | CheckRan(turn) | WorkGathered(turn) | WorkMerged(turn):
             return turn
-        case TurnFailed(turn, Trouble.UNFIT):
+        case TurnFailed(turn, FailureKind.UNFIT):
             return turn
         case _:
             return ""
@@ -232,12 +232,12 @@ class Play:
     def flow(self) -> Cycle:
         return Cycle(self.plan, self.seed)
 
-    def do(self, errand: Errand) -> Event:
-        if isinstance(errand, Turn):
-            said = self.fate.pick(f"says {errand.id}", POOL[errand.answer])
-            return TurnAnswered(errand.id, said, usage=self.fate.pick(f"costs {errand.id}", (None, Usage(10, 0, 5))))
-        assert isinstance(errand, Check)
-        return CheckRan(errand.id, errand.command, self.fate.pick(errand.id, (0, 1)), "output")
+    def do(self, action: Action) -> Event:
+        if isinstance(action, Turn):
+            said = self.fate.pick(f"says {action.id}", POOL[action.answer])
+            return TurnAnswered(action.id, said, usage=self.fate.pick(f"costs {action.id}", (None, Usage(10, 0, 5))))
+        assert isinstance(action, Check)
+        return CheckRan(action.id, action.command, self.fate.pick(action.id, (0, 1)), "output")
 
     def life(self, *before: Event) -> Life:
         return Life(self.flow, self.do, self.fate, before or (self.beginning,))
@@ -314,7 +314,7 @@ class Newcomers:
 @pytest.mark.parametrize("role", list(Role))
 def test_whoever_takes_over_in_a_fork_reads_what_was_said_before_and_the_summary_once(role: Role) -> None:
     flow, answers = Cycle(a_plan(max_rounds=3)), {Role.TESTER: FAIL, Role.PROGRAMMER: GOOD_PROGRAM}
-    good = {SEATS[own].answer: answers.get(own, APPROVED) for own in Role}
+    good = {ROLE_DEFS[own].answer: answers.get(own, APPROVED) for own in Role}
     until = drive_purely(flow, lambda _turn, name: good[name], until=lambda state: state.round == 2)
     forks = [*until.events, forked(len(until.events), flow.plan)]
     opened = [TerminalOpened(AgentName(own), TerminalId(f"new {own}"), "codex", "s") for own in Role]
@@ -337,7 +337,7 @@ def test_whoever_takes_over_in_a_fork_reads_what_was_said_before_and_the_summary
 @pytest.mark.parametrize("wanted", ["r1.programmer.c1", "r1.programmer.c2"])
 def test_a_programmer_of_a_fork_is_given_the_handoff_whichever_its_cycle(wanted: str) -> None:
     flow = Cycle(a_plan())
-    good = {SEATS[own].answer: APPROVED for own in Role} | {"analyst": GOOD_ANALYSIS, "programmer": GOOD_PROGRAM}
+    good = {ROLE_DEFS[own].answer: APPROVED for own in Role} | {"analyst": GOOD_ANALYSIS, "programmer": GOOD_PROGRAM}
     until = drive_purely(flow, lambda _turn, name: good[name], until=lambda state: state.turn_id == wanted)
     (turn,) = flow.due(replay(flow, [*until.events, forked(len(until.events), flow.plan)]))
     assert isinstance(turn, Turn)
@@ -378,22 +378,22 @@ def test_a_fork_of_a_run_by_other_rules_ends(play: Play, plan: CyclePlan, data: 
 class Build:
     """A plan of the levels, and agents that do an errand always the same."""
 
-    story: Story
+    story: RunView
     fate: Fate
 
-    def do(self, errand: Errand) -> Event:
+    def do(self, action: Action) -> Event:
         world = self.story.world
-        match errand:
-            case Turn() if self.fate.pick(f"unfit {errand.id}", (False, False, False, True)):
-                return TurnFailed(errand.id, Trouble.UNFIT, "its response cannot be taken")
+        match action:
+            case Turn() if self.fate.pick(f"unfit {action.id}", (False, False, False, True)):
+                return TurnFailed(action.id, FailureKind.UNFIT, "its response cannot be taken")
             case Turn():
-                return TurnAnswered(errand.id, world.answer(errand))
+                return TurnAnswered(action.id, world.answer(action))
             case Gather():
-                return world.gather(errand)
+                return world.gather(action)
             case Merge():
-                return world.merge(errand)
+                return world.merge(action)
             case Check():
-                return world.check(errand)
+                return world.check(action)
 
     def life(self, *before: Event) -> Life:
         return Life(self.story.flow, self.do, self.fate, before or (RunStarted(self.story.flow.plan),))
@@ -409,7 +409,7 @@ def as_build(state: LevelsState) -> LevelsState:
         state,
         plan=a_levels_plan(),
         left=nothing,
-        strangers=frozenset(),
+        reassigned=frozenset(),
         started=frozenset(),
         stalled=None,
         trouble=None,
@@ -418,18 +418,18 @@ def as_build(state: LevelsState) -> LevelsState:
 
 def at_work(state: LevelsState) -> list[str]:
     """Agents that may have left something in their places."""
-    return [ask.key for ask in state.asks if ask.kind in (Kind.AUTHOR, Kind.LINT)]
+    return [ask.key for ask in state.pending_turns if ask.kind in (TurnKind.AUTHOR, TurnKind.LINT)]
 
 
-def in_their_places(state: LevelsState, due: tuple[Errand, ...]) -> None:
+def in_their_places(state: LevelsState, due: tuple[Action, ...]) -> None:
     """Whoever left something goes on from it, nobody else; all that is not in the head is looked at."""
-    asks = {ask.key: ask for ask in state.asks}
-    for errand in due:
-        match errand:
+    pending_turns = {ask.key: ask for ask in state.pending_turns}
+    for action in due:
+        match action:
             case Turn(agent=key, place=place):
-                own = asks[key].component
+                own = pending_turns[key].component
                 usual = state.place_of(own) if own else state.main
-                assert place == (Place(own or MAIN, (state.left[key],)) if key in state.left else usual)
+                assert place == (Worktree(own or MAIN, (state.left[key],)) if key in state.left else usual)
             case Gather(place=place, since=since) if place.name != MAIN:
                 assert since == state.begins_at(place.name)
             case Gather():
@@ -477,7 +477,7 @@ def test_a_fork_of_a_build_by_other_rules_ends(build: Build, data: st.DataObject
 
 
 def wanting(turn: str) -> Callable[[LevelsState], bool]:
-    return lambda state: any(ask.turn == turn for ask in state.asks)
+    return lambda state: any(ask.turn == turn for ask in state.pending_turns)
 
 
 def authoring(name: str, kept: World, *, sweep: int = 1) -> list[Event]:
@@ -486,26 +486,28 @@ def authoring(name: str, kept: World, *, sweep: int = 1) -> list[Event]:
     wanted = f"s{sweep}.L2.{name}.author"
     world = replace(kept, division=(a_component("ant"), a_component("bee", "ant"), a_component("cat")))
     built = drive_levels(Levels(plan, read), world, before=[RunStarted(plan)], until=wanting(wanted))
-    asked = [ask for ask in built.state.asks if ask.turn == wanted]
+    asked = [ask for ask in built.state.pending_turns if ask.turn == wanted]
     assert asked
     return [*built.events, TurnAsked(asked[0].turn, AgentName(asked[0].key), "prompt"), TurnSent(asked[0].turn)]
 
 
 # In the first sweep two components touch the same file, so that nothing is merged and both are gone on with.
 CLASHING = World(
-    touched={f"s1.L2.{name}.author.gather": (*touched_by(name), Touched("shared.py", name)) for name in ("ant", "cat")}
+    touched={
+        f"s1.L2.{name}.author.gather": (*touched_by(name), TouchedFile("shared.py", name)) for name in ("ant", "cat")
+    }
 )
 LEVELS = (Level.L3, Level.L2, Level.L1)
 
 
 def the_turn(flow: Levels, state: LevelsState, turn: str) -> Turn:
-    found = next(errand for errand in flow.due(state) if errand.id == turn)
+    found = next(action for action in flow.due(state) if action.id == turn)
     assert isinstance(found, Turn)
     return found
 
 
 def the_gather(flow: Levels, state: LevelsState) -> Gather:
-    (found,) = (errand for errand in flow.due(state) if isinstance(errand, Gather))
+    (found,) = (action for action in flow.due(state) if isinstance(action, Gather))
     return found
 
 
@@ -521,10 +523,10 @@ def test_an_author_goes_on_from_what_was_left_and_all_of_it_is_gathered() -> Non
     gather = the_gather(flow, replay(flow, answered_well(flow, fork, "s1.L2.ant.author")))
 
     assert {turn: own.place for turn, own in turns.items()} == {
-        "s1.L2.ant.author": Place("ant", ("half",)),
-        "s1.L2.cat.author": Place("cat", ("base",)),
+        "s1.L2.ant.author": Worktree("ant", ("half",)),
+        "s1.L2.cat.author": Worktree("cat", ("base",)),
     }
-    assert (gather.place, gather.since, gather.must_change) == (Place("ant", ("half",)), ("base",), True)
+    assert (gather.place, gather.since, gather.must_change) == (Worktree("ant", ("half",)), ("base",), True)
 
 
 def test_what_was_left_serves_every_attempt_and_no_later_visit() -> None:
@@ -532,13 +534,13 @@ def test_what_was_left_serves_every_attempt_and_no_later_visit() -> None:
     refused = TurnAnswered(TurnId("s1.L2.ant.author"), "no report")
     fork = [*events, forked(len(events), flow.plan, left=(("s1.L2.ant.author", "half"),)), refused]
     again = the_turn(flow, replay(flow, fork), "s1.L2.ant.author.t2")
-    assert again.place == Place("ant", ("half",))
+    assert again.place == Worktree("ant", ("half",))
 
-    stuck = World(replies={"s1.L2.ant.author.t2": {"next": Next(Step.ASK_PERSON, why="which?")}})
+    stuck = World(replies={"s1.L2.ant.author.t2": {"next": NextAction(ActionKind.ASK_PERSON, why="which?")}})
     built = drive_levels(flow, stuck, before=fork)
     answer = QuestionResolved(str(built.state.question and built.state.question.id), 0, "this one")
     later = the_turn(flow, flow.apply(built.state, answer), "s1.L2.ant.author.v2")
-    assert later.place == Place("ant", ("base",))
+    assert later.place == Worktree("ant", ("base",))
 
 
 def test_a_fork_of_a_fork_goes_on_from_what_was_left_last() -> None:
@@ -551,9 +553,9 @@ def test_a_fork_of_a_fork_goes_on_from_what_was_left_last() -> None:
     for name, lineage in {"same": same, "more": more, "before": before}.items():
         places[name] = the_turn(flow, replay(flow, lineage), "s1.L2.ant.author").place
     assert places == {
-        "same": Place("ant", ("half",)),
-        "more": Place("ant", ("most",)),
-        "before": Place("ant", ("base",)),
+        "same": Worktree("ant", ("half",)),
+        "more": Worktree("ant", ("most",)),
+        "before": Worktree("ant", ("base",)),
     }
 
 
@@ -564,7 +566,7 @@ def test_whoever_was_built_on_work_that_only_grew_in_a_fork_keeps_its_own() -> N
     for name, before in {"parent": events, "fork": fork}.items():
         built = drive_levels(flow, CLASHING, before=before, until=wanting("s2.L2.bee.author"))
         places[name] = the_turn(flow, built.state, "s2.L2.bee.author").place
-    assert places["parent"] == Place("bee", ("work of s1.L2.bee.author.gather", "work of s2.L2.ant.author.gather"))
+    assert places["parent"] == Worktree("bee", ("work of s1.L2.bee.author.gather", "work of s2.L2.ant.author.gather"))
     assert places["fork"] == places["parent"]
 
 
@@ -573,7 +575,7 @@ def test_work_that_was_answered_and_not_gathered_is_gathered_from_what_was_left(
     events = answered_well(flow, authoring("ant", World()), "s1.L2.ant.author")
     fork = [*events, forked(len(events), flow.plan, left=(("s1.L2.ant.author", "all of it"),))]
     gather = the_gather(flow, replay(flow, fork))
-    assert (gather.place, gather.since) == (Place("ant", ("all of it",)), ("base",))
+    assert (gather.place, gather.since) == (Worktree("ant", ("all of it",)), ("base",))
 
 
 def linting() -> tuple[Levels, list[Event]]:
@@ -586,8 +588,8 @@ def linting() -> tuple[Levels, list[Event]]:
 def test_a_linter_goes_on_from_what_was_left() -> None:
     flow, events = linting()
     fork = [*events, forked(len(events), flow.plan, left=(("s1.L1.lint", "tidier"),))]
-    assert the_turn(flow, replay(flow, fork), "s1.L1.lint").place == Place(MAIN, ("tidier",))
-    assert the_gather(flow, replay(flow, answered_well(flow, fork, "s1.L1.lint"))).place == Place(MAIN, ("tidier",))
+    assert the_turn(flow, replay(flow, fork), "s1.L1.lint").place == Worktree(MAIN, ("tidier",))
+    assert the_gather(flow, replay(flow, answered_well(flow, fork, "s1.L1.lint"))).place == Worktree(MAIN, ("tidier",))
 
 
 def test_all_that_a_linter_did_is_looked_at_also_before_the_fork() -> None:
@@ -634,7 +636,7 @@ BY_ANOTHER = "BY ANOTHER AGENT ***"
 
 
 def test_a_second_attempt_tells_a_newcomer_what_the_first_said() -> None:
-    flow, nowhere = flow_of(), Next(Step.HAND_BACK, Level.L1, "unclear")
+    flow, nowhere = flow_of(), NextAction(ActionKind.HAND_BACK, Level.L1, "unclear")
     world = World(replies={"s1.L7.decompose": {"next": nowhere, "work_summary": "an idea that was sound"}})
     built = drive_levels(flow, world, until=wanting("s1.L7.decompose.t2"))
     state = replay(flow, [*built.events, forked(len(built.events), flow.plan)])
@@ -664,7 +666,7 @@ def test_who_is_sent_back_in_a_fork_knows_its_own_words() -> None:
 def test_a_second_attempt_tells_a_newcomer_what_a_person_answered() -> None:
     flow = flow_of(*LEVELS)
     world = World(
-        replies={"s1.L2.ant.author": {"next": Next(Step.ASK_PERSON, why="which currency?")}},
+        replies={"s1.L2.ant.author": {"next": NextAction(ActionKind.ASK_PERSON, why="which currency?")}},
         problems={"s1.L2.ant.author.v2.gather": ("nothing was changed",)},
         division=(a_component("ant"),),
     )
@@ -725,13 +727,15 @@ def test_a_check_that_ends_after_a_run_was_given_up_does_not_pass_or_fail_it(exi
 def test_a_failure_that_comes_after_the_end_of_a_run_does_not_stall_it() -> None:
     flow = Cycle(a_plan())
     given_up = flow.apply(flow.start(), RunAbandoned("enough"))
-    late = flow.apply(given_up, TurnFailed(TurnId("r1.analyst.c1"), Trouble.DIED, "the agent has ended"))
+    late = flow.apply(given_up, TurnFailed(TurnId("r1.analyst.c1"), FailureKind.DIED, "the agent has ended"))
     assert late == given_up
 
 
 def test_a_build_that_waits_for_a_person_can_be_given_up_and_asks_no_more() -> None:
     flow = flow_of(*LEVELS)
-    asking = drive_levels(flow, World(replies={"s1.L3.decompose": {"next": Next(Step.ASK_PERSON, why="which?")}}))
+    asking = drive_levels(
+        flow, World(replies={"s1.L3.decompose": {"next": NextAction(ActionKind.ASK_PERSON, why="which?")}})
+    )
     assert asking.state.question is not None
     question = asking.state.question
     given_up = flow.apply(asking.state, RunAbandoned("enough"))
@@ -752,7 +756,7 @@ def test_a_blocked_run_of_the_cycle_can_be_given_up_like_a_build() -> None:
 def test_a_stalled_build_that_was_given_up_says_why_it_was() -> None:
     flow = flow_of(*LEVELS)
     built = drive_levels(flow, until=wanting("s1.L3.decompose"))
-    stalled = flow.apply(built.state, TurnFailed(TurnId("s1.L3.decompose"), Trouble.LIMIT, "its limit is reached"))
+    stalled = flow.apply(built.state, TurnFailed(TurnId("s1.L3.decompose"), FailureKind.LIMIT, "its limit is reached"))
     given_up = flow.apply(stalled, RunAbandoned("enough"))
     assert telosstate.project(given_up, Ledger(), PARENT, 9, 1.0)["reason"] == "enough"
 

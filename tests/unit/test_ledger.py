@@ -21,7 +21,7 @@ from logos.domain.events import (
     TurnAsked,
     TurnSent,
 )
-from logos.domain.ledger import InHand, Ledger
+from logos.domain.ledger import InFlightTurn, Ledger
 from logos.domain.turns import AgentName, Outcome, Terminal, TerminalId, TurnId
 from tests.builders import a_failure, a_plan, examples
 
@@ -69,27 +69,27 @@ def test_an_imported_run_brings_its_terminals_in_its_first_event() -> None:
 
 
 def test_a_turn_is_in_hand_from_the_asking_to_the_answer() -> None:
-    assert ledger_of(ASKED).in_hand[TURN] == InHand(ANALYST, "a prompt")
-    assert ledger_of(ASKED, SENT).in_hand[TURN].sent
-    assert dict(ledger_of(ASKED, SENT, ANSWERED).in_hand) == {}
+    assert ledger_of(ASKED).in_flight[TURN] == InFlightTurn(ANALYST, "a prompt")
+    assert ledger_of(ASKED, SENT).in_flight[TURN].sent
+    assert dict(ledger_of(ASKED, SENT, ANSWERED).in_flight) == {}
 
 
 def test_a_failed_turn_stays_in_hand_until_it_is_sent_again() -> None:
     failed = ledger_of(ASKED, SENT, a_failure(TURN))
-    assert failed.in_hand[TURN].failed
-    assert failed.in_hand[TURN].sent
-    assert not failed.enter(SENT).in_hand[TURN].failed
+    assert failed.in_flight[TURN].failed
+    assert failed.in_flight[TURN].sent
+    assert not failed.enter(SENT).in_flight[TURN].failed
 
 
 def test_reminders_and_permissions_are_counted_for_their_turn() -> None:
-    hand = ledger_of(ASKED, SENT, REMINDED, ALLOWED, ALLOWED, Noted(Topic.WARNING, "hm", TURN)).in_hand[TURN]
+    hand = ledger_of(ASKED, SENT, REMINDED, ALLOWED, ALLOWED, Noted(Topic.WARNING, "hm", TURN)).in_flight[TURN]
     assert (hand.reminders, hand.permissions) == (1, 2)
 
 
 def test_notes_and_news_of_turns_that_are_not_in_hand_change_nothing() -> None:
     for event in (SENT, ANSWERED, REMINDED, ALLOWED, a_failure(TURN), Noted(Topic.REMINDED, "whose?")):
         ledger = ledger_of(event)
-        assert (dict(ledger.in_hand), dict(ledger.terminals), ledger.briefed) == ({}, {}, frozenset())
+        assert (dict(ledger.in_flight), dict(ledger.terminals), ledger.briefed) == ({}, {}, frozenset())
 
 
 def test_what_an_agent_was_told_is_remembered_and_counted() -> None:
@@ -111,4 +111,4 @@ def test_events_of_the_flow_leave_the_ledger_alone() -> None:
 def test_a_turn_is_in_hand_exactly_when_it_was_asked_after_its_last_answer(events: list[Event]) -> None:
     asked = max((n for n, event in enumerate(events) if event == ASKED), default=-1)
     answered = max((n for n, event in enumerate(events) if event == ANSWERED), default=-1)
-    assert (TURN in ledger_of(*events).in_hand) == (asked > answered)
+    assert (TURN in ledger_of(*events).in_flight) == (asked > answered)

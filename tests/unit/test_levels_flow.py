@@ -15,26 +15,26 @@ from logos.domain.events import (
     TurnFailed,
     WorkMerged,
 )
-from logos.domain.levels import ALL_LEVELS, LADDER, Level
+from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.reports import (
+    ActionKind,
     Change,
     Constraint,
     Failure,
     Finding,
-    Next,
+    NextAction,
     Proposal,
     Report,
-    Say,
     Section,
-    Step,
     ToolUse,
+    Verdict,
 )
-from logos.domain.specs import Clash, Handoff, Tool, Touched, Toward
-from logos.domain.turns import Check, Gather, Merge, Outcome, Place, Trouble, Turn, TurnId
+from logos.domain.specs import ContentConflict, Direction, Handoff, Tool, TouchedFile
+from logos.domain.turns import Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId, Worktree
 from logos.flows import replay
 from logos.flows.levels.flow import turns_at_most
 from logos.flows.levels.reconcile import Cause
-from logos.flows.levels.state import LevelsState, Stage, Standing
+from logos.flows.levels.state import LevelsState, LevelStatus, Stage
 from tests.levels_builders import (
     Built,
     Reply,
@@ -53,16 +53,16 @@ from tests.levels_builders import (
 
 L1, L2, L3, L4, L5, L6, L7, L8, L9 = sorted(Level)
 ONE, TWO, SIX = a_component("one"), a_component("two"), a_component("six")
-ASK_PERSON = {"next": Next(Step.ASK_PERSON, why="which of the two?")}
+ASK_PERSON = {"next": NextAction(ActionKind.ASK_PERSON, why="which of the two?")}
 MARKER = "XYZZY-4711"
 
 
 def fails(what: str = "it greets nobody", *against: Level) -> dict[str, Any]:
-    return {"verdict": Say.FAIL, "failures": (Failure(what, "a greeting", "silence", against),)}
+    return {"verdict": Verdict.FAIL, "failures": (Failure(what, "a greeting", "silence", against),)}
 
 
 def hands_back(to: Level) -> dict[str, Any]:
-    return {"next": Next(Step.HAND_BACK, to, f"{to.name} is unclear")}
+    return {"next": NextAction(ActionKind.HAND_BACK, to, f"{to.name} is unclear")}
 
 
 def proposes(*levels: Level, rework: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def ids_of(built: Built, kind: str) -> list[str]:
 
 
 def due_ids(built: Built, flow: Any) -> list[str]:
-    return [errand.id for errand in flow.due(built.state)]
+    return [action.id for action in flow.due(built.state)]
 
 
 def every_fact(turn: Turn) -> str:
@@ -87,7 +87,7 @@ def test_the_state_tells_who_is_at_work_where_the_focus_is_and_whence_every_spec
     flow = flow_of()
     at_l5 = drive_levels(flow, until=lambda state: state.level is L5).state
 
-    assert [ask.turn for ask in at_l5.asks] == ["s1.L5.decompose"]
+    assert [ask.turn for ask in at_l5.pending_turns] == ["s1.L5.decompose"]
     assert (at_l5.stage, at_l5.level) == (Stage.DOWN, L5)
     assert [(spec.id, spec.parent) for spec in at_l5.specs] == [
         ("L9.v1", "telos"),
@@ -191,10 +191,10 @@ def test_every_ask_goes_to_an_agent_of_its_own_and_authors_to_a_place_of_their_o
     built = drive_levels(flow_of(), World({"s1.L3.decompose": dividing(ONE, TWO), "s1.L5.validate": fails()}))
 
     assert len({turn.agent for turn in built.turns}) == len(built.turns)
-    places: dict[str, Place | None] = {turn.id: turn.place for turn in built.turns}
-    assert places["s1.L2.one.author"] == Place("one", ("base",))
-    assert places["s1.L2.two.author"] == Place("two", ("base",))
-    assert places["s1.L1.lint"] == Place("main", ("all of s1.merge",))
+    places: dict[str, Worktree | None] = {turn.id: turn.place for turn in built.turns}
+    assert places["s1.L2.one.author"] == Worktree("one", ("base",))
+    assert places["s1.L2.two.author"] == Worktree("two", ("base",))
+    assert places["s1.L1.lint"] == Worktree("main", ("all of s1.merge",))
 
 
 @pytest.mark.scenario("LOG-03")
@@ -213,14 +213,14 @@ def test_a_feature_goes_down_from_the_purpose_to_the_syntax_each_spec_under_the_
     ]
     assert built.facts("s1.L4.decompose")["specs"].count("## ") == 10
     assert {section.name for spec in built.state.specs for section in spec.sections} == {
-        name for level in ALL_LEVELS for name in LADDER[level].sections
+        name for level in ALL_LEVELS for name in LEVELS[level].sections
     }
 
 
 @pytest.mark.scenario("LOG-04")
 def test_a_misaligned_request_is_rejected_and_nobody_below_is_asked() -> None:
     flow = flow_of()
-    verdict = {"verdict": Say.MISALIGNED, "violation": "it sells users", "alternatives": ("ask them", "do not")}
+    verdict = {"verdict": Verdict.MISALIGNED, "violation": "it sells users", "alternatives": ("ask them", "do not")}
     built = drive_levels(flow, World({"s1.L9.decompose": verdict}))
 
     assert built.state.outcome is Outcome.REJECTED
@@ -243,8 +243,8 @@ def test_after_the_tools_every_level_above_judges_with_their_results_as_evidence
         assert "L2 pytest: `pytest -q` exited 0" in evidence
     assert built.state.outcome is Outcome.PASSED
     assert built.state.standing == {
-        **dict.fromkeys((L1, L2), Standing.PROVEN),
-        **{level: Standing.PASSED for level in Level if level > L2},
+        **dict.fromkeys((L1, L2), LevelStatus.PROVEN),
+        **{level: LevelStatus.PASSED for level in Level if level > L2},
     }
 
 
@@ -290,9 +290,9 @@ def test_a_failed_validation_halts_the_way_up_and_opens_a_reconciliation_there()
     built = drive_levels(flow, World({"s1.L5.validate": fails()}), until=lambda state: state.stage is Stage.DISPUTE)
 
     assert due_ids(built, flow) == ["s1.q1.L5.position", "s1.q1.L4.position", "s1.q1.L6.position"]
-    assert built.state.standing[L5] is Standing.FAILED
+    assert built.state.standing[L5] is LevelStatus.FAILED
     assert ids_of(built, "validate")[-1] == "s1.L5.validate"
-    facts = next(errand.facts for errand in flow.due(built.state) if isinstance(errand, Turn))
+    facts = next(action.facts for action in flow.due(built.state) if isinstance(action, Turn))
     assert "it greets nobody (expected: a greeting; observed: silence)" in str(facts["question"])
     assert "s1.L5.validate is done" in str(facts["evidence"])
     assert "`pytest -q` exited 0" in str(facts["evidence"])
@@ -314,7 +314,7 @@ def test_a_fix_goes_to_the_components_named_and_the_whole_way_up_is_gone_again()
     facts = built.facts("s2.L2.two.author")
     assert "it greets nobody" in facts["decision"]
     assert "do it so" in facts["decision"]
-    assert built.turn("s2.L2.two.author").place == Place("two", ("work of s1.L1.lint.gather",))
+    assert built.turn("s2.L2.two.author").place == Worktree("two", ("work of s1.L1.lint.gather",))
     assert built.state.outcome is Outcome.PASSED
 
 
@@ -355,7 +355,7 @@ def test_neighbours_are_the_nearest_levels_that_take_part() -> None:
 @pytest.mark.scenario("LOG-07")
 def test_an_objection_passes_the_pen_and_in_the_end_a_person_is_asked_with_every_proposal_as_an_option() -> None:
     flow = flow_of()
-    objects = {"verdict": Say.OBJECT, "objection": "not with us"}
+    objects = {"verdict": Verdict.OBJECT, "objection": "not with us"}
     votes = {f"s1.q1.{who}": objects for who in ("L4.agree.r1", "L6.agree.r2", "L5.agree.r3")}
     built = drive_levels(flow, World({"s1.L5.validate": fails(), **votes}))
 
@@ -375,12 +375,12 @@ def test_an_objection_passes_the_pen_and_in_the_end_a_person_is_asked_with_every
         "a person",
         "proposal of s1.q1.L4.propose.r2\nand be quick",
     )
-    assert [errand.id for errand in flow.due(after)] == ["s2.L4.decompose"]
+    assert [action.id for action in flow.due(after)] == ["s2.L4.decompose"]
 
 
 @pytest.mark.scenario("LOG-07")
 def test_whoever_proposes_next_sees_the_proposal_that_was_objected_to() -> None:
-    world = World({"s1.L5.validate": fails(), "s1.q1.L4.agree.r1": {"verdict": Say.OBJECT, "objection": "no"}})
+    world = World({"s1.L5.validate": fails(), "s1.q1.L4.agree.r1": {"verdict": Verdict.OBJECT, "objection": "no"}})
     built = drive_levels(flow_of(), world)
 
     assert "proposal of s1.q1.L5.propose.r1" in every_fact(built.turn("s1.q1.L4.propose.r2"))
@@ -388,7 +388,7 @@ def test_whoever_proposes_next_sees_the_proposal_that_was_objected_to() -> None:
 
 @pytest.mark.scenario("LOG-07")
 def test_a_decision_against_the_purpose_does_not_hold() -> None:
-    veto = {"verdict": Say.MISALIGNED, "violation": "it spies", "alternatives": ("ask",)}
+    veto = {"verdict": Verdict.MISALIGNED, "violation": "it spies", "alternatives": ("ask",)}
     built = drive_levels(flow_of(), World({"s1.L5.validate": fails(), "s1.q1.L9.align.r1": veto}))
 
     assert ids_of(built, "align") == ["s1.q1.L9.align.r1", "s1.q1.L9.align.r2"]
@@ -524,7 +524,7 @@ def test_work_that_does_not_hold_up_is_asked_for_again_before_anybody_goes_on() 
     first = built.errands["s1.L2.one.author.gather"]
     assert isinstance(first, Gather)
     assert (first.declared, first.must_change) == (("src/one.py", "tests/test_one.py"), True)
-    assert built.turn("s1.L2.two.author").place == Place("two", ("base", "work of s1.L2.one.author.t2.gather"))
+    assert built.turn("s1.L2.two.author").place == Worktree("two", ("base", "work of s1.L2.one.author.t2.gather"))
 
 
 @pytest.mark.scenario("LOG-11")
@@ -532,14 +532,14 @@ def test_what_a_report_hands_on_is_in_the_next_one_s_context_and_in_the_lineage(
     said = {
         "work_summary": "names are short",
         "results": (Finding("interviews", "pass", "12 users"),),
-        "next": Next(why="mind the umlauts"),
+        "next": NextAction(why="mind the umlauts"),
     }
     built = drive_levels(flow_of(), World({"s1.L8.decompose": said}))
 
     text = "names are short\n- interviews: pass (12 users)\nRecommended: mind the umlauts"
     assert built.facts("s1.L7.decompose")["handoff"] == f"From L8 (s1.L8.decompose):\n{text}"
     assert built.facts("s1.L6.decompose")["handoff"] != text
-    assert Handoff(L8, L7, Toward.DOWN, TurnId("s1.L8.decompose"), text) in built.state.handoffs
+    assert Handoff(L8, L7, Direction.DOWN, TurnId("s1.L8.decompose"), text) in built.state.handoffs
 
 
 @pytest.mark.scenario("LOG-12")
@@ -590,7 +590,7 @@ def test_hand_backs_of_ever_other_patterns_are_a_loop_too() -> None:
 
 @pytest.mark.parametrize("to", [L3, L2, L1, L4, None])
 def test_a_level_hands_back_only_to_one_above_that_takes_part(to: Level | None) -> None:
-    world = World({"s1.L3.decompose": {"next": Next(Step.HAND_BACK, to, "no")}})
+    world = World({"s1.L3.decompose": {"next": NextAction(ActionKind.HAND_BACK, to, "no")}})
     built = drive_levels(flow_of(L9, L5, L3, L2), world)
 
     assert "must be a level above that takes part: L9, L5" in built.facts("s1.L3.decompose.t2")["errors"]
@@ -606,7 +606,7 @@ def test_independent_components_are_due_at_once_up_to_the_limit_and_dependent_on
     built = drive_levels(
         flow,
         world,
-        watch=lambda _state, due: at_once.append([errand.id for errand in due if isinstance(errand, Turn)]),
+        watch=lambda _state, due: at_once.append([action.id for action in due if isinstance(action, Turn)]),
     )
 
     assert max(map(len, at_once)) == 3
@@ -615,7 +615,7 @@ def test_independent_components_are_due_at_once_up_to_the_limit_and_dependent_on
     asked = events.index("s1.L2.six.author")
     for name in ("one", "two"):
         assert events.index(f"s1.L2.{name}.author.gather") < asked
-    assert built.turn("s1.L2.six.author").place == Place(
+    assert built.turn("s1.L2.six.author").place == Worktree(
         "six", ("base", "work of s1.L2.one.author.gather", "work of s1.L2.two.author.gather")
     )
 
@@ -627,7 +627,7 @@ def test_all_work_is_collected_and_merged_before_anybody_lints_and_l3_judges_it_
 
     merge = built.errands["s1.merge"]
     assert isinstance(merge, Merge)
-    assert (merge.onto, merge.pieces) == (
+    assert (merge.onto, merge.contributions) == (
         "base",
         tuple((name, f"work of s1.L2.{name}.author.gather") for name in ("one", "two", "six")),
     )
@@ -657,17 +657,17 @@ SAME_NAME = {"provides": ("greet",)}
 CLASHING: dict[str, World] = {
     "declared name": World({f"s1.L2.{name}.author": SAME_NAME for name in ("one", "two")}),
     "same path": World(
-        touched={f"s1.L2.{name}.author.gather": (Touched("src/greet.py", name),) for name in ("one", "two")}
+        touched={f"s1.L2.{name}.author.gather": (TouchedFile("src/greet.py", name),) for name in ("one", "two")}
     ),
     "same definition": World(
         touched={
-            f"s1.L2.{name}.author.gather": (Touched(f"src/{name}.py", name, ("greet",)),) for name in ("one", "two")
+            f"s1.L2.{name}.author.gather": (TouchedFile(f"src/{name}.py", name, ("greet",)),) for name in ("one", "two")
         }
     ),
     "same text": World(
-        touched={f"s1.L2.{name}.author.gather": (Touched(f"src/{name}.js", "blob"),) for name in ("one", "two")}
+        touched={f"s1.L2.{name}.author.gather": (TouchedFile(f"src/{name}.js", "blob"),) for name in ("one", "two")}
     ),
-    "merge": World(clashes={"s1.merge": (Clash("merge", ("one", "two"), "README.md"),)}),
+    "merge": World(clashes={"s1.merge": (ContentConflict("merge", ("one", "two"), "README.md"),)}),
 }
 
 
@@ -721,7 +721,7 @@ def test_work_that_was_built_on_an_older_version_of_another_s_work_is_compared_w
             "s1.L2.six.author": SAME_NAME,
             "s1.q1.L3.propose.r1": proposes(L2, rework=("one", "six")),
         },
-        touched={"s2.L2.one.author.gather": (Touched("src/one.py", "new", ("two_of",)),)},
+        touched={"s2.L2.one.author.gather": (TouchedFile("src/one.py", "new", ("two_of",)),)},
     )
     built = drive_levels(flow_of(), world, until=lambda state: state.stage is Stage.MERGE and state.sweep == 2)
 
@@ -744,7 +744,7 @@ def test_the_work_of_a_component_that_was_given_up_is_not_carried_along_by_what_
     built = drive_levels(flow_of(), world)
 
     assert "s1.L2.two.author" in built.asked
-    assert built.turn("s2.L2.two.author").place == Place("two", ("base",))
+    assert built.turn("s2.L2.two.author").place == Worktree("two", ("base",))
 
 
 @pytest.mark.parametrize(
@@ -804,7 +804,7 @@ def test_a_participant_without_a_usable_position_blocks_once_the_others_have_spo
     assert built.state.dispute is not None
     assert set(built.state.dispute.positions) == {L4, L6}
     after = flow.apply(built.state, answered_by_a_person(built.state, "make it short"))
-    assert [errand.id for errand in flow.due(after)] == ["s2.L5.decompose"]
+    assert [action.id for action in flow.due(after)] == ["s2.L5.decompose"]
 
 
 def test_a_revised_division_builds_what_is_new_or_other_and_forgets_what_is_gone() -> None:
@@ -819,7 +819,7 @@ def test_a_revised_division_builds_what_is_new_or_other_and_forgets_what_is_gone
     built = drive_levels(flow_of(), world)
 
     assert ids_of(built, "author")[3:] == ["s2.L2.six.author", "s2.L2.new.author"]
-    assert set(built.state.pieces) == {"one", "six", "new"}
+    assert set(built.state.contributions) == {"one", "six", "new"}
     assert built.state.outcome is Outcome.PASSED
 
 
@@ -842,15 +842,15 @@ def test_too_many_reconciliations_fail_with_what_is_still_in_question() -> None:
 def test_a_turn_that_failed_stalls_the_build_until_it_is_resumed() -> None:
     flow = flow_of()
     world = World({"s1.L3.decompose": dividing(ONE, TWO)})
-    building = drive_levels(flow, world, until=lambda state: len(state.asks) == 2)
-    failed = flow.apply(building.state, TurnFailed(TurnId("s1.L2.one.author"), Trouble.LIMIT, "limit reached"))
+    building = drive_levels(flow, world, until=lambda state: len(state.pending_turns) == 2)
+    failed = flow.apply(building.state, TurnFailed(TurnId("s1.L2.one.author"), FailureKind.LIMIT, "limit reached"))
 
-    assert (failed.stalled, failed.trouble) == ("limit reached", Trouble.LIMIT)
+    assert (failed.stalled, failed.trouble) == ("limit reached", FailureKind.LIMIT)
     assert flow.due(failed) == ()
     heard = flow.apply(failed, TurnAnswered(TurnId("s1.L2.two.author"), "hm"))
-    assert [ask.turn for ask in heard.asks] == ["s1.L2.one.author", "s1.L2.two.author.t2"]
+    assert [ask.turn for ask in heard.pending_turns] == ["s1.L2.one.author", "s1.L2.two.author.t2"]
     resumed = flow.apply(heard, RunResumed(flow.plan))
-    assert [errand.id for errand in flow.due(resumed)] == ["s1.L2.one.author", "s1.L2.two.author.t2"]
+    assert [action.id for action in flow.due(resumed)] == ["s1.L2.one.author", "s1.L2.two.author.t2"]
 
 
 def test_work_merged_by_nobody_who_was_asked_is_not_the_head() -> None:

@@ -31,9 +31,19 @@ from logos.domain.events import (
 )
 from logos.domain.levels import Level
 from logos.domain.plans import LevelsPlan
-from logos.domain.reports import Change, Component, Constraint, Failure, Kind, Next, Proposal, Say, Step
-from logos.domain.specs import Clash, Tool, Touched
-from logos.domain.turns import AgentName, Check, Errand, Gather, Merge, Outcome, TerminalId, Trouble, Turn, TurnId
+from logos.domain.reports import (
+    ActionKind,
+    Change,
+    Component,
+    Constraint,
+    Failure,
+    NextAction,
+    Proposal,
+    TurnKind,
+    Verdict,
+)
+from logos.domain.specs import ContentConflict, Tool, TouchedFile
+from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, TerminalId, Turn, TurnId
 from logos.flows import replay
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.state import LevelsState
@@ -52,15 +62,15 @@ from tests.levels_builders import (
 )
 
 # The first is what a good agent does.
-_BEHAVIOURS: dict[Kind, tuple[str, ...]] = {
-    Kind.DECOMPOSE: ("well", "refused", "hand_back", "hand_back", "ask_person", "divide", "divide", "useless"),
-    Kind.AUTHOR: ("well", "refused", "ask_person", "constraint", "clash", "useless"),
-    Kind.LINT: ("well", "refused", "ask_person", "useless"),
-    Kind.VALIDATE: ("well", "refused", "ask_person", "fail", "fail", "fail", "useless"),
-    Kind.POSITION: ("well", "refused", "ask_person", "useless"),
-    Kind.PROPOSE: ("well", "refused", "ask_person", "code", "purpose", "nobody", "little", "little"),
-    Kind.AGREE: ("well", "refused", "ask_person", "object", "object", "useless"),
-    Kind.ALIGN: ("well", "refused", "ask_person", "misaligned", "misaligned", "useless"),
+_BEHAVIOURS: dict[TurnKind, tuple[str, ...]] = {
+    TurnKind.DECOMPOSE: ("well", "refused", "hand_back", "hand_back", "ask_person", "divide", "divide", "useless"),
+    TurnKind.AUTHOR: ("well", "refused", "ask_person", "constraint", "clash", "useless"),
+    TurnKind.LINT: ("well", "refused", "ask_person", "useless"),
+    TurnKind.VALIDATE: ("well", "refused", "ask_person", "fail", "fail", "fail", "useless"),
+    TurnKind.POSITION: ("well", "refused", "ask_person", "useless"),
+    TurnKind.PROPOSE: ("well", "refused", "ask_person", "code", "purpose", "nobody", "little", "little"),
+    TurnKind.AGREE: ("well", "refused", "ask_person", "object", "object", "useless"),
+    TurnKind.ALIGN: ("well", "refused", "ask_person", "misaligned", "misaligned", "useless"),
 }
 _FATES = 61
 
@@ -77,11 +87,11 @@ class Fated(World):
         return among[self.fates.get(crc32(what.encode()) % _FATES, 0) % len(among)]
 
     def answer(self, turn: Turn) -> str:
-        behaviour = self.pick(turn.id, _BEHAVIOURS[Kind(turn.document)])
-        if behaviour == "refused" or self.pick(turn.agent, _BEHAVIOURS[Kind(turn.document)]) == "useless":
+        behaviour = self.pick(turn.id, _BEHAVIOURS[TurnKind(turn.document)])
+        if behaviour == "refused" or self.pick(turn.agent, _BEHAVIOURS[TurnKind(turn.document)]) == "useless":
             return f"{turn.id} says nothing of use"
-        level = Level[turn.seat]
-        divided = {"components": self.divisions[0]} if level is Level.L3 and turn.document == Kind.DECOMPOSE else {}
+        level = Level[turn.agent_def]
+        divided = {"components": self.divisions[0]} if level is Level.L3 and turn.document == TurnKind.DECOMPOSE else {}
         return written(a_report(turn, **{**divided, **self.changes(behaviour, turn, level)}))
 
     def changes(self, behaviour: str, turn: Turn, level: Level) -> dict[str, Any]:
@@ -89,11 +99,11 @@ class Fated(World):
         some = self.plan.levels
         match behaviour:
             case "hand_back" if level is Level.L9:
-                return {"verdict": Say.MISALIGNED, "violation": "not this", "alternatives": ("that",)}
+                return {"verdict": Verdict.MISALIGNED, "violation": "not this", "alternatives": ("that",)}
             case "hand_back":
-                return {"next": Next(Step.HAND_BACK, self.pick(f"{turn.id} to", tuple(Level)), "unclear")}
+                return {"next": NextAction(ActionKind.HAND_BACK, self.pick(f"{turn.id} to", tuple(Level)), "unclear")}
             case "ask_person":
-                return {"next": Next(Step.ASK_PERSON, why=f"{turn.id} wants to know")}
+                return {"next": NextAction(ActionKind.ASK_PERSON, why=f"{turn.id} wants to know")}
             case "divide" if level is Level.L3:
                 return {"components": self.pick(f"{turn.id} into", self.divisions)}
             case "constraint":
@@ -104,7 +114,7 @@ class Fated(World):
                 return {"provides": ("the same",)}
             case "fail":
                 against = self.pick(f"{turn.id} against", ((), (Level.L4,), (Level.L9, Level.L1)))
-                return {"verdict": Say.FAIL, "failures": (Failure("it is not so", conflicts_with=against),)}
+                return {"verdict": Verdict.FAIL, "failures": (Failure("it is not so", conflicts_with=against),)}
             case "code":
                 return {"proposal": Proposal("code", (Change(Level.L2, "other"),), names[:1])}
             case "purpose":
@@ -114,9 +124,9 @@ class Fated(World):
             case "little":
                 return {"proposal": Proposal("little", (Change(self.pick(f"{turn.id} at", some), "new"),), ())}
             case "object":
-                return {"verdict": Say.OBJECT, "objection": f"{turn.id} objects"}
+                return {"verdict": Verdict.OBJECT, "objection": f"{turn.id} objects"}
             case "misaligned":
-                return {"verdict": Say.MISALIGNED, "violation": "no", "alternatives": ("other",)}
+                return {"verdict": Verdict.MISALIGNED, "violation": "no", "alternatives": ("other",)}
             case _:
                 return {}
 
@@ -126,11 +136,11 @@ class Fated(World):
         if what == "problems":
             return replace(told, problems=("nothing was changed",))
         if what == "same path" and told.touched:
-            return replace(told, touched=(*touched_by(gather.place.name), Touched("shared.py", f"by {gather.id}")))
+            return replace(told, touched=(*touched_by(gather.place.name), TouchedFile("shared.py", f"by {gather.id}")))
         return told
 
     def merge(self, merge: Merge) -> WorkMerged:
-        clash = Clash("merge", tuple(name for name, _ in merge.pieces[:2]), "a.py")
+        clash = ContentConflict("merge", tuple(name for name, _ in merge.contributions[:2]), "a.py")
         found = self.pick(merge.id, ((), (clash,)))
         return WorkMerged(merge.id, merge.onto if found else f"all of {merge.id}", found)
 
@@ -179,7 +189,7 @@ _TOOLS = (
 
 
 @dataclass(frozen=True)
-class Story:
+class RunView:
     """A plan with a world that answers it the same way in whatever order it is asked."""
 
     flow: Levels
@@ -190,12 +200,12 @@ class Story:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> Story:
+def stories(draw: st.DrawFn) -> RunView:
     plan = draw(plans())
     divided = tuple(draw(st.lists(divisions(), min_size=1, max_size=3)))
     fates = draw(st.dictionaries(st.integers(0, _FATES - 1), st.integers(1, 50), max_size=25))
     world = Fated(plan=plan, divisions=divided, fates=fates)
-    return Story(Levels(plan, read), world)
+    return RunView(Levels(plan, read), world)
 
 
 orders = st.lists(st.integers(0, 1000), min_size=1, max_size=30).map(
@@ -203,26 +213,26 @@ orders = st.lists(st.integers(0, 1000), min_size=1, max_size=30).map(
 )
 
 
-class Watch:
+class WaitState:
     """What must hold whenever something is due."""
 
     def __init__(self, flow: Levels) -> None:
         self.flow = flow
-        self.in_hand: set[TurnId] = set()
+        self.in_flight: set[TurnId] = set()
         self.done: set[TurnId] = set()
         self.keys: set[frozenset[str]] = set()
 
-    def __call__(self, state: LevelsState, due: tuple[Errand, ...]) -> None:
-        ids = [errand.id for errand in due]
-        turns = [errand for errand in due if isinstance(errand, Turn)]
+    def __call__(self, state: LevelsState, due: tuple[Action, ...]) -> None:
+        ids = [action.id for action in due]
+        turns = [action for action in due if isinstance(action, Turn)]
         assert len(ids) == len(set(ids))
         assert len(turns) <= state.plan.max_parallel
         now = {turn.id for turn in turns}
-        answered = {ask.turn for ask in state.asks}
+        answered = {ask.turn for ask in state.pending_turns}
         assert not now & self.done, "due again after it was answered"
-        assert {turn for turn in self.in_hand if turn in answered} <= now, "in hand, wanted, and not due"
-        self.done |= self.in_hand - now
-        self.in_hand = now
+        assert {turn for turn in self.in_flight if turn in answered} <= now, "in hand, wanted, and not due"
+        self.done |= self.in_flight - now
+        self.in_flight = now
         for turn in turns:
             self.keys.add(frozenset(turn.facts))
             assert all(isinstance(fact, str | int | bool) for fact in turn.facts.values())
@@ -231,8 +241,8 @@ class Watch:
 
 @given(stories(), orders)
 @examples(100)
-def test_whatever_agents_say_a_build_ends_within_its_bound_and_asks_nothing_twice(story: Story, order: Any) -> None:
-    built = story.told(order=order, watch=Watch(story.flow))
+def test_whatever_agents_say_a_build_ends_within_its_bound_and_asks_nothing_twice(story: RunView, order: Any) -> None:
+    built = story.told(order=order, watch=WaitState(story.flow))
 
     seen(f"{built.state.outcome} in sweep {built.state.sweep}")
     assert built.state.outcome is not None
@@ -244,8 +254,8 @@ def test_whatever_agents_say_a_build_ends_within_its_bound_and_asks_nothing_twic
 
 
 def _everything_is_in(state: LevelsState) -> None:
-    assert all(piece.merged for piece in state.pieces.values())
-    assert {name: piece.component for name, piece in state.pieces.items()} == {
+    assert all(contribution.merged for contribution in state.contributions.values())
+    assert {name: contribution.component for name, contribution in state.contributions.items()} == {
         component.name: component for component in state.components
     }
 
@@ -259,7 +269,7 @@ def _what_was_decided_was_done(built: Built) -> None:
 
 @given(stories(), orders, st.booleans())
 @examples(60)
-def test_in_whatever_order_agents_answer_the_final_state_is_the_same(story: Story, order: Any, eager: bool) -> None:
+def test_in_whatever_order_agents_answer_the_final_state_is_the_same(story: RunView, order: Any, eager: bool) -> None:
     one, other = story.told(), story.told(order=order, eager=eager)
 
     assert other.settled_state == one.settled_state
@@ -268,7 +278,7 @@ def test_in_whatever_order_agents_answer_the_final_state_is_the_same(story: Stor
 
 @given(stories(), orders, st.integers(0, 10_000))
 @examples(40)
-def test_a_driver_that_dies_anywhere_changes_nothing(story: Story, order: Any, at: int) -> None:
+def test_a_driver_that_dies_anywhere_changes_nothing(story: RunView, order: Any, at: int) -> None:
     whole = story.told()
     events = story.told(order=order).events
     resumed = RunResumed(story.flow.plan)
@@ -280,13 +290,13 @@ def test_a_driver_that_dies_anywhere_changes_nothing(story: Story, order: Any, a
 
 @given(stories(), orders, st.integers(0, 10_000))
 @examples(40)
-def test_a_turn_that_fails_and_is_resumed_changes_nothing(story: Story, order: Any, at: int) -> None:
+def test_a_turn_that_fails_and_is_resumed_changes_nothing(story: RunView, order: Any, at: int) -> None:
     whole = story.told(order=order)
     asked = [place for place, event in enumerate(whole.events) if isinstance(event, TurnAsked)]
     place = asked[at % len(asked)]
     event = whole.events[place]
     assert isinstance(event, TurnAsked)
-    failed = TurnFailed(event.turn, Trouble.PROVIDER, "API Error: 500")
+    failed = TurnFailed(event.turn, FailureKind.PROVIDER, "API Error: 500")
     before = (*whole.events[: place + 1], failed)
 
     stalled = replay(story.flow, before)
@@ -299,8 +309,8 @@ def test_a_turn_that_fails_and_is_resumed_changes_nothing(story: Story, order: A
 
 @given(stories(), orders, st.integers(0, 3), st.sampled_from(("", "do it so")))
 @examples(50)
-def test_a_blocked_build_goes_on_when_a_person_answers(story: Story, order: Any, option: int, text: str) -> None:
-    built, watch = story.told(), Watch(story.flow)
+def test_a_blocked_build_goes_on_when_a_person_answers(story: RunView, order: Any, option: int, text: str) -> None:
+    built, watch = story.told(), WaitState(story.flow)
     for _ in range(4):
         state = built.state
         if state.outcome is not Outcome.BLOCKED:
@@ -322,14 +332,14 @@ _UNKNOWN = TurnId("s0.nobody")
 _STRAY: tuple[Event, ...] = (
     TurnSent(_UNKNOWN),
     TurnAnswered(_UNKNOWN, "a word"),
-    TurnFailed(_UNKNOWN, Trouble.DIED, "it died"),
+    TurnFailed(_UNKNOWN, FailureKind.DIED, "it died"),
     CheckRan(_UNKNOWN, "true", 0, ""),
     CheckRan(_UNKNOWN, "false", 1, ""),
     WorkGathered(_UNKNOWN, "ant", "c1"),
     WorkGathered(_UNKNOWN, "main", "c1"),
     WorkGathered(TurnId("s1.L2.ant.author.gather"), "nowhere", "c1"),
     WorkMerged(_UNKNOWN, "c1"),
-    WorkMerged(_UNKNOWN, "c1", (Clash("merge", ("ant",), "a.py"),)),
+    WorkMerged(_UNKNOWN, "c1", (ContentConflict("merge", ("ant",), "a.py"),)),
     QuestionResolved("s0.q0", 1, "no"),
     Noted(Topic.WARNING, "look"),
     TerminalOpened(AgentName("a"), TerminalId("t"), "codex", "s"),
@@ -340,8 +350,8 @@ _STRAY: tuple[Event, ...] = (
 
 @given(stories(), orders)
 @examples(15)
-def test_what_nobody_waits_for_changes_nothing(story: Story, order: Any) -> None:
-    def undisturbed(state: LevelsState, _due: tuple[Errand, ...]) -> None:
+def test_what_nobody_waits_for_changes_nothing(story: RunView, order: Any) -> None:
+    def undisturbed(state: LevelsState, _due: tuple[Action, ...]) -> None:
         for event in (*_STRAY, RunStarted(story.flow.plan), RunResumed(story.flow.plan)):
             after = story.flow.apply(state, event)
             assert after is state or after == state, event
@@ -355,7 +365,9 @@ def test_what_nobody_waits_for_changes_nothing(story: Story, order: Any) -> None
 
 @given(stories(), orders, st.integers(0, 10_000))
 @examples(25)
-def test_settings_changed_at_a_resume_never_leave_a_build_with_nothing_to_do(story: Story, order: Any, at: int) -> None:
+def test_settings_changed_at_a_resume_never_leave_a_build_with_nothing_to_do(
+    story: RunView, order: Any, at: int
+) -> None:
     events = story.told(order=order).events
     other = replace(story.flow.plan, tools=(), max_parallel=1, max_rounds=1, telos=())
 

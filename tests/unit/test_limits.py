@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.domain.turns import Trouble
+from logos.domain.turns import FailureKind
 from logos.domain.usage import Spent, Usage
 from logos.engine.budgets import MARGIN_SECONDS, UNSAID_SECONDS, Budget, ends_at, seconds_to_wait, until_words
 from logos.errors import BudgetReached
-from logos.waiting.provider_errors import Leave, OnLimit, Replace, TryAgain, remedy, trouble_of
+from logos.waiting.provider_errors import Failover, OnLimit, Retry, Stop, failure_kind_of, recovery_for
 from tests.builders import examples
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC).timestamp()
@@ -23,37 +23,37 @@ HOUR = 3600.0
 @pytest.mark.parametrize(
     ("message", "trouble"),
     [
-        ("You've hit your 5-hour limit · resets 12:19am (UTC)", Trouble.LIMIT),
-        ("Claude AI usage limit reached|1762952400", Trouble.LIMIT),
-        ("unexpected status 429 Too Many Requests: slow down", Trouble.LIMIT),
-        ("exceeded retry limit, last status: 429 Too Many Requests", Trouble.LIMIT),
-        ("The usage limit has been reached", Trouble.LIMIT),
-        ("insufficient_quota", Trouble.LIMIT),
-        ('API Error: 500 {"type":"error"}', Trouble.TRANSIENT),
-        ("API Error: 529 overloaded_error", Trouble.TRANSIENT),
-        ("stream disconnected before completion", Trouble.TRANSIENT),
-        ("connect ECONNREFUSED 127.0.0.1:1", Trouble.TRANSIENT),
-        ("No conversation found with session ID: x", Trouble.TRANSIENT),
-        ("Invalid API key · Please run /login", Trouble.PROVIDER),
-        ("its process ended with 1: no such option", Trouble.PROVIDER),
+        ("You've hit your 5-hour limit · resets 12:19am (UTC)", FailureKind.LIMIT),
+        ("Claude AI usage limit reached|1762952400", FailureKind.LIMIT),
+        ("unexpected status 429 Too Many Requests: slow down", FailureKind.LIMIT),
+        ("exceeded retry limit, last status: 429 Too Many Requests", FailureKind.LIMIT),
+        ("The usage limit has been reached", FailureKind.LIMIT),
+        ("insufficient_quota", FailureKind.LIMIT),
+        ('API Error: 500 {"type":"error"}', FailureKind.TRANSIENT),
+        ("API Error: 529 overloaded_error", FailureKind.TRANSIENT),
+        ("stream disconnected before completion", FailureKind.TRANSIENT),
+        ("connect ECONNREFUSED 127.0.0.1:1", FailureKind.TRANSIENT),
+        ("No conversation found with session ID: x", FailureKind.TRANSIENT),
+        ("Invalid API key · Please run /login", FailureKind.PROVIDER),
+        ("its process ended with 1: no such option", FailureKind.PROVIDER),
     ],
 )
-def test_a_complaint_is_a_limit_a_hiccup_or_something_a_person_must_mend(message: str, trouble: Trouble) -> None:
-    assert trouble_of(message) is trouble
+def test_a_complaint_is_a_limit_a_hiccup_or_something_a_person_must_mend(message: str, trouble: FailureKind) -> None:
+    assert failure_kind_of(message) is trouble
 
 
 def test_a_hiccup_is_tried_again_twice_with_more_and_more_time() -> None:
-    tries = [remedy(Trouble.TRANSIENT, n, OnLimit.STOP, 5.0) for n in range(3)]
-    assert tries == [TryAgain(5.0), TryAgain(30.0), Leave()]
+    tries = [recovery_for(FailureKind.TRANSIENT, n, OnLimit.STOP, 5.0) for n in range(3)]
+    assert tries == [Retry(5.0), Retry(30.0), Stop()]
 
 
 def test_a_limit_stops_waits_or_calls_a_spare_as_told() -> None:
-    assert [remedy(Trouble.LIMIT, 0, choice, 5.0) for choice in OnLimit] == [Leave(), TryAgain(None), Replace()]
+    assert [recovery_for(FailureKind.LIMIT, 0, choice, 5.0) for choice in OnLimit] == [Stop(), Retry(None), Failover()]
 
 
-@pytest.mark.parametrize("trouble", [t for t in Trouble if t not in (Trouble.LIMIT, Trouble.TRANSIENT)])
-def test_nothing_else_is_tried_again(trouble: Trouble) -> None:
-    assert all(remedy(trouble, 0, choice, 5.0) == Leave() for choice in OnLimit)
+@pytest.mark.parametrize("trouble", [t for t in FailureKind if t not in (FailureKind.LIMIT, FailureKind.TRANSIENT)])
+def test_nothing_else_is_tried_again(trouble: FailureKind) -> None:
+    assert all(recovery_for(trouble, 0, choice, 5.0) == Stop() for choice in OnLimit)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_person_is_told_until_when() -> None:
 @given(st.text())
 def test_any_message_can_be_read(message: str) -> None:
     assert seconds_to_wait(message, NOW) >= 0
-    assert isinstance(trouble_of(message), Trouble)
+    assert isinstance(failure_kind_of(message), FailureKind)
 
 
 # --- the person's own limits

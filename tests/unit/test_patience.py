@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.domain.turns import Status, Trouble
+from logos.domain.turns import FailureKind, Status
 from logos.waiting.rules import (
     COMPLAINT_GRACE_SECONDS,
     MAX_PERMISSIONS,
     UNKNOWN_GRACE_SECONDS,
+    Accept,
     Decision,
     FallBack,
     GivePermission,
     GiveUp,
-    Glance,
+    Observation,
     Remind,
     Rules,
     ShowPermission,
-    Take,
     Wait,
-    Watch,
+    WaitState,
     decide,
     on_return,
     permitted,
@@ -55,7 +55,7 @@ class Look:
 
 
 def is_end(decision: Decision) -> bool:
-    return isinstance(decision, Take | FallBack | GiveUp)
+    return isinstance(decision, Accept | FallBack | GiveUp)
 
 
 def play(
@@ -64,11 +64,11 @@ def play(
     """Every decision with its time, up to the one that ends the wait; the screen is shown only where it is asked for."""
     rules = rules or Rules()
     at, decisions = 0.0, []
-    watch = Watch.begin(at, timeout, permissions=permissions)
+    watch = WaitState.begin(at, timeout, permissions=permissions)
     for look in looks:
         at += look.after
         screen = look.screen if wants_screen(look.status, look.file) else None
-        glance = Glance(
+        glance = Observation(
             at,
             look.status,
             look.file,
@@ -80,7 +80,7 @@ def play(
         decision = decide(watch, glance, rules)
         decisions.append((at, decision))
         match decision:
-            case Take() | FallBack() | GiveUp():
+            case Accept() | FallBack() | GiveUp():
                 break
             case Remind():
                 watch = reminded(watch, at)
@@ -113,7 +113,7 @@ def every(
 @pytest.mark.parametrize("rest", [IDLE, DONE])
 def test_a_file_and_a_terminal_that_rests_after_work_are_a_response(rest: Status) -> None:
     decisions = play([Look(0, BUSY), Look(2, BUSY), Look(2, rest, "f")])
-    assert decisions[-1] == (4, Take())
+    assert decisions[-1] == (4, Accept())
     assert [type(d) for _, d in decisions[:-1]] == [Wait, Wait]
 
 
@@ -128,20 +128,20 @@ def test_a_terminal_at_rest_alone_is_not_enough() -> None:
 
 
 def test_a_terminal_in_error_ends_the_wait_at_once_even_with_a_file() -> None:
-    assert end_of(play([Look(0, BUSY), Look(1, BROKEN)])) == GiveUp(Trouble.ERROR)
-    assert end_of(play([Look(0, BUSY), Look(1, BROKEN, "f")])) == GiveUp(Trouble.ERROR)
+    assert end_of(play([Look(0, BUSY), Look(1, BROKEN)])) == GiveUp(FailureKind.ERROR)
+    assert end_of(play([Look(0, BUSY), Look(1, BROKEN, "f")])) == GiveUp(FailureKind.ERROR)
 
 
 def test_a_file_that_is_still_being_written_is_waited_for_when_no_work_was_seen() -> None:
     looks = [Look(0, IDLE), *(Look(0.1, IDLE, f"f{n}") for n in range(20)), *every(0.1, 1, IDLE, "f19")]
     decisions = play(looks)
-    assert end_of(decisions) == Take()
+    assert end_of(decisions) == Accept()
     assert decisions[-1][0] > 2.0
 
 
 def test_a_turn_too_fast_to_be_seen_working_is_taken_soon() -> None:
     at, decision = play(every(0.1, 3, DONE, "f"))[-1]
-    assert decision == Take()
+    assert decision == Accept()
     assert at <= 1.0
 
 
@@ -155,7 +155,7 @@ def test_a_file_is_looked_at_often_once_it_is_there() -> None:
 
 
 def test_a_timeout_at_rest_without_a_file_is_no_file_when_strict() -> None:
-    assert end_of(play([Look(0, BUSY), Look(9, BUSY), Look(1, IDLE)], timeout=10)) == GiveUp(Trouble.NO_FILE)
+    assert end_of(play([Look(0, BUSY), Look(9, BUSY), Look(1, IDLE)], timeout=10)) == GiveUp(FailureKind.NO_FILE)
 
 
 def test_a_timeout_at_rest_without_a_file_falls_back_when_not_strict() -> None:
@@ -167,18 +167,18 @@ def test_a_timeout_at_rest_without_a_file_falls_back_when_not_strict() -> None:
 @pytest.mark.parametrize("file", [None, "f"])
 def test_a_timeout_at_work_is_a_timeout_strict_or_not(strict: bool, file: str | None) -> None:
     looks = [Look(0, BUSY), Look(9, BUSY), Look(1, BUSY, file, "typing")]
-    assert end_of(play(looks, Rules(strict=strict), timeout=10)) == GiveUp(Trouble.TIMEOUT)
+    assert end_of(play(looks, Rules(strict=strict), timeout=10)) == GiveUp(FailureKind.TIMEOUT)
 
 
 def test_a_timeout_while_a_person_is_asked_is_a_timeout() -> None:
-    assert end_of(play([Look(0, BUSY), Look(5, ASKS), Look(5, ASKS)], timeout=10)) == GiveUp(Trouble.TIMEOUT)
+    assert end_of(play([Look(0, BUSY), Look(5, ASKS), Look(5, ASKS)], timeout=10)) == GiveUp(FailureKind.TIMEOUT)
 
 
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("seen_at_work", [True, False])
 def test_a_file_found_at_the_deadline_beside_a_resting_terminal_is_taken(strict: bool, seen_at_work: bool) -> None:
     looks = [Look(0, BUSY if seen_at_work else IDLE), Look(9.9, IDLE), Look(0.1, IDLE, "f")]
-    assert end_of(play(looks, Rules(strict=strict), timeout=10)) == Take()
+    assert end_of(play(looks, Rules(strict=strict), timeout=10)) == Accept()
 
 
 def test_waiting_is_never_planned_past_the_deadline() -> None:
@@ -197,7 +197,7 @@ def test_a_provider_that_reports_completed_all_along_is_not_reminded_while_its_s
     working = [Look(2, DONE, None, f"line {n}") for n in range(60)]
     decisions = play([*working, Look(2, DONE, "f", "line 60"), *every(0.1, 2, DONE, "f", "line 60")])
     assert times_of(decisions, Remind) == []
-    assert end_of(decisions) == Take()
+    assert end_of(decisions) == Accept()
 
 
 def test_a_provider_that_reports_completed_all_along_and_stands_still_is_reminded() -> None:
@@ -209,18 +209,18 @@ def test_a_provider_that_reports_completed_all_along_and_stands_still_is_reminde
 def test_a_provider_that_never_stops_processing_is_done_when_file_and_screen_stand_still() -> None:
     looks = [Look(0, BUSY), Look(10, BUSY, "f", "done ❯"), *every(1, 40, BUSY, "f", "done ❯")]
     at, decision = play(looks)[-1]
-    assert decision == Take()
+    assert decision == Accept()
     assert at == 10 + GRACE
 
 
 def test_a_provider_that_never_stops_processing_is_waited_for_while_its_screen_moves() -> None:
     looks = [Look(0, BUSY), *(Look(5, BUSY, "f", f"line {n}") for n in range(100))]
-    assert times_of(play(looks), Take) == []
+    assert times_of(play(looks), Accept) == []
 
 
 def test_a_provider_that_never_stops_processing_is_waited_for_while_its_file_grows() -> None:
     looks = [Look(0, BUSY), *(Look(5, BUSY, f"f{n}") for n in range(100))]
-    assert times_of(play(looks), Take) == []
+    assert times_of(play(looks), Accept) == []
 
 
 def test_a_working_terminal_without_a_screen_to_look_at_is_waited_for() -> None:
@@ -230,25 +230,25 @@ def test_a_working_terminal_without_a_screen_to_look_at_is_waited_for() -> None:
 
 def test_no_grace_at_all_does_not_make_the_file_of_a_working_agent_a_response() -> None:
     decisions = play([Look(0, BUSY), Look(1, BUSY, "f")], Rules(idle_grace=0))
-    assert times_of(decisions, Take) == []
+    assert times_of(decisions, Accept) == []
 
 
 def test_after_a_server_restart_a_file_and_a_still_screen_decide() -> None:
     looks = [Look(0, BUSY), Look(10, LOST), Look(5, LOST, "f", "done ❯"), *every(0.5, 20, LOST, "f", "done ❯")]
     at, decision = play(looks)[-1]
-    assert decision == Take()
+    assert decision == Accept()
     assert at == 15 + UNKNOWN_GRACE_SECONDS
 
 
 def test_after_a_server_restart_a_moving_screen_is_waited_for() -> None:
     looks = [Look(0, BUSY), *(Look(3, LOST, "f", f"line {n}") for n in range(50))]
-    assert times_of(play(looks), Take) == []
+    assert times_of(play(looks), Accept) == []
 
 
 def test_after_a_server_restart_an_agent_that_stands_still_without_a_file_is_reminded() -> None:
     decisions = play([Look(0, BUSY), *every(2, 100, LOST)])
     assert len(times_of(decisions, Remind)) == 1
-    assert end_of(decisions) == GiveUp(Trouble.NO_FILE)
+    assert end_of(decisions) == GiveUp(FailureKind.NO_FILE)
 
 
 # --- reminders
@@ -259,7 +259,7 @@ def test_an_idle_agent_without_its_file_is_reminded_once_after_the_grace_period(
     assert times_of(decisions, Remind) == [10 + GRACE]
 
 
-@pytest.mark.parametrize(("strict", "end"), [(True, GiveUp(Trouble.NO_FILE)), (False, FallBack())])
+@pytest.mark.parametrize(("strict", "end"), [(True, GiveUp(FailureKind.NO_FILE)), (False, FallBack())])
 def test_an_agent_that_ignores_its_reminder_ends_as_a_timeout_at_rest_would(strict: bool, end: Decision) -> None:
     at, decision = play([Look(0, BUSY), Look(10, BUSY), *every(1, 100, IDLE)], Rules(strict=strict))[-1]
     assert decision == end
@@ -274,20 +274,20 @@ def test_an_agent_that_works_on_after_its_reminder_gets_the_whole_grace_period_a
 
 
 def test_a_response_after_the_reminder_is_taken() -> None:
-    assert end_of(play([Look(0, BUSY), *every(1, 31, IDLE), Look(1, BUSY), Look(1, IDLE, "f")])) == Take()
+    assert end_of(play([Look(0, BUSY), *every(1, 31, IDLE), Look(1, BUSY), Look(1, IDLE, "f")])) == Accept()
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 3])
 def test_there_are_as_many_reminders_as_configured(allowed: int) -> None:
     decisions = play([Look(0, BUSY), *every(1, 300, IDLE)], Rules(max_reminders=allowed))
     assert len(times_of(decisions, Remind)) == allowed
-    assert decisions[-1] == ((allowed + 1) * GRACE, GiveUp(Trouble.NO_FILE))
+    assert decisions[-1] == ((allowed + 1) * GRACE, GiveUp(FailureKind.NO_FILE))
 
 
 def test_reminders_given_in_an_earlier_life_count() -> None:
-    watch = Watch.begin(0, TIMEOUT, reminders=1)
-    glance = Glance(GRACE, IDLE, screen="❯")
-    assert decide(remember(watch, glance), glance, Rules()) == GiveUp(Trouble.NO_FILE)
+    watch = WaitState.begin(0, TIMEOUT, reminders=1)
+    glance = Observation(GRACE, IDLE, screen="❯")
+    assert decide(remember(watch, glance), glance, Rules()) == GiveUp(FailureKind.NO_FILE)
 
 
 def test_a_working_agent_is_never_reminded() -> None:
@@ -316,7 +316,7 @@ def test_a_permission_prompt_keeps_the_idle_clock_from_running() -> None:
 
 def test_a_file_does_not_end_a_turn_that_waits_for_a_person() -> None:
     decisions = play([Look(0, BUSY), *every(2, 100, ASKS, "f")])
-    assert times_of(decisions, Take) == []
+    assert times_of(decisions, Accept) == []
     assert times_of(decisions, ShowPermission) == [2]
 
 
@@ -337,7 +337,7 @@ def test_the_twenty_first_permission_prompt_of_a_turn_ends_it() -> None:
     assert len(times_of(decisions, GivePermission)) == MAX_PERMISSIONS == 20
     end = end_of(decisions)
     assert isinstance(end, GiveUp)
-    assert end.trouble is Trouble.PERMISSION
+    assert end.trouble is FailureKind.PERMISSION
 
 
 def test_permissions_given_in_an_earlier_life_count() -> None:
@@ -359,7 +359,7 @@ def test_a_complaint_on_the_screen_of_an_agent_that_stopped_working_ends_the_tur
 def test_a_complaint_left_by_an_earlier_turn_does_not_end_this_one_before_it_began() -> None:
     decisions = play([*every(0.5, 4, IDLE, None, COMPLAINT), Look(0.5, BUSY), Look(10, IDLE, "f", "fine")])
     assert {type(d) for _, d in decisions[:-1]} == {Wait}
-    assert end_of(decisions) == Take()
+    assert end_of(decisions) == Accept()
 
 
 def test_a_complaint_that_stays_on_an_idle_screen_is_believed_in_the_end() -> None:
@@ -370,7 +370,7 @@ def test_a_complaint_that_stays_on_an_idle_screen_is_believed_in_the_end() -> No
 
 
 def test_a_complaint_does_not_end_a_turn_that_has_its_file() -> None:
-    assert end_of(play([Look(0, BUSY), Look(9, IDLE, "f", COMPLAINT)])) == Take()
+    assert end_of(play([Look(0, BUSY), Look(9, IDLE, "f", COMPLAINT)])) == Accept()
 
 
 def test_a_complaint_does_not_end_a_turn_that_is_still_being_worked_on() -> None:
@@ -384,7 +384,7 @@ def test_a_complaint_does_not_end_a_turn_that_is_still_being_worked_on() -> None
 def test_a_shell_seen_twice_means_that_the_agent_died(status: Status) -> None:
     decisions = play([Look(0, BUSY), Look(2, status, None, SHELL), Look(2, status, None, SHELL)])
     assert not is_end(decisions[-2][1])
-    assert end_of(decisions) == GiveUp(Trouble.DIED)
+    assert end_of(decisions) == GiveUp(FailureKind.DIED)
 
 
 def test_a_shell_seen_once_means_nothing() -> None:
@@ -393,12 +393,12 @@ def test_a_shell_seen_once_means_nothing() -> None:
 
 
 def test_the_response_of_an_agent_that_died_afterwards_is_taken() -> None:
-    assert end_of(play([Look(0, BUSY), Look(2, IDLE, "f", SHELL)])) == Take()
+    assert end_of(play([Look(0, BUSY), Look(2, IDLE, "f", SHELL)])) == Accept()
 
 
 def test_a_dead_agent_is_noticed_long_before_the_timeout_though_its_terminal_reports_work() -> None:
     at, decision = play([Look(0, BUSY), *every(2, TIMEOUT, BUSY, None, SHELL)])[-1]
-    assert decision == GiveUp(Trouble.DIED)
+    assert decision == GiveUp(FailureKind.DIED)
     assert at <= TIMEOUT / 2
 
 
@@ -428,7 +428,7 @@ LATER = UNKNOWN_GRACE_SECONDS
     ],
 )
 def test_a_turn_in_hand_is_waited_for_while_there_is_a_sign_of_it(first: Look, latest: Look, wait: bool | None) -> None:
-    before, now = (Glance(look.after, look.status, look.file, look.screen) for look in (first, latest))
+    before, now = (Observation(look.after, look.status, look.file, look.screen) for look in (first, latest))
     verdict = on_return(before, now, Rules())
     assert (verdict.wait if verdict is not None else None) is wait
 
@@ -460,7 +460,7 @@ def test_every_wait_keeps_its_promises(played: list[Look], rules: Rules, timeout
         if at >= timeout:
             assert is_end(decision), "the first look past the deadline ends the wait"
         match decision:
-            case Take():
+            case Accept():
                 assert look.file is not None
                 assert look.status is not BROKEN
                 assert look.status is not ASKS or look.screen == SHELL
@@ -477,15 +477,15 @@ def test_every_wait_keeps_its_promises(played: list[Look], rules: Rules, timeout
             case GivePermission():
                 assert look.status is ASKS
                 assert rules.auto_accept
-            case GiveUp(Trouble.NO_FILE):
+            case GiveUp(FailureKind.NO_FILE):
                 assert look.file is None
                 assert look.status in (IDLE, DONE, LOST)
-            case GiveUp(Trouble.ERROR):
+            case GiveUp(FailureKind.ERROR):
                 assert look.status is BROKEN
-            case GiveUp(Trouble.DIED):
+            case GiveUp(FailureKind.DIED):
                 assert look.file is None
                 assert look.screen == SHELL
-            case GiveUp(Trouble.TIMEOUT):
+            case GiveUp(FailureKind.TIMEOUT):
                 assert at >= timeout
                 assert look.status not in (IDLE, DONE)
             case Wait(seconds):

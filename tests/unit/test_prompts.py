@@ -14,7 +14,7 @@ from jinja2 import UndefinedError
 
 from logos import profiles
 from logos.domain.plans import CondenseRules, CyclePlan
-from logos.domain.roles import ANSWERS, RESPONSE_FILES, SEATS, Phase, Role, stage_with
+from logos.domain.roles import ANSWERS, RESPONSE_FILES, ROLE_DEFS, Phase, Role, phase_def_of
 from logos.domain.turns import Fact
 from logos.errors import ConfigError
 from logos.flows.cycle.flow import (
@@ -26,7 +26,7 @@ from logos.flows.cycle.flow import (
     facts_for,
     turn_for,
 )
-from logos.flows.cycle.verdicts import Verdict, evidence_found, read_result, says_approved
+from logos.flows.cycle.verdicts import TesterVerdict, evidence_found, read_result, says_approved
 from logos.prompts import PLACEHOLDER, render, response_instruction
 
 ROLES = list(Role)
@@ -67,7 +67,7 @@ def a_state(role: Role, plan: CyclePlan | None = None, **changes: object) -> Cyc
     said = {**dict.fromkeys(ANSWERS, ""), "analyst": ANALYST_SAYS, "programmer": PROGRAMMER_SAYS}
     state = CycleState(
         plan or a_plan(),
-        phase=stage_with(role).phase,
+        phase=phase_def_of(role).phase,
         role=role,
         outputs=MappingProxyType(said),
         fresh=False,
@@ -208,7 +208,7 @@ def test_the_analyst_is_told_the_absolute_path_of_its_response() -> None:
 def test_each_role_is_told_its_own_response_file_and_no_other(role: Role) -> None:
     block = instruction_of(prompt_of(a_state(role)))
     named = set(re.findall(r"/repo/\.tmp/agent-responses/(\w+\.md)", block))
-    assert named == {RESPONSE_FILES[SEATS[role].answer]}
+    assert named == {RESPONSE_FILES[ROLE_DEFS[role].answer]}
 
 
 @pytest.mark.parametrize("folder", ["plain", "with spaces", 'it\'s "quoted" $HOME `id`; x'])
@@ -329,7 +329,7 @@ def test_the_peer_analyst_starts_from_revise_and_looks_at_the_disk() -> None:
 @pytest.mark.parametrize("role", REVIEWERS)
 def test_a_reviewer_is_told_every_kind_of_evidence_an_approval_needs(role: Role) -> None:
     line = next(line for line in prompt_of(a_state(role)).splitlines() if line.startswith("An approval counts only"))
-    assert evidence_found(f"REVIEW_NOTES:\n{line}", stage_with(role).phase) == 4
+    assert evidence_found(f"REVIEW_NOTES:\n{line}", phase_def_of(role).phase) == 4
 
 
 @pytest.mark.parametrize("role", REVIEWERS)
@@ -483,9 +483,9 @@ def test_a_tester_without_a_verdict_is_told_what_was_missing() -> None:
 @pytest.mark.parametrize("role", [*REVIEWERS, Role.TESTER])
 def test_a_prompt_that_is_echoed_is_no_verdict_and_does_not_spoil_one(role: Role) -> None:
     prompt = prompt_of(a_state(role, cycle=2))
-    assert read_result(prompt) is Verdict.UNCLEAR
+    assert read_result(prompt) is TesterVerdict.UNCLEAR
     assert not says_approved(prompt)
-    assert read_result(f"{prompt}\nRESULT: PASS\n") is Verdict.PASS
+    assert read_result(f"{prompt}\nRESULT: PASS\n") is TesterVerdict.PASS
     assert says_approved(f"{prompt}\nREVIEW_RESULT: APPROVED\n")
     assert evidence_found(prompt, Phase.ANALYST) == evidence_found(prompt, Phase.PROGRAMMER) == 0
 
@@ -494,13 +494,13 @@ def test_a_prompt_that_is_echoed_is_no_verdict_and_does_not_spoil_one(role: Role
 
 
 def test_there_is_a_profile_for_every_seat() -> None:
-    assert {seat.profile for seat in SEATS.values()} <= set(profiles.names())
+    assert {agent_def.profile for agent_def in ROLE_DEFS.values()} <= set(profiles.names())
 
 
 @pytest.mark.parametrize("name", profiles.names())
 def test_a_profile_has_front_matter_with_its_own_name_and_a_system_prompt(name: str) -> None:
-    opening, front, body = profiles.text(name).split("---\n", 2)
-    assert opening == ""
+    start_plan, front, body = profiles.text(name).split("---\n", 2)
+    assert start_plan == ""
     assert f"name: {name}\n" in front
     assert re.search(r"^description: \S.*$", front, re.MULTILINE)
     assert "RESPONSE FILE INSTRUCTION" in body

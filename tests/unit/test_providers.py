@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.adapters.hosts.providers import PROVIDERS, Leave, Reading, command_provider
+from logos.adapters.hosts.providers import PROVIDERS, Permission, Reading, command_provider
 from logos.domain.usage import Usage
 from tests.builders import examples
 
@@ -132,7 +132,7 @@ def test_any_output_can_be_read(provider: str, output: str) -> None:
 
 @pytest.mark.parametrize("row", PROVIDERS.values(), ids=PROVIDERS)
 def test_the_next_turn_goes_on_in_the_same_conversation(row) -> None:
-    again = row.arguments(Leave.EDIT, "the-session", True)
+    again = row.arguments(Permission.EDIT, "the-session", True)
     assert any("the-session" in word for word in again)
     assert "{session}" not in " ".join(again)
     assert "{permissions}" not in " ".join(again)
@@ -140,8 +140,8 @@ def test_the_next_turn_goes_on_in_the_same_conversation(row) -> None:
 
 @pytest.mark.parametrize("row", PROVIDERS.values(), ids=PROVIDERS)
 def test_nothing_but_the_persons_word_lets_an_agent_do_anything(row) -> None:
-    bypass = set(row.leaves.get(Leave.ALL, ())) - {"-y"}
-    for leave in (Leave.RESPOND, Leave.EDIT):
+    bypass = set(row.leaves.get(Permission.ALL, ())) - {"-y"}
+    for leave in (Permission.RESPOND, Permission.EDIT):
         assert not bypass & set(row.arguments(leave, "s", False))
         assert "-y" not in row.arguments(leave, "s", False)
 
@@ -149,4 +149,4 @@ def test_nothing_but_the_persons_word_lets_an_agent_do_anything(row) -> None:
 def test_any_other_program_is_a_command_with_places_for_prompt_and_session() -> None:
     row = command_provider("my-agent --file '{prompt_file}' --talk {session} --in {cwd}")
     assert row.program == "my-agent"
-    assert row.arguments(Leave.RUN, "s1", True) == ["--file", "{prompt_file}", "--talk", "s1", "--in", "{cwd}"]
+    assert row.arguments(Permission.RUN, "s1", True) == ["--file", "{prompt_file}", "--talk", "s1", "--in", "{cwd}"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logos.domain.levels import ALL_LEVELS, Level
-from logos.domain.reports import Change, Kind, Proposal, Report, Say
+from logos.domain.reports import Change, Proposal, Report, TurnKind, Verdict
 from logos.domain.specs import Question
 from logos.flows.levels.reconcile import Agreed, Cause, Dispute, hear, participants
 from tests.builders import examples
@@ -25,7 +25,7 @@ def a_proposal(by: Level, round_: int = 1) -> Proposal:
     return Proposal(f"as {by.name} says in round {round_}", (Change(by, "other"),), ("one",))
 
 
-def says(kind: Kind, level: Level, **fields: Any) -> Report:
+def says(kind: TurnKind, level: Level, **fields: Any) -> Report:
     return Report(kind, level, "done", **fields)
 
 
@@ -38,18 +38,20 @@ def heard(dispute: Dispute, *reports: Report, guarded: bool = True, max_rounds: 
 
 
 def positions(*levels: Level) -> list[Report]:
-    return [says(Kind.POSITION, level, position=f"{level.name} wants it") for level in levels]
+    return [says(TurnKind.POSITION, level, position=f"{level.name} wants it") for level in levels]
 
 
 def a_vote(level: Level, objection: str = "") -> Report:
-    return says(Kind.AGREE, level, verdict=Say.OBJECT if objection else Say.AGREE, objection=objection)
+    return says(TurnKind.AGREE, level, verdict=Verdict.OBJECT if objection else Verdict.AGREE, objection=objection)
 
 
 def aligned(*, yes: bool) -> Report:
     verdict = (
-        {"verdict": Say.ALIGNED} if yes else {"verdict": Say.MISALIGNED, "violation": "no", "alternatives": ("x",)}
+        {"verdict": Verdict.ALIGNED}
+        if yes
+        else {"verdict": Verdict.MISALIGNED, "violation": "no", "alternatives": ("x",)}
     )
-    return says(Kind.ALIGN, L9, **verdict)
+    return says(TurnKind.ALIGN, L9, **verdict)
 
 
 @pytest.mark.scenario("LOG-07")
@@ -83,30 +85,30 @@ def test_positions_come_first_then_the_level_in_conflict_proposes_and_the_others
 
     two_said = heard(dispute, *positions(L6, L4))
     assert isinstance(two_said, Dispute)
-    assert two_said.kind is Kind.POSITION
+    assert two_said.kind is TurnKind.POSITION
     all_said = heard(two_said, *positions(L5))
     assert isinstance(all_said, Dispute)
-    assert (all_said.kind, all_said.asked) == (Kind.PROPOSE, (L5,))
+    assert (all_said.kind, all_said.asked) == (TurnKind.PROPOSE, (L5,))
     assert list(all_said.positions) == [L6, L5, L4]
 
-    proposed = heard(all_said, says(Kind.PROPOSE, L5, proposal=a_proposal(L5)))
+    proposed = heard(all_said, says(TurnKind.PROPOSE, L5, proposal=a_proposal(L5)))
     assert isinstance(proposed, Dispute)
-    assert (proposed.kind, proposed.asked) == (Kind.AGREE, (L4, L6))
+    assert (proposed.kind, proposed.asked) == (TurnKind.AGREE, (L4, L6))
     agreed = heard(proposed, a_vote(L6), a_vote(L4))
     assert isinstance(agreed, Dispute)
-    assert (agreed.kind, agreed.asked) == (Kind.ALIGN, (L9,))
+    assert (agreed.kind, agreed.asked) == (TurnKind.ALIGN, (L9,))
     assert heard(agreed, aligned(yes=True)) == Agreed(a_proposal(L5))
 
 
 def test_without_l9_the_levels_agreement_is_enough() -> None:
     dispute = a_dispute(L3, L2)
-    reports = [*positions(L3, L2), says(Kind.PROPOSE, L3, proposal=a_proposal(L3)), a_vote(L2)]
+    reports = [*positions(L3, L2), says(TurnKind.PROPOSE, L3, proposal=a_proposal(L3)), a_vote(L2)]
 
     assert heard(dispute, *reports, guarded=False) == Agreed(a_proposal(L3))
 
 
 def test_a_level_alone_agrees_with_itself() -> None:
-    reports = [*positions(L2), says(Kind.PROPOSE, L2, proposal=a_proposal(L2))]
+    reports = [*positions(L2), says(TurnKind.PROPOSE, L2, proposal=a_proposal(L2))]
 
     assert heard(a_dispute(L2), *reports, guarded=False) == Agreed(a_proposal(L2))
     guarded = heard(a_dispute(L2), *reports)
@@ -115,22 +117,22 @@ def test_a_level_alone_agrees_with_itself() -> None:
 
 
 def test_an_objection_passes_the_pen_on_and_old_votes_do_not_count() -> None:
-    proposed = a_dispute(L5, L4, L6, kind=Kind.AGREE, proposals=(a_proposal(L5),))
+    proposed = a_dispute(L5, L4, L6, kind=TurnKind.AGREE, proposals=(a_proposal(L5),))
     after = heard(proposed, a_vote(L4, "not so"), a_vote(L6))
 
     assert isinstance(after, Dispute)
-    assert (after.kind, after.round, after.pen, after.asked) == (Kind.PROPOSE, 2, L4, (L4,))
+    assert (after.kind, after.round, after.proposer, after.asked) == (TurnKind.PROPOSE, 2, L4, (L4,))
     assert (after.objections, dict(after.votes)) == (("L4: not so",), {})
 
 
 def test_nobody_convinced_in_the_last_round_is_a_question_with_each_proposal_once() -> None:
     same = a_proposal(L5)
-    proposed = a_dispute(L5, L4, kind=Kind.AGREE, round=3, proposals=(same, a_proposal(L4), same))
+    proposed = a_dispute(L5, L4, kind=TurnKind.AGREE, round=3, proposals=(same, a_proposal(L4), same))
 
     assert heard(proposed, a_vote(L4, "never")) == Question(
         "s1.q1", "who greets?", (same, a_proposal(L4)), ("L4: never",)
     )
-    vetoed = a_dispute(L5, L4, kind=Kind.ALIGN, round=3, proposals=(same,))
+    vetoed = a_dispute(L5, L4, kind=TurnKind.ALIGN, round=3, proposals=(same,))
     after = heard(vetoed, aligned(yes=False))
     assert isinstance(after, Question)
     assert after.options == (same,)
@@ -151,11 +153,11 @@ def test_every_dispute_ends_in_its_rounds_and_the_same_way_in_any_order(
     def report(dispute: Dispute, level: Level) -> Report:
         mind = minds[(dispute.round * 5 + level) % 20]
         match dispute.kind:
-            case Kind.POSITION:
-                return says(Kind.POSITION, level, position=f"{level.name} wants it")
-            case Kind.PROPOSE:
-                return says(Kind.PROPOSE, level, proposal=a_proposal(level, dispute.round))
-            case Kind.AGREE:
+            case TurnKind.POSITION:
+                return says(TurnKind.POSITION, level, position=f"{level.name} wants it")
+            case TurnKind.PROPOSE:
+                return says(TurnKind.PROPOSE, level, proposal=a_proposal(level, dispute.round))
+            case TurnKind.AGREE:
                 return a_vote(level, "" if mind else f"{level.name} objects")
             case _:
                 return aligned(yes=mind)

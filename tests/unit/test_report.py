@@ -24,7 +24,7 @@ from logos.cli.output.report_markdown import as_markdown
 from logos.cli.output.report_page import as_page
 from logos.cli.output.report_timeline import NARROWEST, scale_of, timeline
 from logos.cli.report import Format, rendered, report
-from logos.cli.status import Standing
+from logos.cli.status import RunStatus
 from logos.domain.events import (
     Event,
     Noted,
@@ -39,19 +39,19 @@ from logos.domain.events import (
     TurnFailed,
     TurnSent,
 )
-from logos.domain.levels import LADDER, Level
+from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import CyclePlan, OnExhausted, ReviewRules
-from logos.domain.specs import Touched
-from logos.domain.turns import AgentName, Outcome, RunId, Trouble, TurnId
+from logos.domain.specs import TouchedFile
+from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TurnId
 from logos.domain.usage import Usage
 from logos.errors import UsageError
 from logos.flows.cycle.flow import Cycle, CycleState
 from logos.testing import APPROVED, FAIL, PASS, REVISE, MemoryLog
 from logos.views.continuity.document import as_document
 from logos.views.continuity.entries import Entry
-from logos.views.continuity.report import Continuity, continuity
+from logos.views.continuity.report import ContinuityReport, continuity
 from logos.views.continuity.since import session_since
-from logos.views.run import read_story
+from logos.views.run import read_run_view
 from tests.builders import a_quick_plan, drive_purely, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person
 from tests.unit.test_cli import Cli
@@ -89,14 +89,16 @@ def a_log(*sessions: Sequence[Event], began: Sequence[str] = EVENINGS, log: Any 
     return log
 
 
-def told(*sessions: Sequence[Event], began: Sequence[str] = EVENINGS, **how: Any) -> Continuity:
+def told(*sessions: Sequence[Event], began: Sequence[str] = EVENINGS, **how: Any) -> ContinuityReport:
     return report_of(a_log(*sessions, began=began), **how)
 
 
-def report_of(log: Any, run: RunId = RUN, since: str = "last", driver: int | None = None, **how: Any) -> Continuity:
-    story = read_story(log, run)
+def report_of(
+    log: Any, run: RunId = RUN, since: str = "last", driver: int | None = None, **how: Any
+) -> ContinuityReport:
+    story = read_run_view(log, run)
     chosen = session_since(story.sessions, since, run)
-    return continuity(Standing(Path("/repo"), story, driver), chosen.number, "logos run --resume", **how)
+    return continuity(RunStatus(Path("/repo"), story, driver), chosen.number, "logos run --resume", **how)
 
 
 def cut_after(events: Sequence[Event], turn: str, plan: Any, left: str = "stopped by SIGINT") -> list[list[Event]]:
@@ -191,15 +193,15 @@ def test_what_was_never_reached_is_not_said_to_come() -> None:
 def test_what_keeps_a_run_from_going_on_is_blocked_and_named() -> None:
     begun = [RunStarted(QUICK), TurnAsked(TurnId("r1.analyst.c1"), AgentName("analyst"), "do it")]
     turn = TurnId("r1.analyst.c1")
-    limit = told([*begun, TurnFailed(turn, Trouble.LIMIT, "usage limit reached, resets 3 pm")])
+    limit = told([*begun, TurnFailed(turn, FailureKind.LIMIT, "usage limit reached, resets 3 pm")])
     assert lines(limit.parts.blocked) == ["stopped a provider's limit usage limit reached, resets 3 pm"]
-    asks = told([*begun, TurnSent(turn), Noted(Topic.PERMISSION_ASKED, "may I?", turn)], driver=1)
-    assert lines(asks.parts.blocked) == ["permission analyst waits for you: may I?"]
-    assert asks.word == "WAITING FOR YOU"
+    pending_turns = told([*begun, TurnSent(turn), Noted(Topic.PERMISSION_ASKED, "may I?", turn)], driver=1)
+    assert lines(pending_turns.parts.blocked) == ["permission analyst waits for you: may I?"]
+    assert pending_turns.word == "WAITING FOR YOU"
     budget = told([*begun, Noted(Topic.INTERRUPTED, "limits.max_tokens reached: 10 of 5")])
     assert lines(budget.parts.blocked) == ["budget this run's budget limits.max_tokens reached: 10 of 5"]
     # A driver that took over tries again.
-    again = told([*begun, TurnFailed(turn, Trouble.LIMIT, "usage limit reached")], [RunResumed(QUICK)])
+    again = told([*begun, TurnFailed(turn, FailureKind.LIMIT, "usage limit reached")], [RunResumed(QUICK)])
     assert again.parts.blocked == ()
 
 
@@ -303,7 +305,7 @@ def test_a_clock_that_was_set_back_gives_no_negative_times_and_keeps_the_order()
     assert since_of(done, "2026-11-15") == 1
 
 
-def since_of(done: Continuity, wanted: str) -> int:
+def since_of(done: ContinuityReport, wanted: str) -> int:
     from logos.views.sessions import Session
 
     sessions = [Session(own.number, own.first, own.last, own.began, own.ended) for own in done.sessions]
@@ -357,7 +359,7 @@ def test_files_that_changed_are_shown_when_they_are_known() -> None:
 # --- forks
 
 
-def a_fork() -> Continuity:
+def a_fork() -> ContinuityReport:
     """The first round of one run, and from there on another."""
     events = a_cycle(QUICK, tester=[FAIL, PASS])
     parent, clock = a_log(*cut_after(events, "r1.tester.c1", QUICK)), [moment(EVENINGS[2])]
@@ -438,7 +440,7 @@ def test_components_that_wait_for_others_are_blocked_dependencies() -> None:
     assert lines(entry for entry in done.parts.completed if entry.part == "component") == [
         "component cart built, not merged yet; 1 file"
     ]
-    assert [act.turn for act in done.in_hand] == ["s1.L2.price.author"]
+    assert [act.turn for act in done.in_flight] == ["s1.L2.price.author"]
     assert lines(done.parts.pending)[:3] == [
         "sweep 1 L1 Syntax-Linter `ruff check` not run yet",
         "sweep 1 L2 Function-Author `pytest -q` not run yet",
@@ -448,7 +450,7 @@ def test_components_that_wait_for_others_are_blocked_dependencies() -> None:
 
 def test_a_component_that_was_not_built_waits_for_the_conflict_of_those_it_needs() -> None:
     parts = divided({"name": "price"}, {"name": "cart"}, {"name": "bill", "depends_on": ["price", "cart"]})
-    same = (Touched("src/money.py", "one", ("euros",)),), (Touched("src/money.py", "other", ("euros",)),)
+    same = (TouchedFile("src/money.py", "one", ("euros",)),), (TouchedFile("src/money.py", "other", ("euros",)),)
     world = Talk(replies={"s1.L3.decompose": parts}, touched={"price": same[0], "cart": same[1]})
     done = told(built(a_levels_plan(), world, until=lambda state: state.dispute is not None))
     assert lines(done.parts.blocked) == ["component bill waits for reconciliation s1.q1"]
@@ -462,7 +464,7 @@ def test_a_component_that_is_worked_on_again_is_not_completed() -> None:
         s1__L5__validate=FAILS, s1__q1__L5__propose__r1=again, s2__L3__decompose=a_shop().replies["s1.L3.decompose"]
     )
     events = built(
-        a_levels_plan(), world, until=lambda state: state.sweep == 2 and bool(state.asks) and state.level == 2
+        a_levels_plan(), world, until=lambda state: state.sweep == 2 and bool(state.pending_turns) and state.level == 2
     )
     done = told(events)
     assert [entry.what for entry in done.parts.completed if entry.part == "component"] == ["cart"]
@@ -508,7 +510,7 @@ def test_an_open_question_blocks_and_a_persons_answer_is_a_decision() -> None:
     done = told(asked)
     assert lines(done.parts.blocked) == ["question s1.L8.decompose a person must decide: Which currencies?"]
     assert done.word == "BLOCKED"
-    state = read_story(a_log(asked), RUN).build
+    state = read_run_view(a_log(asked), RUN).build
     assert state is not None
     answered = told([*asked, answered_by_a_person(state, "euros and dollars")])
     (entry,) = answered.parts.decisions
@@ -532,7 +534,7 @@ def test_effort_is_added_up_per_level_and_makes_the_total() -> None:
     ]
     done = told(events)
     names = [effort.name for effort in done.efforts]
-    assert names == [*(rung.name for rung in LADDER.values()), "logos"]
+    assert names == [*(level_def.name for level_def in LEVELS.values()), "logos"]
     by_name = {effort.name: effort for effort in done.efforts}
     assert by_name["L2"].turns == 3
     assert by_name["L2"].bill.usage.tokens == 360
@@ -570,7 +572,7 @@ def test_markdown_has_every_part_the_issue_names_in_both_flows() -> None:
 def test_the_tables_of_the_markdown_are_whole_whatever_is_in_them() -> None:
     events = a_cycle(QUICK, until=lambda state: state.role == "tester")
     turn = TurnId("r1.tester.c1")
-    failed = TurnFailed(turn, Trouble.ERROR, f"a | b || \\ {HOSTILE}")
+    failed = TurnFailed(turn, FailureKind.ERROR, f"a | b || \\ {HOSTILE}")
     done = told([*events, TurnAsked(turn, AgentName("tester"), "p"), failed])
     tables = re.findall(r"(?:^\|.*\n)+", as_markdown(done) + "\n", re.MULTILINE)
     columns = [{len(re.split(r"(?<!\\)\|", row)) for row in table.splitlines()} for table in tables]
@@ -598,7 +600,7 @@ def test_only_the_newest_turns_are_listed_and_the_others_counted() -> None:
 # --- the timeline
 
 
-def drawn_bars(done: Continuity) -> list[tuple[float, float]]:
+def drawn_bars(done: ContinuityReport) -> list[tuple[float, float]]:
     plot = ET.fromstring(timeline(done).plot)
     acts = [group for group in plot.iter("g") if group.get("class", "").startswith("act")]
     bars = [group.find("rect") for group in acts]
@@ -615,7 +617,7 @@ def many_days(sessions: int) -> tuple[str, ...]:
     return tuple(f"2026-{1 + day // 28:02}-{1 + day % 28:02} 09:00" for day in range(sessions))
 
 
-def a_large_build(sessions: int = 12) -> Continuity:
+def a_large_build(sessions: int = 12) -> ContinuityReport:
     """Some 600 turns at nine levels: sweep after sweep, cut into sessions."""
     names = [f"part{number}" for number in range(30)]
     parts = divided(*({"name": name} for name in names))
@@ -638,7 +640,7 @@ def test_the_timeline_holds_for_six_hundred_turns_in_nine_lanes_and_twelve_sessi
     done = a_large_build()
     assert done.answered >= 600
     assert len(done.sessions) == 12
-    assert [lane for lane in done.lanes if lane != "logos"] == [rung.name for rung in LADDER.values()]
+    assert [lane for lane in done.lanes if lane != "logos"] == [level_def.name for level_def in LEVELS.values()]
     bars = drawn_bars(done)
     assert len(bars) == len(done.acts)
     assert all(x >= 0 and width > 0 and x + width <= 100.001 for x, width in bars)
@@ -762,7 +764,7 @@ def is_safe(page: str) -> None:
         ET.fromstring(drawing)
 
 
-def hostile() -> Continuity:
+def hostile() -> ContinuityReport:
     """A build in which everybody writes what could harm a reader."""
     plan = a_levels_plan(feature=f"{HOSTILE} {'x' * 10_000}")
     secret = {"work_summary": f"{HOSTILE} key {SECRET} {'y' * 10_000}"}
@@ -800,7 +802,7 @@ def test_no_text_breaks_the_page_or_its_drawing(one: str, other: str) -> None:
     plan = a_quick_plan(explore=one, test_command=other)
     turn = TurnId("r1.analyst.c1")
     asked = TurnAsked(turn, AgentName("analyst"), one)
-    done = told([RunStarted(plan), asked, TurnFailed(turn, Trouble.ERROR, other), Noted(Topic.INTERRUPTED, one)])
+    done = told([RunStarted(plan), asked, TurnFailed(turn, FailureKind.ERROR, other), Noted(Topic.INTERRUPTED, one)])
     is_safe(as_page(done))
     as_markdown(done).encode()
     json.loads(rendered(done, Format.JSON))
@@ -951,7 +953,7 @@ def test_only_the_newest_run_can_be_the_one_that_is_driven_now(cli: Cli) -> None
 def test_a_run_that_has_ended_has_nothing_in_hand(outcome: Outcome) -> None:
     events = a_cycle(replace(QUICK, max_rounds=1), tester=[FAIL if outcome is Outcome.FAILED else PASS])
     done = told(events)
-    assert (done.in_hand, done.word) == ((), outcome.value)
+    assert (done.in_flight, done.word) == ((), outcome.value)
 
 
 def test_levels_that_do_not_take_part_have_no_lane() -> None:

@@ -14,57 +14,57 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from logos.adapters.reports import MAX_REPORT_CHARACTERS, example, read_report, report_schema, report_schemas
-from logos.domain.levels import LADDER, Level
+from logos.domain.levels import LEVELS, Level
 from logos.domain.reports import (
+    ActionKind,
     Change,
     Component,
     Constraint,
     Failure,
     Finding,
-    Kind,
-    Next,
+    NextAction,
     Proposal,
     Refused,
     Report,
-    Say,
     Section,
-    Step,
     ToolUse,
+    TurnKind,
+    Verdict,
 )
 from tests.builders import examples
 
 FIVE = ("work_summary", "spec_updates", "validation_results", "tool_usage", "next_recommended_action")
-EVERYWHERE = [(kind, level) for kind in Kind for level in Level]
+EVERYWHERE = [(kind, level) for kind in TurnKind for level in Level]
 # Where each kind of report is asked for.
 ASKED = [
-    *((Kind.DECOMPOSE, level) for level in Level if level > Level.L2),
-    (Kind.AUTHOR, Level.L2),
-    (Kind.LINT, Level.L1),
-    (Kind.VALIDATE, Level.L5),
-    (Kind.POSITION, Level.L4),
-    (Kind.PROPOSE, Level.L4),
-    (Kind.AGREE, Level.L3),
-    (Kind.ALIGN, Level.L9),
+    *((TurnKind.DECOMPOSE, level) for level in Level if level > Level.L2),
+    (TurnKind.AUTHOR, Level.L2),
+    (TurnKind.LINT, Level.L1),
+    (TurnKind.VALIDATE, Level.L5),
+    (TurnKind.POSITION, Level.L4),
+    (TurnKind.PROPOSE, Level.L4),
+    (TurnKind.AGREE, Level.L3),
+    (TurnKind.ALIGN, Level.L9),
 ]
 
 
-def accepted(kind: Kind, level: Level, text: str) -> Report:
+def accepted(kind: TurnKind, level: Level, text: str) -> Report:
     got = read_report(kind, level, text)
     assert isinstance(got, Report), got
     return got
 
 
-def errors(kind: Kind, level: Level, text: str) -> tuple[str, ...]:
+def errors(kind: TurnKind, level: Level, text: str) -> tuple[str, ...]:
     got = read_report(kind, level, text)
     assert isinstance(got, Refused), got
     return got.errors
 
 
-def changed(kind: Kind, level: Level, **changes: Any) -> str:
+def changed(kind: TurnKind, level: Level, **changes: Any) -> str:
     return json.dumps({**example(kind, level), **changes})
 
 
-def refusal(kind: Kind, level: Level, **changes: Any) -> str:
+def refusal(kind: TurnKind, level: Level, **changes: Any) -> str:
     """The one line that a good report gets after these changes."""
     (line,) = errors(kind, level, changed(kind, level, **changes))
     return line
@@ -72,16 +72,16 @@ def refusal(kind: Kind, level: Level, **changes: Any) -> str:
 
 @pytest.mark.scenario("LOG-10")
 @pytest.mark.parametrize(("kind", "level"), EVERYWHERE)
-def test_the_example_of_every_kind_and_level_is_a_report(kind: Kind, level: Level):
+def test_the_example_of_every_kind_and_level_is_a_report(kind: TurnKind, level: Level):
     report = accepted(kind, level, json.dumps(example(kind, level)))
-    assert (report.kind, report.level, report.next) == (kind, level, Next())
-    wanted = LADDER[level].sections if kind in (Kind.DECOMPOSE, Kind.AUTHOR) else ()
+    assert (report.kind, report.level, report.next) == (kind, level, NextAction())
+    wanted = LEVELS[level].sections if kind in (TurnKind.DECOMPOSE, TurnKind.AUTHOR) else ()
     assert tuple(section.name for section in report.spec) == wanted
 
 
 @pytest.mark.scenario("LOG-10")
 @pytest.mark.parametrize(("kind", "level"), ASKED)
-def test_each_required_field_that_is_missing_is_named(kind: Kind, level: Level):
+def test_each_required_field_that_is_missing_is_named(kind: TurnKind, level: Level):
     required = report_schema(kind, level)["required"]
     assert set(FIVE) <= set(required)
     for field in required:
@@ -94,7 +94,7 @@ def test_each_required_field_that_is_missing_is_named(kind: Kind, level: Level):
 @pytest.mark.scenario("LOG-10")
 def test_every_problem_is_named_at_once():
     lines = errors(
-        Kind.VALIDATE, Level.L5, '{"verdict": "MAYBE", "tool_usage": [{"result": "ok"}], "work_summary": " "}'
+        TurnKind.VALIDATE, Level.L5, '{"verdict": "MAYBE", "tool_usage": [{"result": "ok"}], "work_summary": " "}'
     )
     assert lines == (
         'work_summary = " ": must not be empty',
@@ -107,17 +107,17 @@ def test_every_problem_is_named_at_once():
 
 
 def test_twenty_problems_are_enough():
-    lines = errors(Kind.LINT, Level.L1, changed(Kind.LINT, Level.L1, validation_results=[{}] * 30))
+    lines = errors(TurnKind.LINT, Level.L1, changed(TurnKind.LINT, Level.L1, validation_results=[{}] * 30))
     assert len(lines) == 20
     assert lines[-1] == "and 41 more problems"
 
 
 @pytest.mark.scenario("LOG-10")
-@pytest.mark.parametrize("level", [level for level in Level if LADDER[level].sections])
+@pytest.mark.parametrize("level", [level for level in Level if LEVELS[level].sections])
 def test_each_section_of_the_level_is_needed_in_a_spec(level: Level):
-    kind = Kind.AUTHOR if level is Level.L2 else Kind.DECOMPOSE
-    for name in LADDER[level].sections:
-        others = {other: "text" for other in LADDER[level].sections if other != name}
+    kind = TurnKind.AUTHOR if level is Level.L2 else TurnKind.DECOMPOSE
+    for name in LEVELS[level].sections:
+        others = {other: "text" for other in LEVELS[level].sections if other != name}
         assert (
             refusal(kind, level, spec_updates=others) == f"spec_updates.{name}: is missing; it must be a non-empty text"
         )
@@ -131,14 +131,16 @@ def test_each_section_of_the_level_is_needed_in_a_spec(level: Level):
 
 
 def test_a_missing_spec_is_told_its_sections():
-    data = example(Kind.DECOMPOSE, Level.L8)
+    data = example(TurnKind.DECOMPOSE, Level.L8)
     del data["spec_updates"]
-    assert errors(Kind.DECOMPOSE, Level.L8, json.dumps(data))[0].endswith("here business_case and success_measures")
+    assert errors(TurnKind.DECOMPOSE, Level.L8, json.dumps(data))[0].endswith("here business_case and success_measures")
 
 
 def test_sections_may_be_written_in_any_case_and_may_be_more():
-    text = changed(Kind.DECOMPOSE, Level.L8, spec_updates={"Business case": "a", "success-measures": "b", "Risks": "c"})
-    assert accepted(Kind.DECOMPOSE, Level.L8, text).spec == (
+    text = changed(
+        TurnKind.DECOMPOSE, Level.L8, spec_updates={"Business case": "a", "success-measures": "b", "Risks": "c"}
+    )
+    assert accepted(TurnKind.DECOMPOSE, Level.L8, text).spec == (
         Section("business_case", "a"),
         Section("success_measures", "b"),
         Section("risks", "c"),
@@ -148,20 +150,22 @@ def test_sections_may_be_written_in_any_case_and_may_be_more():
 def test_a_section_that_is_there_twice_is_refused():
     rows = [{"section": "behaviour", "text": "a"}, {"section": "Behaviour", "text": "b"}]
     assert (
-        refusal(Kind.AUTHOR, Level.L2, spec_updates=rows)
+        refusal(TurnKind.AUTHOR, Level.L2, spec_updates=rows)
         == "spec_updates.behaviour: the section is there twice; give it once"
     )
 
 
 @pytest.mark.parametrize("nothing", [None, [], "none", "-", "n/a", ["none"]])
 def test_nothing_is_an_empty_list_however_it_is_said(nothing: object):
-    report = accepted(Kind.LINT, Level.L1, changed(Kind.LINT, Level.L1, validation_results=nothing, tool_usage=nothing))
+    report = accepted(
+        TurnKind.LINT, Level.L1, changed(TurnKind.LINT, Level.L1, validation_results=nothing, tool_usage=nothing)
+    )
     assert (report.results, report.tools) == ((), ())
 
 
 def test_tools_and_findings_are_read():
     text = changed(
-        Kind.LINT,
+        TurnKind.LINT,
         Level.L1,
         tool_usage=["ruff", {"tool": "pyright", "result": None}, {"tool": "tox", "result": "ok", "secret": "x"}],
         validation_results=[
@@ -169,7 +173,7 @@ def test_tools_and_findings_are_read():
             {"what": "types", "result": "skipped", "detail": "none"},
         ],
     )
-    report = accepted(Kind.LINT, Level.L1, text)
+    report = accepted(TurnKind.LINT, Level.L1, text)
     assert report.tools == (ToolUse("ruff"), ToolUse("pyright"), ToolUse("tox", "ok"))
     assert report.results == (Finding("style", "pass"), Finding("types", "skipped"))
 
@@ -178,21 +182,26 @@ def test_tools_and_findings_are_read():
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
-        ("proceed", Next()),
-        ("**Proceed**", Next()),
-        ("proceed: all done", Next(why="all done")),
-        ("proceed to L8: next is the case", Next(why="next is the case")),
-        ("hand_back to L4: the contract is impossible", Next(Step.HAND_BACK, Level.L4, "the contract is impossible")),
-        ("Hand back to l4 - no", Next(Step.HAND_BACK, Level.L4, "no")),
-        ("ask_person: which currency?", Next(Step.ASK_PERSON, None, "which currency?")),
-        ({"action": "hand_back", "to": 4, "why": "no"}, Next(Step.HAND_BACK, Level.L4, "no")),
-        ({"action": "HAND-BACK", "to": "l4", "why": "no"}, Next(Step.HAND_BACK, Level.L4, "no")),
-        ({"action": "proceed", "to": "L3", "why": None}, Next()),
-        ({"action": "ask_person", "to": "none", "why": "which?"}, Next(Step.ASK_PERSON, None, "which?")),
+        ("proceed", NextAction()),
+        ("**Proceed**", NextAction()),
+        ("proceed: all done", NextAction(why="all done")),
+        ("proceed to L8: next is the case", NextAction(why="next is the case")),
+        (
+            "hand_back to L4: the contract is impossible",
+            NextAction(ActionKind.HAND_BACK, Level.L4, "the contract is impossible"),
+        ),
+        ("Hand back to l4 - no", NextAction(ActionKind.HAND_BACK, Level.L4, "no")),
+        ("ask_person: which currency?", NextAction(ActionKind.ASK_PERSON, None, "which currency?")),
+        ({"action": "hand_back", "to": 4, "why": "no"}, NextAction(ActionKind.HAND_BACK, Level.L4, "no")),
+        ({"action": "HAND-BACK", "to": "l4", "why": "no"}, NextAction(ActionKind.HAND_BACK, Level.L4, "no")),
+        ({"action": "proceed", "to": "L3", "why": None}, NextAction()),
+        ({"action": "ask_person", "to": "none", "why": "which?"}, NextAction(ActionKind.ASK_PERSON, None, "which?")),
     ],
 )
-def test_the_next_action_routes(said: object, meant: Next):
-    assert accepted(Kind.LINT, Level.L1, changed(Kind.LINT, Level.L1, next_recommended_action=said)).next == meant
+def test_the_next_action_routes(said: object, meant: NextAction):
+    assert (
+        accepted(TurnKind.LINT, Level.L1, changed(TurnKind.LINT, Level.L1, next_recommended_action=said)).next == meant
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,7 +219,7 @@ def test_the_next_action_routes(said: object, meant: Next):
     ],
 )
 def test_an_action_that_leads_nowhere_is_refused(said: object, line: str):
-    assert refusal(Kind.LINT, Level.L1, next_recommended_action=said) == f"next_recommended_action{line}"
+    assert refusal(TurnKind.LINT, Level.L1, next_recommended_action=said) == f"next_recommended_action{line}"
 
 
 @pytest.mark.parametrize(
@@ -228,21 +237,21 @@ def test_an_action_that_leads_nowhere_is_refused(said: object, line: str):
     ],
 )
 def test_an_action_that_chooses_nothing_is_refused(said: object):
-    assert "next_recommended_action = " in refusal(Kind.LINT, Level.L1, next_recommended_action=said)
+    assert "next_recommended_action = " in refusal(TurnKind.LINT, Level.L1, next_recommended_action=said)
 
 
 VERDICTS = [
-    (Kind.DECOMPOSE, Level.L9, "ALIGNED", "MISALIGNED"),
-    (Kind.ALIGN, Level.L9, "ALIGNED", "MISALIGNED"),
-    (Kind.VALIDATE, Level.L5, "PASS", "FAIL"),
-    (Kind.AGREE, Level.L4, "AGREE", "OBJECT"),
+    (TurnKind.DECOMPOSE, Level.L9, "ALIGNED", "MISALIGNED"),
+    (TurnKind.ALIGN, Level.L9, "ALIGNED", "MISALIGNED"),
+    (TurnKind.VALIDATE, Level.L5, "PASS", "FAIL"),
+    (TurnKind.AGREE, Level.L4, "AGREE", "OBJECT"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "level", "good", "bad"), VERDICTS)
-def test_a_verdict_is_one_word_in_any_case(kind: Kind, level: Level, good: str, bad: str):
+def test_a_verdict_is_one_word_in_any_case(kind: TurnKind, level: Level, good: str, bad: str):
     for said in (good, good.lower(), f"**{good.title()}**", f" {good}."):
-        assert accepted(kind, level, changed(kind, level, verdict=said)).verdict == Say(good)
+        assert accepted(kind, level, changed(kind, level, verdict=said)).verdict == Verdict(good)
     both = (
         f"{good}|{bad}",
         f"{good} or {bad}",
@@ -261,15 +270,15 @@ def test_a_verdict_is_one_word_in_any_case(kind: Kind, level: Level, good: str, 
 
 
 def test_a_letter_that_only_looks_like_one_is_not_a_verdict():
-    assert "verdict" in refusal(Kind.VALIDATE, Level.L5, verdict="paſs")
+    assert "verdict" in refusal(TurnKind.VALIDATE, Level.L5, verdict="paſs")
 
 
-@pytest.mark.parametrize("kind", [Kind.DECOMPOSE, Kind.ALIGN])
-def test_a_misalignment_says_what_is_violated_and_what_to_do_instead(kind: Kind):
+@pytest.mark.parametrize("kind", [TurnKind.DECOMPOSE, TurnKind.ALIGN])
+def test_a_misalignment_says_what_is_violated_and_what_to_do_instead(kind: TurnKind):
     said = {"verdict": "MISALIGNED", "violation": "it tracks users", "alternatives": ["count visits"]}
     report = accepted(kind, Level.L9, changed(kind, Level.L9, **said))
     assert (report.verdict, report.violation, report.alternatives) == (
-        Say.MISALIGNED,
+        Verdict.MISALIGNED,
         "it tracks users",
         ("count visits",),
     )
@@ -286,7 +295,9 @@ def component(name: str, *depends_on: str, **more: Any) -> dict[str, Any]:
 
 def test_components_are_read_with_their_dependencies():
     rows = [component("price"), component("cart", "price", files=["./src//cart.py"], provides=["Cart"], colour="red")]
-    assert accepted(Kind.DECOMPOSE, Level.L3, changed(Kind.DECOMPOSE, Level.L3, components=rows)).components == (
+    assert accepted(
+        TurnKind.DECOMPOSE, Level.L3, changed(TurnKind.DECOMPOSE, Level.L3, components=rows)
+    ).components == (
         Component("price", "to be"),
         Component("cart", "to be", ("src/cart.py",), ("Cart",), ("price",)),
     )
@@ -340,16 +351,20 @@ def test_components_are_read_with_their_dependencies():
     ],
 )
 def test_components_that_cannot_be_built_in_an_order_are_refused(rows: list[Any], lines: tuple[str, ...]):
-    assert errors(Kind.DECOMPOSE, Level.L3, changed(Kind.DECOMPOSE, Level.L3, components=rows)) == lines
+    assert errors(TurnKind.DECOMPOSE, Level.L3, changed(TurnKind.DECOMPOSE, Level.L3, components=rows)) == lines
 
 
 def test_a_hundred_components_are_read_and_one_more_is_not():
     chain = [component("c0"), *(component(f"c{n}", f"c{n - 1}") for n in range(1, 101))]
     assert (
-        len(accepted(Kind.DECOMPOSE, Level.L3, changed(Kind.DECOMPOSE, Level.L3, components=chain[:100])).components)
+        len(
+            accepted(
+                TurnKind.DECOMPOSE, Level.L3, changed(TurnKind.DECOMPOSE, Level.L3, components=chain[:100])
+            ).components
+        )
         == 100
     )
-    assert "1 to 100" in refusal(Kind.DECOMPOSE, Level.L3, components=chain)
+    assert "1 to 100" in refusal(TurnKind.DECOMPOSE, Level.L3, components=chain)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +396,7 @@ def test_a_hundred_components_are_read_and_one_more_is_not():
 )
 def test_a_path_that_leaves_the_repository_or_is_not_the_agents_is_refused(path: object):
     for field in ("files", "tests"):
-        line = refusal(Kind.AUTHOR, Level.L2, **{field: ["a.py", "b c/ä.py", path]})
+        line = refusal(TurnKind.AUTHOR, Level.L2, **{field: ["a.py", "b c/ä.py", path]})
         assert line.startswith(f"{field}[2] = ")
         assert "a path inside the repository" in line
         assert line.isprintable()
@@ -389,20 +404,20 @@ def test_a_path_that_leaves_the_repository_or_is_not_the_agents_is_refused(path:
 
 
 def test_the_line_about_a_path_reads_as_it_should():
-    line = refusal(Kind.AUTHOR, Level.L2, files=["a", "b", "../../etc/passwd"])
+    line = refusal(TurnKind.AUTHOR, Level.L2, files=["a", "b", "../../etc/passwd"])
     assert line == 'files[2] = "../../etc/passwd": must be a path inside the repository'
 
 
 def test_an_author_reports_files_tests_names_and_a_constraint():
     text = changed(
-        Kind.AUTHOR,
+        TurnKind.AUTHOR,
         Level.L2,
         files=["a.py", "telos.toml.md", ".github/x.yml"],
         tests=["test_a.py"],
         provides=["f"],
         constraint={"statement": "no decimals", "affects": ["L4", 5], "touches_journeys": True},
     )
-    report = accepted(Kind.AUTHOR, Level.L2, text)
+    report = accepted(TurnKind.AUTHOR, Level.L2, text)
     assert (report.files, report.tests, report.provides) == (
         ("a.py", "telos.toml.md", ".github/x.yml"),
         ("test_a.py",),
@@ -412,20 +427,22 @@ def test_an_author_reports_files_tests_names_and_a_constraint():
 
 
 def test_an_author_without_files_says_why():
-    assert refusal(Kind.AUTHOR, Level.L2, files=[]).startswith("files = []: must name the files written")
+    assert refusal(TurnKind.AUTHOR, Level.L2, files=[]).startswith("files = []: must name the files written")
     for excuse in (
         {"constraint": {"statement": "the API is gone"}},
         {"next_recommended_action": "hand_back to L3: too large"},
         {"next_recommended_action": "ask_person: which one?"},
     ):
-        assert accepted(Kind.AUTHOR, Level.L2, changed(Kind.AUTHOR, Level.L2, files=[], **excuse)).files == ()
+        assert accepted(TurnKind.AUTHOR, Level.L2, changed(TurnKind.AUTHOR, Level.L2, files=[], **excuse)).files == ()
 
 
 def test_a_failed_validation_names_its_failures():
     failure = {"what": "total", "expected": "3", "observed": "4", "conflicts_with": ["L4", "l7", 9]}
-    report = accepted(Kind.VALIDATE, Level.L5, changed(Kind.VALIDATE, Level.L5, verdict="FAIL", failures=[failure]))
+    report = accepted(
+        TurnKind.VALIDATE, Level.L5, changed(TurnKind.VALIDATE, Level.L5, verdict="FAIL", failures=[failure])
+    )
     assert report.failures == (Failure("total", "3", "4", (Level.L4, Level.L7, Level.L9)),)
-    assert refusal(Kind.VALIDATE, Level.L5, verdict="FAIL") == (
+    assert refusal(TurnKind.VALIDATE, Level.L5, verdict="FAIL") == (
         "failures = []: must name at least one failure when the verdict is FAIL"
     )
 
@@ -433,54 +450,56 @@ def test_a_failed_validation_names_its_failures():
 @pytest.mark.parametrize("level", ["L12", "L0", 0, 10, -1, 4.5, True, "4", "", None, "L４", [], {}])
 def test_a_level_that_does_not_exist_is_named(level: object):
     failures = [{"what": "x", "conflicts_with": ["L4", level]}]
-    line = refusal(Kind.VALIDATE, Level.L5, verdict="FAIL", failures=failures)
+    line = refusal(TurnKind.VALIDATE, Level.L5, verdict="FAIL", failures=failures)
     shown = json.dumps(level, ensure_ascii=False)
     assert line == f"failures[0].conflicts_with[1] = {shown}: there is no such level; the levels are L1 to L9"
 
 
 def test_a_pass_against_a_failing_result_is_refused():
     results = [{"what": "a", "result": "pass"}, {"what": "b", "result": "fail"}]
-    text = changed(Kind.VALIDATE, Level.L5, validation_results=results, failures=[{"what": "b"}])
-    assert errors(Kind.VALIDATE, Level.L5, text) == (
+    text = changed(TurnKind.VALIDATE, Level.L5, validation_results=results, failures=[{"what": "b"}])
+    assert errors(TurnKind.VALIDATE, Level.L5, text) == (
         'verdict = "PASS": contradicts validation_results[1], which is fail; a PASS has no failing result',
         'verdict = "PASS": contradicts failures, which must be empty when the verdict is PASS',
     )
-    accepted(Kind.VALIDATE, Level.L5, changed(Kind.VALIDATE, Level.L5, validation_results=results[:1]))
+    accepted(TurnKind.VALIDATE, Level.L5, changed(TurnKind.VALIDATE, Level.L5, validation_results=results[:1]))
 
 
 def test_a_proposal_changes_at_least_one_spec():
     proposal = {"summary": "round", "changes": [{"level": 4, "change": "round up"}], "rework": ["cart"]}
-    report = accepted(Kind.PROPOSE, Level.L4, changed(Kind.PROPOSE, Level.L4, proposal=proposal))
+    report = accepted(TurnKind.PROPOSE, Level.L4, changed(TurnKind.PROPOSE, Level.L4, proposal=proposal))
     assert report.proposal == Proposal("round", (Change(Level.L4, "round up"),), ("cart",))
-    assert refusal(Kind.PROPOSE, Level.L4, proposal={**proposal, "changes": []}) == (
+    assert refusal(TurnKind.PROPOSE, Level.L4, proposal={**proposal, "changes": []}) == (
         "proposal.changes = []: must be a list of at least one {level, change}"
     )
-    assert refusal(Kind.PROPOSE, Level.L4, proposal={**proposal, "changes": [{"level": "L0", "change": "a"}]}) == (
+    assert refusal(TurnKind.PROPOSE, Level.L4, proposal={**proposal, "changes": [{"level": "L0", "change": "a"}]}) == (
         'proposal.changes[0].level = "L0": there is no such level; the levels are L1 to L9'
     )
-    assert refusal(Kind.PROPOSE, Level.L4, proposal="round") == (
+    assert refusal(TurnKind.PROPOSE, Level.L4, proposal="round") == (
         'proposal = "round": must be an object {summary, changes: [{level, change}], rework}'
     )
 
 
 def test_an_objection_says_something():
     assert (
-        refusal(Kind.AGREE, Level.L4, verdict="OBJECT")
+        refusal(TurnKind.AGREE, Level.L4, verdict="OBJECT")
         == 'objection = "": must not be empty when the verdict is OBJECT'
     )
-    report = accepted(Kind.AGREE, Level.L4, changed(Kind.AGREE, Level.L4, verdict="object", objection="too slow"))
-    assert (report.verdict, report.objection) == (Say.OBJECT, "too slow")
+    report = accepted(
+        TurnKind.AGREE, Level.L4, changed(TurnKind.AGREE, Level.L4, verdict="object", objection="too slow")
+    )
+    assert (report.verdict, report.objection) == (Verdict.OBJECT, "too slow")
 
 
 def test_a_position_is_taken():
-    assert refusal(Kind.POSITION, Level.L4, position="") == 'position = "": must not be empty'
-    assert accepted(Kind.POSITION, Level.L4, changed(Kind.POSITION, Level.L4, position="no")).position == "no"
+    assert refusal(TurnKind.POSITION, Level.L4, position="") == 'position = "": must not be empty'
+    assert accepted(TurnKind.POSITION, Level.L4, changed(TurnKind.POSITION, Level.L4, position="no")).position == "no"
 
 
 def test_what_does_not_belong_to_the_kind_never_gets_through():
     marker = "MARKER-7f3a"
     text = changed(
-        Kind.LINT,
+        TurnKind.LINT,
         Level.L1,
         verdict=marker,
         files=["/" + marker],
@@ -488,10 +507,10 @@ def test_what_does_not_belong_to_the_kind_never_gets_through():
         thoughts=marker,
         tool_usage=[{"tool": "ruff", "secret": marker}],
     )
-    assert marker not in repr(accepted(Kind.LINT, Level.L1, f"{marker}\n\n```json\n{text}\n```\n{marker}"))
+    assert marker not in repr(accepted(TurnKind.LINT, Level.L1, f"{marker}\n\n```json\n{text}\n```\n{marker}"))
 
 
-GOOD = json.dumps(example(Kind.VALIDATE, Level.L5), indent=2)
+GOOD = json.dumps(example(TurnKind.VALIDATE, Level.L5), indent=2)
 
 
 @pytest.mark.scenario("LOG-10")
@@ -514,17 +533,17 @@ GOOD = json.dumps(example(Kind.VALIDATE, Level.L5), indent=2)
     ],
 )
 def test_json_is_found_wherever_it_stands(text: str):
-    assert accepted(Kind.VALIDATE, Level.L5, text).verdict is Say.PASS
+    assert accepted(TurnKind.VALIDATE, Level.L5, text).verdict is Verdict.PASS
 
 
 def test_raw_line_breaks_in_texts_are_forgiven():
     text = GOOD.replace("Journey-Validator: validate done.", "one\n\ttwo")
-    assert accepted(Kind.VALIDATE, Level.L5, text).work_summary == "one\n\ttwo"
+    assert accepted(TurnKind.VALIDATE, Level.L5, text).work_summary == "one\n\ttwo"
 
 
 def test_a_report_that_cannot_be_read_is_not_replaced_by_one_before_it():
     broken = GOOD.replace('"tool_usage": [],', '"tool_usage": []')
-    (line,) = errors(Kind.VALIDATE, Level.L5, f"```json\n{GOOD}\n```\n```json\n{broken}\n```")
+    (line,) = errors(TurnKind.VALIDATE, Level.L5, f"```json\n{GOOD}\n```\n```json\n{broken}\n```")
     assert line.startswith("the JSON in the response cannot be read: expecting ',' delimiter (line 6, column 3); ")
 
 
@@ -544,35 +563,37 @@ def test_a_report_that_cannot_be_read_is_not_replaced_by_one_before_it():
     ],
 )
 def test_a_response_without_a_report_is_told_what_is_wanted(text: str, why: str):
-    (line,) = errors(Kind.LINT, Level.L1, text)
+    (line,) = errors(TurnKind.LINT, Level.L1, text)
     assert why in line
     assert all(field in line for field in FIVE)
 
 
 def test_a_key_that_is_there_twice_is_refused():
     text = GOOD.replace('"verdict": "PASS"', '"verdict": "FAIL", "verdict": "PASS"')
-    assert errors(Kind.VALIDATE, Level.L5, text) == ("verdict: the key is there twice; give it once",)
+    assert errors(TurnKind.VALIDATE, Level.L5, text) == ("verdict: the key is there twice; give it once",)
 
 
 @pytest.mark.parametrize("size", [MAX_REPORT_CHARACTERS + 1, 5_000_000])
 def test_a_huge_response_is_refused_by_its_size(size: int):
-    (line,) = errors(Kind.LINT, Level.L1, "x" * size)
+    (line,) = errors(TurnKind.LINT, Level.L1, "x" * size)
     assert line.startswith(f"the response has {size:,} characters, and at most 200,000 are read")
 
 
 def test_lists_of_more_entries_than_anybody_reads_are_refused():
     failures = [{"what": "x", "conflicts_with": ["L4"] * 500}] * 20
-    (line,) = errors(Kind.VALIDATE, Level.L5, changed(Kind.VALIDATE, Level.L5, verdict="FAIL", failures=failures))
+    (line,) = errors(
+        TurnKind.VALIDATE, Level.L5, changed(TurnKind.VALIDATE, Level.L5, verdict="FAIL", failures=failures)
+    )
     assert line == "the lists of the report have 10,020 entries, and at most 10,000 are read"
 
 
 def test_what_no_log_can_hold_is_replaced():
-    report = accepted(Kind.LINT, Level.L1, changed(Kind.LINT, Level.L1, work_summary="a\0b\ud800c"))
+    report = accepted(TurnKind.LINT, Level.L1, changed(TurnKind.LINT, Level.L1, work_summary="a\0b\ud800c"))
     assert report.work_summary == "a\ufffdb\ufffdc"
 
 
 def test_values_in_errors_are_cut_and_on_one_line():
-    line = refusal(Kind.VALIDATE, Level.L5, verdict="\n\x1b[31m\u202e\ud800" + "x" * 5000)
+    line = refusal(TurnKind.VALIDATE, Level.L5, verdict="\n\x1b[31m\u202e\ud800" + "x" * 5000)
     assert line.isprintable()
     shown = line.removeprefix("verdict = ").removesuffix(": must be PASS or FAIL, that word alone")
     assert len(shown) == 80
@@ -618,8 +639,8 @@ is unclear
 
 @pytest.mark.scenario("LOG-10")
 def test_markdown_with_the_standard_sections_is_a_report():
-    assert accepted(Kind.DECOMPOSE, Level.L8, MARKDOWN) == Report(
-        Kind.DECOMPOSE,
+    assert accepted(TurnKind.DECOMPOSE, Level.L8, MARKDOWN) == Report(
+        TurnKind.DECOMPOSE,
         Level.L8,
         "- Read the specs.\n- Wrote the case:\n\n```python\n# Verdict\n```",
         (Section("business_case", "It pays.\n\n#### Numbers\n- 5 %"), Section("success_measures", "1. orders")),
@@ -629,7 +650,7 @@ def test_markdown_with_the_standard_sections_is_a_report():
             Finding("prices", "skipped", "no data\nnone yet"),
         ),
         (ToolUse("ruff", "clean"), ToolUse("git log", "3 commits"), ToolUse("looked around")),
-        Next(Step.HAND_BACK, Level.L9, "the purpose\nis unclear"),
+        NextAction(ActionKind.HAND_BACK, Level.L9, "the purpose\nis unclear"),
     )
 
 
@@ -642,7 +663,9 @@ def test_a_heading_that_is_missing_is_named(field: str):
         for line in lines
         if field.replace("_", "") not in line.lower().replace("_", "").replace("-", "").replace(" ", "")
     ]
-    assert any(line.startswith(f"{field}: is missing") for line in errors(Kind.DECOMPOSE, Level.L8, "\n".join(without)))
+    assert any(
+        line.startswith(f"{field}: is missing") for line in errors(TurnKind.DECOMPOSE, Level.L8, "\n".join(without))
+    )
 
 
 def markdown(next_action: str = "proceed", **sections: str) -> str:
@@ -670,8 +693,10 @@ def test_markdown_components():
   depends on: price
 """
     spec = "- architecture: two parts\n  and no more"
-    fenced = accepted(Kind.DECOMPOSE, Level.L3, markdown(spec_updates=spec, components=f"So:\n```json\n{block}\n```"))
-    listed = accepted(Kind.DECOMPOSE, Level.L3, markdown(spec_updates=spec, components=bullets))
+    fenced = accepted(
+        TurnKind.DECOMPOSE, Level.L3, markdown(spec_updates=spec, components=f"So:\n```json\n{block}\n```")
+    )
+    listed = accepted(TurnKind.DECOMPOSE, Level.L3, markdown(spec_updates=spec, components=bullets))
     assert fenced.spec == listed.spec == (Section("architecture", "two parts\nand no more"),)
     assert fenced.components == (Component("price", "to be"), Component("cart", "to be", (), (), ("price",)))
     assert listed.components == (
@@ -687,49 +712,53 @@ def test_markdown_of_an_author():
         "tests": "tests/test_a.py, tests/test_b.py",
         "provides": "- add",
     }
-    report = accepted(Kind.AUTHOR, Level.L2, markdown(**sections, constraint="none"))
+    report = accepted(TurnKind.AUTHOR, Level.L2, markdown(**sections, constraint="none"))
     assert (report.files, report.tests) == (("src/a.py", "src/b.py"), ("tests/test_a.py", "tests/test_b.py"))
     assert (report.provides, report.constraint) == (("add",), None)
     keyed = "- statement: no decimals\n- affects: L4, L5\n- touches journeys: yes"
-    assert accepted(Kind.AUTHOR, Level.L2, markdown(**sections, constraint=keyed)).constraint == Constraint(
+    assert accepted(TurnKind.AUTHOR, Level.L2, markdown(**sections, constraint=keyed)).constraint == Constraint(
         "no decimals", (Level.L4, Level.L5), True
     )
-    assert accepted(Kind.AUTHOR, Level.L2, markdown(**sections, constraint="no decimals")).constraint == Constraint(
+    assert accepted(TurnKind.AUTHOR, Level.L2, markdown(**sections, constraint="no decimals")).constraint == Constraint(
         "no decimals"
     )
 
 
 def test_markdown_of_a_failed_validation():
     failures = "- L5-2: the total is wrong\n  expected: 3\n  observed: 4\n  conflicts with: L4\n- no more"
-    report = accepted(Kind.VALIDATE, Level.L5, markdown(verdict="**FAIL**", failures=failures))
-    assert report.verdict is Say.FAIL
+    report = accepted(TurnKind.VALIDATE, Level.L5, markdown(verdict="**FAIL**", failures=failures))
+    assert report.verdict is Verdict.FAIL
     assert report.failures == (Failure("L5-2: the total is wrong", "3", "4", (Level.L4,)), Failure("no more"))
 
 
 def test_markdown_of_a_reconciliation():
     proposal = "Round up.\n\n- L4: prices are whole\n  everywhere\n- L5: so are totals\n- rework: cart, price"
-    assert accepted(Kind.PROPOSE, Level.L4, markdown(proposal=proposal)).proposal == Proposal(
+    assert accepted(TurnKind.PROPOSE, Level.L4, markdown(proposal=proposal)).proposal == Proposal(
         "Round up.",
         (Change(Level.L4, "prices are whole\neverywhere"), Change(Level.L5, "so are totals")),
         ("cart", "price"),
     )
-    assert accepted(Kind.POSITION, Level.L4, markdown(position="- a\n- b")).position == "- a\n- b"
-    objecting = accepted(Kind.AGREE, Level.L4, markdown(verdict="object", objection="too slow"))
-    assert (objecting.verdict, objecting.objection) == (Say.OBJECT, "too slow")
+    assert accepted(TurnKind.POSITION, Level.L4, markdown(position="- a\n- b")).position == "- a\n- b"
+    objecting = accepted(TurnKind.AGREE, Level.L4, markdown(verdict="object", objection="too slow"))
+    assert (objecting.verdict, objecting.objection) == (Verdict.OBJECT, "too slow")
     asking = accepted(
-        Kind.ALIGN, Level.L9, markdown("- action: ask_person\n- why: which?", verdict="aligned", violation="none")
+        TurnKind.ALIGN, Level.L9, markdown("- action: ask_person\n- why: which?", verdict="aligned", violation="none")
     )
-    assert (asking.verdict, asking.violation, asking.next) == (Say.ALIGNED, "", Next(Step.ASK_PERSON, None, "which?"))
+    assert (asking.verdict, asking.violation, asking.next) == (
+        Verdict.ALIGNED,
+        "",
+        NextAction(ActionKind.ASK_PERSON, None, "which?"),
+    )
 
 
 def test_a_misalignment_in_markdown_lists_alternatives():
     text = markdown(verdict="MISALIGNED", violation="it tracks", alternatives="- count\n  visits\n- ask")
-    assert accepted(Kind.ALIGN, Level.L9, text).alternatives == ("count\nvisits", "ask")
+    assert accepted(TurnKind.ALIGN, Level.L9, text).alternatives == ("count\nvisits", "ask")
 
 
 def test_a_verdict_may_stand_in_its_heading():
     text = markdown().replace("## Spec updates", "## Verdict: PASS\n\n## Spec updates")
-    assert accepted(Kind.VALIDATE, Level.L5, text).verdict is Say.PASS
+    assert accepted(TurnKind.VALIDATE, Level.L5, text).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize(
@@ -764,11 +793,11 @@ def test_a_verdict_may_stand_in_its_heading():
     ],
 )
 def test_markdown_is_read_as_strictly(sections: dict[str, str], line: str):
-    assert errors(Kind.VALIDATE, Level.L5, markdown(**sections)) == (line,)
+    assert errors(TurnKind.VALIDATE, Level.L5, markdown(**sections)) == (line,)
 
 
 def test_headings_of_other_kinds_are_ignored():
-    assert accepted(Kind.LINT, Level.L1, markdown(verdict="maybe", files="- /etc/passwd", proposal="x")).files == ()
+    assert accepted(TurnKind.LINT, Level.L1, markdown(verdict="maybe", files="- /etc/passwd", proposal="x")).files == ()
 
 
 HUGE = MAX_REPORT_CHARACTERS - 500
@@ -808,7 +837,7 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_is_refused_in_no_time(text: str):
     began = time.process_time()
-    lines = errors(Kind.VALIDATE, Level.L5, text)
+    lines = errors(TurnKind.VALIDATE, Level.L5, text)
     assert time.process_time() - began < 1
     assert 1 <= len(lines) <= 20
     assert all(line.isprintable() and len(line) < 600 for line in lines)
@@ -835,7 +864,7 @@ markdown_lines = st.one_of(
 )
 
 
-def check(kind: Kind, level: Level, text: str) -> None:
+def check(kind: TurnKind, level: Level, text: str) -> None:
     got = read_report(kind, level, text)
     if isinstance(got, Refused):
         assert 1 <= len(got.errors) <= 20
@@ -846,32 +875,32 @@ def check(kind: Kind, level: Level, text: str) -> None:
 
 @examples(80)
 @given(st.sampled_from(EVERYWHERE), any_text | st.text() | st.lists(markdown_lines, max_size=25).map("\n".join))
-@such_as((Kind.LINT, Level.L1), "## work summary\n## proposal\n")
-def test_any_text_is_a_report_or_refused(where: tuple[Kind, Level], text: str):
+@such_as((TurnKind.LINT, Level.L1), "## work summary\n## proposal\n")
+def test_any_text_is_a_report_or_refused(where: tuple[TurnKind, Level], text: str):
     check(*where, text)
 
 
 @examples(80)
 @given(st.sampled_from(EVERYWHERE), values)
-def test_any_json_is_a_report_or_refused(where: tuple[Kind, Level], value: object):
+def test_any_json_is_a_report_or_refused(where: tuple[TurnKind, Level], value: object):
     check(*where, json.dumps(value))
 
 
 @examples(100)
 @given(st.sampled_from(ASKED), st.dictionaries(st.sampled_from(FIELDS), values, min_size=1, max_size=3))
 def test_a_good_report_with_anything_in_some_fields_is_a_report_or_refused(
-    where: tuple[Kind, Level], changes: dict[str, Any]
+    where: tuple[TurnKind, Level], changes: dict[str, Any]
 ):
     check(*where, changed(*where, **changes))
 
 
 def test_there_is_a_schema_for_every_kind_and_for_every_level_that_decomposes():
-    assert set(report_schemas()) == {*Kind, *(f"decompose.L{number}" for number in range(3, 10))}
+    assert set(report_schemas()) == {*TurnKind, *(f"decompose.L{number}" for number in range(3, 10))}
 
 
 @pytest.mark.scenario("LOG-10")
 @pytest.mark.parametrize(("kind", "level"), ASKED)
-def test_the_schema_agrees_with_the_reader(kind: Kind, level: Level):
+def test_the_schema_agrees_with_the_reader(kind: TurnKind, level: Level):
     schema, data = report_schema(kind, level), example(kind, level)
     assert set(data) == set(schema["properties"])
     validator = Draft202012Validator
@@ -888,26 +917,36 @@ def test_the_schema_agrees_with_the_reader(kind: Kind, level: Level):
 @pytest.mark.parametrize(
     ("kind", "level", "changes", "good"),
     [
-        (Kind.DECOMPOSE, Level.L9, {"spec_updates": {"purpose": "a", "boundaries": "b"}}, True),
-        (Kind.DECOMPOSE, Level.L9, {"spec_updates": {"purpose": "a"}}, False),
-        (Kind.DECOMPOSE, Level.L9, {"spec_updates": [{"section": "purpose", "text": "a"}]}, False),
-        (Kind.DECOMPOSE, Level.L9, {"verdict": "MISALIGNED"}, False),
-        (Kind.DECOMPOSE, Level.L9, {"verdict": "MISALIGNED", "violation": "a", "alternatives": ["b"]}, True),
-        (Kind.DECOMPOSE, Level.L3, {"components": []}, False),
-        (Kind.DECOMPOSE, Level.L3, {"components": [{"name": "A", "purpose": "a"}]}, False),
-        (Kind.VALIDATE, Level.L5, {"verdict": "FAIL"}, False),
-        (Kind.VALIDATE, Level.L5, {"failures": [{"what": "a"}]}, False),
-        (Kind.VALIDATE, Level.L5, {"verdict": "FAIL", "failures": [{"what": "a", "conflicts_with": ["L4", 5]}]}, True),
-        (Kind.VALIDATE, Level.L5, {"verdict": "FAIL", "failures": [{"what": "a", "conflicts_with": ["L12"]}]}, False),
-        (Kind.AGREE, Level.L5, {"verdict": "OBJECT"}, False),
-        (Kind.PROPOSE, Level.L5, {"proposal": {"summary": "a", "changes": []}}, False),
-        (Kind.LINT, Level.L1, {"next_recommended_action": "hand_back to L4: why"}, True),
-        (Kind.LINT, Level.L1, {"next_recommended_action": {"action": "hand_back", "why": "a"}}, False),
-        (Kind.LINT, Level.L1, {"next_recommended_action": {"action": "ask_person"}}, False),
-        (Kind.LINT, Level.L1, {"tool_usage": ["ruff", {"tool": "tox", "result": None}], "more": 1}, True),
+        (TurnKind.DECOMPOSE, Level.L9, {"spec_updates": {"purpose": "a", "boundaries": "b"}}, True),
+        (TurnKind.DECOMPOSE, Level.L9, {"spec_updates": {"purpose": "a"}}, False),
+        (TurnKind.DECOMPOSE, Level.L9, {"spec_updates": [{"section": "purpose", "text": "a"}]}, False),
+        (TurnKind.DECOMPOSE, Level.L9, {"verdict": "MISALIGNED"}, False),
+        (TurnKind.DECOMPOSE, Level.L9, {"verdict": "MISALIGNED", "violation": "a", "alternatives": ["b"]}, True),
+        (TurnKind.DECOMPOSE, Level.L3, {"components": []}, False),
+        (TurnKind.DECOMPOSE, Level.L3, {"components": [{"name": "A", "purpose": "a"}]}, False),
+        (TurnKind.VALIDATE, Level.L5, {"verdict": "FAIL"}, False),
+        (TurnKind.VALIDATE, Level.L5, {"failures": [{"what": "a"}]}, False),
+        (
+            TurnKind.VALIDATE,
+            Level.L5,
+            {"verdict": "FAIL", "failures": [{"what": "a", "conflicts_with": ["L4", 5]}]},
+            True,
+        ),
+        (
+            TurnKind.VALIDATE,
+            Level.L5,
+            {"verdict": "FAIL", "failures": [{"what": "a", "conflicts_with": ["L12"]}]},
+            False,
+        ),
+        (TurnKind.AGREE, Level.L5, {"verdict": "OBJECT"}, False),
+        (TurnKind.PROPOSE, Level.L5, {"proposal": {"summary": "a", "changes": []}}, False),
+        (TurnKind.LINT, Level.L1, {"next_recommended_action": "hand_back to L4: why"}, True),
+        (TurnKind.LINT, Level.L1, {"next_recommended_action": {"action": "hand_back", "why": "a"}}, False),
+        (TurnKind.LINT, Level.L1, {"next_recommended_action": {"action": "ask_person"}}, False),
+        (TurnKind.LINT, Level.L1, {"tool_usage": ["ruff", {"tool": "tox", "result": None}], "more": 1}, True),
     ],
 )
-def test_schema_and_reader_say_the_same(kind: Kind, level: Level, changes: dict[str, Any], good: bool):
+def test_schema_and_reader_say_the_same(kind: TurnKind, level: Level, changes: dict[str, Any], good: bool):
     data = {**copy.deepcopy(example(kind, level)), **changes}
     assert isinstance(read_report(kind, level, json.dumps(data)), Report) is good
     validator = Draft202012Validator
@@ -916,9 +955,9 @@ def test_schema_and_reader_say_the_same(kind: Kind, level: Level, changes: dict[
 
 @pytest.mark.scenario("LOG-10")
 @pytest.mark.parametrize(
-    ("kind", "level"), [(Kind.DECOMPOSE, Level.L3), (Kind.DECOMPOSE, Level.L9), (Kind.VALIDATE, Level.L5)]
+    ("kind", "level"), [(TurnKind.DECOMPOSE, Level.L3), (TurnKind.DECOMPOSE, Level.L9), (TurnKind.VALIDATE, Level.L5)]
 )
-def test_who_hands_back_or_asks_a_person_owes_only_what_every_report_says(kind: Kind, level: Level) -> None:
+def test_who_hands_back_or_asks_a_person_owes_only_what_every_report_says(kind: TurnKind, level: Level) -> None:
     common = {"work_summary": "stuck", "spec_updates": [], "validation_results": [], "tool_usage": []}
     for action in ({"action": "hand_back", "to": "L9", "why": "no"}, {"action": "ask_person", "why": "which?"}):
         report = read_report(kind, level, json.dumps({**common, "next_recommended_action": action}))
@@ -929,19 +968,19 @@ def test_who_hands_back_or_asks_a_person_owes_only_what_every_report_says(kind: 
 
 @pytest.mark.scenario("LOG-04")
 def test_a_rejection_needs_no_spec() -> None:
-    told = {**example(Kind.DECOMPOSE, Level.L9), "spec_updates": [], "verdict": "misaligned"}
+    told = {**example(TurnKind.DECOMPOSE, Level.L9), "spec_updates": [], "verdict": "misaligned"}
     report = read_report(
-        Kind.DECOMPOSE, Level.L9, json.dumps({**told, "violation": "ads", "alternatives": ["a paid plan"]})
+        TurnKind.DECOMPOSE, Level.L9, json.dumps({**told, "violation": "ads", "alternatives": ["a paid plan"]})
     )
     assert isinstance(report, Report)
-    assert (report.verdict, report.violation, report.alternatives) == (Say.MISALIGNED, "ads", ("a paid plan",))
-    assert isinstance(read_report(Kind.DECOMPOSE, Level.L9, json.dumps({**told, "verdict": "ALIGNED"})), Refused)
+    assert (report.verdict, report.violation, report.alternatives) == (Verdict.MISALIGNED, "ads", ("a paid plan",))
+    assert isinstance(read_report(TurnKind.DECOMPOSE, Level.L9, json.dumps({**told, "verdict": "ALIGNED"})), Refused)
 
 
 @pytest.mark.scenario("LOG-08")
 def test_an_author_with_a_constraint_owes_no_code() -> None:
-    told = {**example(Kind.AUTHOR, Level.L2), "spec_updates": [], "files": [], "tests": []}
-    report = read_report(Kind.AUTHOR, Level.L2, json.dumps({**told, "constraint": {"statement": "32 bits"}}))
+    told = {**example(TurnKind.AUTHOR, Level.L2), "spec_updates": [], "files": [], "tests": []}
+    report = read_report(TurnKind.AUTHOR, Level.L2, json.dumps({**told, "constraint": {"statement": "32 bits"}}))
     assert isinstance(report, Report)
     assert report.constraint == Constraint("32 bits")
-    assert isinstance(read_report(Kind.AUTHOR, Level.L2, json.dumps(told)), Refused)
+    assert isinstance(read_report(TurnKind.AUTHOR, Level.L2, json.dumps(told)), Refused)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.waiting.screens import complaint, last_lines, plain, shows_shell
+from logos.waiting.screens import last_lines, plain, provider_error, shows_shell
 from tests.builders import examples
 
 SHELLS = {
@@ -111,31 +111,31 @@ INNOCENT = {
 
 @pytest.mark.parametrize("line", COMPLAINTS.values(), ids=COMPLAINTS)
 def test_a_providers_complaint_is_found_above_the_agents_prompt(line: str) -> None:
-    found = complaint(f"❯ do it\n\n{line}\n\n❯ \n")
+    found = provider_error(f"❯ do it\n\n{line}\n\n❯ \n")
     assert found is not None
     assert found in line
 
 
 @pytest.mark.parametrize("line", INNOCENT.values(), ids=INNOCENT)
 def test_text_that_only_mentions_an_error_is_no_complaint(line: str) -> None:
-    assert complaint(f"Done:\n{line}\n\n❯ \n") is None
+    assert provider_error(f"Done:\n{line}\n\n❯ \n") is None
 
 
 def test_the_newest_complaint_is_named() -> None:
-    assert complaint("API Error: 500 first\nAPI Error: 529 second\n❯ ") == "API Error: 529 second"
+    assert provider_error("API Error: 500 first\nAPI Error: 529 second\n❯ ") == "API Error: 529 second"
 
 
 def test_a_complaint_far_up_the_screen_is_old_news() -> None:
     screen = "API Error: 500 long ago\n" + "\n".join(f"line {n}" for n in range(40)) + "\n❯ "
-    assert complaint(screen) is None
+    assert provider_error(screen) is None
 
 
 def test_a_complaint_in_colours_is_read() -> None:
-    assert complaint("\x1b[31mAPI Error: 500 oops\x1b[0m\r\n❯ ") == "API Error: 500 oops"
+    assert provider_error("\x1b[31mAPI Error: 500 oops\x1b[0m\r\n❯ ") == "API Error: 500 oops"
 
 
 def test_a_very_long_complaint_is_cut() -> None:
-    found = complaint("API Error: 500 " + "x" * 5000)
+    found = provider_error("API Error: 500 " + "x" * 5000)
     assert found is not None
     assert len(found) <= 300
 
@@ -146,7 +146,7 @@ def test_a_very_long_complaint_is_cut() -> None:
 )
 def test_a_long_line_costs_no_time(sign: str) -> None:
     screen = sign * 20_000 + "\n" + sign * 20_000
-    assert complaint(screen) is None
+    assert provider_error(screen) is None
     assert not shows_shell(screen)
 
 
@@ -187,6 +187,6 @@ def test_no_control_character_survives(text: str) -> None:
 @given(st.text())
 def test_any_screen_can_be_read(screen: str) -> None:
     assert isinstance(shows_shell(screen), bool)
-    said = complaint(screen)
+    said = provider_error(screen)
     assert said is None or said in plain(screen)
     assert all(line == line.strip() != "" for line in last_lines(screen))

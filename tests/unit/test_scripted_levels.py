@@ -15,8 +15,8 @@ from logos.adapters.hosts.cao import ApiClient
 from logos.adapters.hosts.script import Flow, level_turn, level_turn_of, load_script, read_script
 from logos.adapters.hosts.scripted import ScriptedHost
 from logos.adapters.reports import read_report
-from logos.domain.levels import ALL_LEVELS, LADDER, Level
-from logos.domain.reports import Kind, Report, Say
+from logos.domain.levels import ALL_LEVELS, LEVELS, Level
+from logos.domain.reports import Report, TurnKind, Verdict
 from logos.errors import ConfigError
 from logos.testing import ScriptedAgents
 from logos.testing.cao_server import FakeCao
@@ -95,7 +95,9 @@ def test_a_script_speaks_of_levels_or_of_roles(tmp_path: Path) -> None:
 def test_a_script_has_a_key_for_whatever_a_level_can_be_asked(tmp_path: Path) -> None:
     keys = [level.name for level in ALL_LEVELS]
     keys += [
-        f"{rung.name}.{kind}" for rung in LADDER.values() for kind in (rung.document, "position", "propose", "agree")
+        f"{level_def.name}.{kind}"
+        for level_def in LEVELS.values()
+        for kind in (level_def.document, "position", "propose", "agree")
     ]
     keys += [f"{level.name}.validate" for level in ALL_LEVELS if level >= Level.L3] + [
         "L9.align",
@@ -106,17 +108,17 @@ def test_a_script_has_a_key_for_whatever_a_level_can_be_asked(tmp_path: Path) ->
 
 
 STEP = "say, report, delay, after, edit, run, usage, fault, times, message, question"
-LEVELS = "L9, L8, L7, L6, L5, L4, L3, L2, L1, L5.validate, L2.cart"
+KEYS_OF_AGENTS = "L9, L8, L7, L6, L5, L4, L3, L2, L1, L5.validate, L2.cart"
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("agents: {L9: [{}], boss: [{}]}", f'agents.boss = "boss": must be one of {LEVELS}'),
-        ("agents: {L10: [{}]}", f'agents.L10 = "L10": must be one of {LEVELS}'),
+        ("agents: {L9: [{}], boss: [{}]}", f'agents.boss = "boss": must be one of {KEYS_OF_AGENTS}'),
+        ("agents: {L10: [{}]}", f'agents.L10 = "L10": must be one of {KEYS_OF_AGENTS}'),
         ("agents: {L5.author: [{}]}", "must be one of L5, L5.decompose, L5.validate, L5.position, L5.propose, L5.agree"),
         ("agents: {L2.a.b: [{}]}", "must be one of L2, L2.author, L2.position, L2.propose, L2.agree, L2.COMPONENT"),
-        ("agents: {boss: [{}]}", f"peer_programmer, tester; for levels: {LEVELS}"),
+        ("agents: {boss: [{}]}", f"peer_programmer, tester; for levels: {KEYS_OF_AGENTS}"),
         ("agents: {L9: [{sya: x}]}", f"agents.L9, step 1: sya: unknown key; known here: {STEP}"),
         ("agents: {L9: [x]}", f'agents.L9, step 1 = "x": must be a mapping with the keys {STEP}'),
         ("turns: {s1.L5.cart.validate: {}}", "must be a turn id such as s1.L5.validate"),
@@ -208,8 +210,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 def test_a_level_that_no_script_mentions_hands_in_a_good_report_in_its_own_folder(stage: Stage) -> None:
     stage.play(otherwise="good")
-    assert stage.report("s1.L9.decompose").verdict is Say.ALIGNED
-    assert stage.report("s1.L5.validate").verdict is Say.PASS
+    assert stage.report("s1.L9.decompose").verdict is Verdict.ALIGNED
+    assert stage.report("s1.L5.validate").verdict is Verdict.PASS
     assert not (stage.folder / ".tmp").exists()
 
 
@@ -221,7 +223,7 @@ def test_a_script_says_only_what_differs_from_a_good_report(stage: Stage) -> Non
         }
     )
     failed = stage.report("s1.L5.validate")
-    assert (failed.verdict, failed.failures[0].what) == (Say.FAIL, "no way back")
+    assert (failed.verdict, failed.failures[0].what) == (Verdict.FAIL, "no way back")
     assert failed.work_summary
     spec = stage.report("s1.L6.decompose")
     assert {section.name: section.text for section in spec.spec}["experience"] == "by voice"
@@ -273,13 +275,13 @@ def test_an_author_may_say_that_it_changed_nothing(stage: Stage) -> None:
     assert [path.name for path in stage.tree.iterdir()] == [".tmp"]
 
 
-@pytest.mark.parametrize(("exit_code", "verdict"), [(0, Say.PASS), (3, Say.FAIL)])
-def test_a_command_decides_a_validation(stage: Stage, exit_code: int, verdict: Say) -> None:
+@pytest.mark.parametrize(("exit_code", "verdict"), [(0, Verdict.PASS), (3, Verdict.FAIL)])
+def test_a_command_decides_a_validation(stage: Stage, exit_code: int, verdict: Verdict) -> None:
     command = f"""pwd; echo 'a "quoted" \\ line'; seq 5000; exit {exit_code}"""
     stage.play(agents={"L5.validate": [{"run": command}]})
     judged = stage.report("s1.L5.validate")
     assert judged.verdict is verdict
-    if verdict is Say.FAIL:
+    if verdict is Verdict.FAIL:
         assert judged.failures[0].what == command
         assert judged.failures[0].observed.endswith("5000")
 
@@ -288,7 +290,7 @@ def test_what_a_command_gave_can_be_put_into_a_report(stage: Stage) -> None:
     told = {"work_summary": "it is {verdict}: {output}"}
     stage.play(agents={"L4": [{"run": """pwd; echo '"'; exit 1""", "report": told}]})
     judged = stage.report("s1.L4.validate")
-    assert (judged.verdict, judged.work_summary) == (Say.PASS, f'it is FAIL: {stage.tree}\n"')
+    assert (judged.verdict, judged.work_summary) == (Verdict.PASS, f'it is FAIL: {stage.tree}\n"')
 
 
 def test_the_nth_turn_from_a_key_takes_step_n_and_a_turn_asked_again_keeps_its_place(stage: Stage) -> None:
@@ -341,14 +343,16 @@ def test_turns_that_begin_at_the_same_time_take_different_steps(stage: Stage) ->
 def test_a_fault_strikes_only_the_first_tries(stage: Stage) -> None:
     stage.play(agents={"L3": [{"fault": "crash", "times": 1, "say": "at last"}]})
     stage.finish(stage.send("s1.L3.decompose"))
-    assert "ended with 1" in stage.host.report(stage.open("s1.L3.decompose")).complaint
+    assert "ended with 1" in stage.host.report(stage.open("s1.L3.decompose")).provider_error
     assert stage.ask("s1.L3.decompose") == "at last"
 
 
 def test_a_turn_that_must_not_come_is_an_error_that_names_it(stage: Stage) -> None:
     stage.play(agents={"L9": [{}]}, otherwise="error")
     stage.finish(stage.send("s1.L8.decompose"))
-    assert "the script has no step for s1.L8.decompose" in stage.host.report(stage.open("s1.L8.decompose")).complaint
+    assert (
+        "the script has no step for s1.L8.decompose" in stage.host.report(stage.open("s1.L8.decompose")).provider_error
+    )
 
 
 # --- agents in this process, and behind a server
@@ -370,18 +374,18 @@ def test_agents_in_this_process_play_levels_too(tmp_path: Path) -> None:
             "L8.decompose": [lambda _prompt: {"work_summary": "from a function"}],
         },
     )
-    rung = agents.bell.rings
+    level_def = agents.change_signal.wakeups
     assert json.loads(ask_agents(agents, "s1.L9.decompose", tmp_path / "a"))["verdict"] == "MISALIGNED"
     assert ask_agents(agents, "s1.L9.decompose.t2", tmp_path / "a") == "Turn: s1.L9.decompose"
     assert json.loads(ask_agents(agents, "s1.L9.decompose", tmp_path / "a"))["verdict"] == "MISALIGNED"
     assert ask_agents(agents, "s1.L8.decompose", tmp_path / "a") == "not a report"
     assert json.loads(ask_agents(agents, "s1.L8.decompose.t2", tmp_path / "a"))["work_summary"] == "from a function"
-    assert agents.bell.rings == rung + 5
-    cart = read_report(Kind.AUTHOR, Level.L2, ask_agents(agents, "s1.L2.cart.author", tmp_path / "c"))
+    assert agents.change_signal.wakeups == level_def + 5
+    cart = read_report(TurnKind.AUTHOR, Level.L2, ask_agents(agents, "s1.L2.cart.author", tmp_path / "c"))
     assert isinstance(cart, Report)
     assert (cart.work_summary, cart.files, cart.provides) == ("carts", ("src/cart.py",), ("add",))
     assert (tmp_path / "c" / "src" / "cart.py").read_text() == "def add(): ...\n"
-    other = read_report(Kind.AUTHOR, Level.L2, ask_agents(agents, "s1.L2.other.author", tmp_path / "d"))
+    other = read_report(TurnKind.AUTHOR, Level.L2, ask_agents(agents, "s1.L2.other.author", tmp_path / "d"))
     assert isinstance(other, Report)
     assert other.files == ("other.py",)
     assert (tmp_path / "d" / "other.py").exists()

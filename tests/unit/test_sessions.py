@@ -35,8 +35,8 @@ from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
 from logos.engine.journal import open_run
 from logos.testing import GOOD_ANALYSIS, MemoryLog
-from logos.views.events import Narrator, Tone
-from logos.views.run import LOGOS, Story, Telling, read_story
+from logos.views.events import EventFormatter, Severity
+from logos.views.run import LOGOS, RunView, TurnViewBuilder, read_run_view
 from logos.views.sessions import Session, sessions_of
 from tests.builders import a_failure, a_plan, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person
@@ -231,7 +231,7 @@ def test_a_fork_of_a_blocked_build_has_ended_until_a_person_answers() -> None:
     assert (journal.outcome, journal.ended) == (Outcome.BLOCKED, True)
     journal.record(answered_by_a_person(journal.state))
     assert (journal.outcome, journal.ended) == (None, False)
-    assert [errand.id for errand in journal.due()] == ["s1.L3.decompose.v2"]
+    assert [action.id for action in journal.due()] == ["s1.L3.decompose.v2"]
     assert open_run(log, PARENT).outcome is Outcome.BLOCKED
 
 
@@ -256,11 +256,11 @@ def test_the_story_of_a_fork_tells_its_own_turns_and_bill_and_those_it_inherited
     log = MemoryLog()
     for after, event in enumerate(life.events[:at]):
         log.append(PARENT, event, after)
-    before = read_story(log, PARENT)
+    before = read_run_view(log, PARENT)
     fork = log.fork(FORK, log.read(PARENT), RunForked(PARENT, at, play.plan))
     for after, event in enumerate(life.events[at + 1 :], at + 1):
         log.append(FORK, event, after)
-    story, tail = read_story(log, FORK), Telling()
+    story, tail = read_run_view(log, FORK), TurnViewBuilder()
     for record in log.read(FORK, at + 1):
         tail.hear(record)
 
@@ -274,7 +274,7 @@ def test_the_story_of_a_fork_tells_its_own_turns_and_bill_and_those_it_inherited
     assert all(told.bills == () and told.ended is not None for told in story.turns if told.inherited)
     assert story.bill.usage.tokens == story.ledger.spent.tokens
     assert story.left == ""
-    assert read_story(log, PARENT) == before
+    assert read_run_view(log, PARENT) == before
 
 
 def test_a_turn_that_was_in_hand_at_the_fork_is_the_forks_own() -> None:
@@ -303,7 +303,7 @@ def test_a_turn_that_was_inherited_twice_is_inherited() -> None:
 def test_an_attempt_of_the_parent_that_was_sent_back_is_told_as_that() -> None:
     plan = a_levels_plan(Level.L3, Level.L2)
     world = Talk(problems={"s1.L2.feature.author.gather": ("nothing was changed",)})
-    events = built(plan, world, until=lambda state: any(ask.attempt == 2 for ask in state.asks))
+    events = built(plan, world, until=lambda state: any(ask.attempt == 2 for ask in state.pending_turns))
     again = TurnAsked(TurnId("s1.L2.feature.author.t2"), AgentName("s1.L2.feature.author"), "prompt")
     fork = RunForked(PARENT, len(events), plan)
     story = told(*enumerate([*events, fork, again], 1))
@@ -315,8 +315,8 @@ def test_an_attempt_of_the_parent_that_was_sent_back_is_told_as_that() -> None:
     assert (story.answered, story.inherited) == (0, authored)
 
 
-def told(*happened: tuple[float, Event]) -> Story:
-    return read_story(timed(*happened), PARENT)
+def told(*happened: tuple[float, Event]) -> RunView:
+    return read_run_view(timed(*happened), PARENT)
 
 
 def test_a_run_that_was_given_up_says_why() -> None:
@@ -327,8 +327,8 @@ def test_a_run_that_was_given_up_says_why() -> None:
 # --- in words
 
 
-def lines(*happened: tuple[float, Event], run: RunId = FORK) -> list[tuple[str, Tone]]:
-    narrator = Narrator()
+def lines(*happened: tuple[float, Event], run: RunId = FORK) -> list[tuple[str, Severity]]:
+    narrator = EventFormatter()
     records = (Recorded(run, seq, at, event) for seq, (at, event) in enumerate(happened, 1))
     return [(line.text, line.tone) for record in records for line in narrator.lines(record)]
 
@@ -343,13 +343,13 @@ def lines(*happened: tuple[float, Event], run: RunId = FORK) -> list[tuple[str, 
     ],
 )
 def test_a_fork_is_told_in_a_line_with_where_it_comes_from(plan: Any, way: Any, said: str) -> None:
-    assert lines((1, RunStarted(plan)), (2, RunForked(PARENT, 7, plan, way)))[1:] == [(said, Tone.NORMAL)]
+    assert lines((1, RunStarted(plan)), (2, RunForked(PARENT, 7, plan, way)))[1:] == [(said, Severity.NORMAL)]
 
 
 @pytest.mark.parametrize(("plan", "what"), [(a_plan(), "run"), (a_levels_plan(Level.L2), "build")])
 def test_giving_up_is_told_with_its_reason(plan: Any, what: str) -> None:
     first, *_ = lines((1, RunStarted(plan)), (2, RunAbandoned("enough")))[1:]
-    assert first == (f"{what} fork given up: enough", Tone.WARNING)
+    assert first == (f"{what} fork given up: enough", Severity.WARNING)
 
 
 def test_how_long_a_turn_of_a_fork_took_is_told_from_when_the_fork_asked_it() -> None:

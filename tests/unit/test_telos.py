@@ -22,7 +22,7 @@ from logos.app.telos_file import (
 from logos.app.tool_detection import TABLE, Detected, Missing, detect_test_command, detect_tools
 from logos.cli.init import README_KEEP, readme_paragraph
 from logos.cli.telos import telos
-from logos.domain.levels import ALL_LEVELS, LADDER, Level
+from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.specs import Tool
 from logos.errors import ConfigError
 from tests.unit.test_cli import Cli
@@ -396,7 +396,7 @@ def test_telos_shows_nine_levels_with_what_is_known_and_what_proves_them(
     assert telos(tmp_path) == 0
     out = capsys.readouterr().out
     heads = [line for line in out.splitlines() if line.startswith("L")]
-    assert heads == [f"{level.name}  {LADDER[level].title}" for level in ALL_LEVELS]
+    assert heads == [f"{level.name}  {LEVELS[level].title}" for level in ALL_LEVELS]
     assert "    says   Counts for people; never lies.\n" in out
     assert "    says   -\n    tools  ruff: ruff check .\n" in out
     assert "    tools  none: the Journey-Validator's own reading; nothing runs the journeys\n" in out

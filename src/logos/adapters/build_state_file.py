@@ -13,12 +13,12 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from logos.adapters.files import write_atomically
 from logos.domain.ledger import Ledger
-from logos.domain.levels import LADDER, Level
+from logos.domain.levels import LEVELS, Level
 from logos.domain.reports import Component
 from logos.domain.specs import Handoff, Spec
 from logos.domain.turns import AgentName, RunId
-from logos.flows.levels.overlap import Piece
-from logos.flows.levels.state import Ask, LevelsState
+from logos.flows.levels.overlap import Contribution
+from logos.flows.levels.state import LevelsState, PendingTurn
 
 Json = dict[str, Any]
 
@@ -182,8 +182,8 @@ def project(state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float)
         "pending_handoffs": _pending(state),
         "specification_stack": _specs(state.specs),
         "handoff_lineage": _handoffs(state.handoffs),
-        "validation_status": [_standing(state, level) for level in LADDER],
-        "components": _components(state.components, state.pieces),
+        "validation_status": [_standing(state, level) for level in LEVELS],
+        "components": _components(state.components, state.contributions),
         "tool_results": [
             {"level": proof.level.name, "tool": proof.tool, "command": proof.command, "exit_code": proof.exit_code}
             for proof in state.proofs
@@ -217,11 +217,11 @@ def short(text: str, characters: int = SUMMARY_CHARACTERS) -> str:
     return line if len(line) <= characters else line[: characters - 1] + "…"
 
 
-def _active(ask: Ask, state: LevelsState, ledger: Ledger) -> Json:
+def _active(ask: PendingTurn, state: LevelsState, ledger: Ledger) -> Json:
     terminal = ledger.terminals.get(AgentName(ask.key))
     return {
         "level": ask.level.name,
-        "title": LADDER[ask.level].title,
+        "title": LEVELS[ask.level].title,
         "turn": ask.turn,
         "component": ask.component or None,
         "attempt": ask.attempt,
@@ -247,7 +247,7 @@ def _handoffs(handoffs: tuple[Handoff, ...]) -> list[Json]:
 
 def _pending(state: LevelsState) -> list[Json]:
     """Handoffs whose taker has not done its part yet."""
-    waiting = {ask.level.name for ask in state.asks}
+    waiting = {ask.level.name for ask in state.pending_turns}
     latest = {(handoff["to_level"], handoff["toward"]): handoff for handoff in _handoffs(state.handoffs)}
     now = f"s{state.sweep}."
     return [
@@ -277,24 +277,24 @@ def _standing(state: LevelsState, level: Level) -> Json:
     known = state.standing.get(level)
     part = level in state.levels
     status = known.value if known is not None else "pending" if part else "skipped"
-    return {"level": level.name, "title": LADDER[level].title, "takes_part": part, "status": status}
+    return {"level": level.name, "title": LEVELS[level].title, "takes_part": part, "status": status}
 
 
 @once_for
-def _components(components: tuple[Component, ...], pieces: Mapping[str, Piece]) -> list[Json]:
+def _components(components: tuple[Component, ...], contributions: Mapping[str, Contribution]) -> list[Json]:
     shown: list[Json] = []
     for component in components:
-        piece = pieces.get(component.name)
-        done = {name for name in component.depends_on if name in pieces}
+        contribution = contributions.get(component.name)
+        done = {name for name in component.depends_on if name in contributions}
         shown.append(
             {
                 "name": component.name,
                 "depends_on": list(component.depends_on),
-                "commit": piece.commit if piece else None,
-                "merged": piece.merged if piece else False,
-                "files": list(piece.files) if piece else [],
-                "tests": list(piece.tests) if piece else [],
-                "blocked_by": [] if piece else [name for name in component.depends_on if name not in done],
+                "commit": contribution.commit if contribution else None,
+                "merged": contribution.merged if contribution else False,
+                "files": list(contribution.files) if contribution else [],
+                "tests": list(contribution.tests) if contribution else [],
+                "blocked_by": [] if contribution else [name for name in component.depends_on if name not in done],
             }
         )
     return shown

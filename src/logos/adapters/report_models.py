@@ -35,19 +35,19 @@ from logos.adapters.report_values import (
 )
 from logos.domain.levels import Level
 from logos.domain.reports import (
+    ActionKind,
     Change,
     Component,
     Constraint,
     Failure,
     Finding,
-    Kind,
-    Next,
+    NextAction,
     Proposal,
     Report,
-    Say,
     Section,
-    Step,
     ToolUse,
+    TurnKind,
+    Verdict,
 )
 
 MAX_COMPONENTS = 100
@@ -109,20 +109,20 @@ class NextRow(Row):
     @classmethod
     def _names_a_level(cls, to: Level | None, info: ValidationInfo) -> Level | None:
         action = info.data.get("action")
-        if action is Step.HAND_BACK and to is None:
+        if action is ActionKind.HAND_BACK and to is None:
             raise wrong("must name the level when action is hand_back, L1 to L9")
-        return to if action is Step.HAND_BACK else None
+        return to if action is ActionKind.HAND_BACK else None
 
     @field_validator("why")
     @classmethod
     def _says_why(cls, why: str, info: ValidationInfo) -> str:
         action = info.data.get("action")
-        if action in (Step.HAND_BACK, Step.ASK_PERSON) and not why:
+        if action in (ActionKind.HAND_BACK, ActionKind.ASK_PERSON) and not why:
             raise wrong(f"must not be empty when action is {action}")
         return why
 
-    def domain(self) -> Next:
-        return Next(self.action, self.to, self.why)
+    def domain(self) -> NextAction:
+        return NextAction(self.action, self.to, self.why)
 
 
 class ComponentRow(Row):
@@ -202,7 +202,7 @@ class AnyReport(Row):
             raise says(*(f"spec_updates.{name}: the section is there twice; give it once" for name in twice))
         return rows
 
-    def report(self, kind: Kind, level: Level) -> Report:
+    def report(self, kind: TurnKind, level: Level) -> Report:
         return Report(
             kind,
             level,
@@ -237,11 +237,11 @@ class Judged(AnyReport):
     @field_validator("violation", "alternatives")
     @classmethod
     def _explained(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.data.get("verdict") is Say.MISALIGNED and not value:
+        if info.data.get("verdict") is Verdict.MISALIGNED and not value:
             raise wrong("must not be empty when the verdict is MISALIGNED")
         return value
 
-    def report(self, kind: Kind, level: Level) -> Report:
+    def report(self, kind: TurnKind, level: Level) -> Report:
         common = super().report(kind, level)
         return replace(common, verdict=self.verdict, violation=self.violation, alternatives=self.alternatives)
 
@@ -263,7 +263,7 @@ class Divided(AnyReport):
             raise says(*lines)
         return rows
 
-    def report(self, kind: Kind, level: Level) -> Report:
+    def report(self, kind: TurnKind, level: Level) -> Report:
         return replace(super().report(kind, level), components=tuple(row.domain() for row in self.components))
 
 
@@ -298,12 +298,12 @@ class Authored(AnyReport):
     @classmethod
     def _something_written(cls, files: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         step = info.data.get("next_recommended_action")
-        excused = step is None or step.action is not Step.PROCEED or info.data.get("constraint", step)
+        excused = step is None or step.action is not ActionKind.PROCEED or info.data.get("constraint", step)
         if not files and not excused:
             raise wrong("must name the files written; without any, give a constraint, hand_back or ask_person")
         return files
 
-    def report(self, kind: Kind, level: Level) -> Report:
+    def report(self, kind: TurnKind, level: Level) -> Report:
         return replace(
             super().report(kind, level),
             constraint=self.constraint.domain() if self.constraint else None,
@@ -334,7 +334,7 @@ class Validated(AnyReport):
     @classmethod
     def _fits_the_verdict(cls, failures: tuple[FailureRow, ...], info: ValidationInfo) -> tuple[FailureRow, ...]:
         verdict, results = info.data.get("verdict"), info.data.get("validation_results", ())
-        if verdict is Say.FAIL and not failures:
+        if verdict is Verdict.FAIL and not failures:
             raise wrong("must name at least one failure when the verdict is FAIL")
         lines = [
             f'verdict = "PASS": contradicts validation_results[{number}], which is fail; a PASS has no failing result'
@@ -343,11 +343,11 @@ class Validated(AnyReport):
         ]
         if failures:
             lines.append('verdict = "PASS": contradicts failures, which must be empty when the verdict is PASS')
-        if verdict is Say.PASS and lines:
+        if verdict is Verdict.PASS and lines:
             raise says(*lines)
         return failures
 
-    def report(self, kind: Kind, level: Level) -> Report:
+    def report(self, kind: TurnKind, level: Level) -> Report:
         failures = tuple(row.domain() for row in self.failures)
         return replace(super().report(kind, level), verdict=self.verdict, failures=failures)
 
@@ -355,14 +355,14 @@ class Validated(AnyReport):
 class Positioned(AnyReport):
     position: Text = Field(description="a non-empty text: what this level holds, and why")
 
-    def report(self, kind: Kind, level: Level) -> Report:
+    def report(self, kind: TurnKind, level: Level) -> Report:
         return replace(super().report(kind, level), position=self.position)
 
 
 class Proposed(AnyReport):
     proposal: ProposalRow = Field(description="an object {summary, changes: [{level, change}], rework}")
 
-    def report(self, kind: Kind, level: Level) -> Report:
+    def report(self, kind: TurnKind, level: Level) -> Report:
         return replace(super().report(kind, level), proposal=self.proposal.domain())
 
 
@@ -377,28 +377,28 @@ class Agreed(AnyReport):
     @field_validator("objection")
     @classmethod
     def _objects_to_something(cls, objection: str, info: ValidationInfo) -> str:
-        if info.data.get("verdict") is Say.OBJECT and not objection:
+        if info.data.get("verdict") is Verdict.OBJECT and not objection:
             raise wrong("must not be empty when the verdict is OBJECT")
         return objection
 
-    def report(self, kind: Kind, level: Level) -> Report:
+    def report(self, kind: TurnKind, level: Level) -> Report:
         return replace(super().report(kind, level), verdict=self.verdict, objection=self.objection)
 
 
-MODELS: dict[Kind, type[AnyReport]] = {
-    Kind.DECOMPOSE: AnyReport,
-    Kind.AUTHOR: Authored,
-    Kind.LINT: AnyReport,
-    Kind.VALIDATE: Validated,
-    Kind.POSITION: Positioned,
-    Kind.PROPOSE: Proposed,
-    Kind.AGREE: Agreed,
-    Kind.ALIGN: Judged,
+MODELS: dict[TurnKind, type[AnyReport]] = {
+    TurnKind.DECOMPOSE: AnyReport,
+    TurnKind.AUTHOR: Authored,
+    TurnKind.LINT: AnyReport,
+    TurnKind.VALIDATE: Validated,
+    TurnKind.POSITION: Positioned,
+    TurnKind.PROPOSE: Proposed,
+    TurnKind.AGREE: Agreed,
+    TurnKind.ALIGN: Judged,
 }
 
-AT_LEVEL: dict[tuple[Kind, Level], type[AnyReport]] = {
-    (Kind.DECOMPOSE, Level.L9): Judged,
-    (Kind.DECOMPOSE, Level.L3): Divided,
+AT_LEVEL: dict[tuple[TurnKind, Level], type[AnyReport]] = {
+    (TurnKind.DECOMPOSE, Level.L9): Judged,
+    (TurnKind.DECOMPOSE, Level.L3): Divided,
 }
 """Where one level's report of a kind says more than the others'."""
 

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from logos.adapters.report_markdown import MAX_ITEMS, is_nothing, named
 from logos.domain.levels import Level
-from logos.domain.reports import Say, Step
+from logos.domain.reports import ActionKind, Verdict
 
 _MAX_PATH = 1000
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -76,8 +76,8 @@ def _path(value: object) -> object:
         raise wrong("must be text: a path inside the repository")
     path = value.strip()
     parts = [part for part in path.split("/") if part not in ("", ".")]
-    outside = path.startswith("/") or ".." in parts or "\\" in path or re.match(r"[A-Za-z]:", path)
-    if not parts or outside or not path.isprintable() or len(path) > _MAX_PATH:
+    dependencies = path.startswith("/") or ".." in parts or "\\" in path or re.match(r"[A-Za-z]:", path)
+    if not parts or dependencies or not path.isprintable() or len(path) > _MAX_PATH:
         raise wrong("must be a path inside the repository")
     if parts[0].lower() in _OURS or ".git" in (part.lower() for part in parts):
         raise wrong("must be a path inside the repository, and not in .git, .telos or telos.toml")
@@ -140,13 +140,13 @@ def next_of(value: object) -> object:
         return value
     found = _ACTION.fullmatch(value.strip(" \t\n*_`"))
     # A text that goes on to the other actions names all and chooses none.
-    if not found or (found[1].lower() == Step.PROCEED and _OTHER_ACTION.search(found[3] or "")):
+    if not found or (found[1].lower() == ActionKind.PROCEED and _OTHER_ACTION.search(found[3] or "")):
         raise wrong('must be "proceed", "hand_back to L4: why", "ask_person: the question", or an object that says so')
     return {"action": found[1].lower(), "to": found[2], "why": found[3] or ""}
 
 
 def _action(value: object) -> object:
-    return _one_of(*Step)(re.sub("[ -]", "_", value) if isinstance(value, str) else value)
+    return _one_of(*ActionKind)(re.sub("[ -]", "_", value) if isinstance(value, str) else value)
 
 
 def section_rows(value: object, required: tuple[str, ...]) -> object:
@@ -209,14 +209,20 @@ Result = Annotated[
     str,
     BeforeValidator(_one_of("pass", "fail", "skipped"), json_schema_input_type=Literal["pass", "fail", "skipped"]),
 ]
-Action = Annotated[Step, BeforeValidator(_action, json_schema_input_type=Literal["proceed", "hand_back", "ask_person"])]
-Alignment = Annotated[
-    Say,
-    BeforeValidator(_one_of(Say.ALIGNED, Say.MISALIGNED), json_schema_input_type=Literal["ALIGNED", "MISALIGNED"]),
+Action = Annotated[
+    ActionKind, BeforeValidator(_action, json_schema_input_type=Literal["proceed", "hand_back", "ask_person"])
 ]
-Passing = Annotated[Say, BeforeValidator(_one_of(Say.PASS, Say.FAIL), json_schema_input_type=Literal["PASS", "FAIL"])]
+Alignment = Annotated[
+    Verdict,
+    BeforeValidator(
+        _one_of(Verdict.ALIGNED, Verdict.MISALIGNED), json_schema_input_type=Literal["ALIGNED", "MISALIGNED"]
+    ),
+]
+Passing = Annotated[
+    Verdict, BeforeValidator(_one_of(Verdict.PASS, Verdict.FAIL), json_schema_input_type=Literal["PASS", "FAIL"])
+]
 Agreement = Annotated[
-    Say, BeforeValidator(_one_of(Say.AGREE, Say.OBJECT), json_schema_input_type=Literal["AGREE", "OBJECT"])
+    Verdict, BeforeValidator(_one_of(Verdict.AGREE, Verdict.OBJECT), json_schema_input_type=Literal["AGREE", "OBJECT"])
 ]
 
 AsList = BeforeValidator(_list)

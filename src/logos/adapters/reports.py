@@ -13,8 +13,8 @@ from logos.adapters.report_markdown import read_sections
 from logos.adapters.report_models import AT_LEVEL, INNER, MODELS, AnyReport, Row
 from logos.adapters.report_text import STANDARD, Decoded, Found, Json, decoded, decoded_whole, last_json_block, shown
 from logos.adapters.report_values import row_name, section_rows
-from logos.domain.levels import ALL_LEVELS, LADDER, Level
-from logos.domain.reports import Kind, Refused, Report, Say, Step
+from logos.domain.levels import ALL_LEVELS, LEVELS, Level
+from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
 
 MAX_REPORT_CHARACTERS = 200_000
 MAX_ENTRIES = 10_000
@@ -27,10 +27,10 @@ _WANTED = (
     "or with Markdown that has them as headings"
 )
 # The kinds whose report is a spec, complete in its sections.
-_SPEC_KINDS = (Kind.DECOMPOSE, Kind.AUTHOR)
+_SPEC_KINDS = (TurnKind.DECOMPOSE, TurnKind.AUTHOR)
 
 
-def read_report(kind: Kind, level: Level, text: str) -> Report | Refused:
+def read_report(kind: TurnKind, level: Level, text: str) -> Report | Refused:
     """The report in a response. Never raises: whatever the text is, it is a report or refused with the reasons."""
     if len(text) > MAX_REPORT_CHARACTERS:
         size = f"the response has {len(text):,} characters, and at most {MAX_REPORT_CHARACTERS:,} are read"
@@ -50,26 +50,26 @@ def read_report(kind: Kind, level: Level, text: str) -> Report | Refused:
     return _refused(found, []) if found.problems else report
 
 
-def _stopped(kind: Kind, level: Level, found: Found) -> Report | None:
+def _stopped(kind: TurnKind, level: Level, found: Found) -> Report | None:
     """The report of an agent that hands back or asks a person: it owes the common fields and no others."""
     try:
         report = AnyReport.model_validate(found.data, context=()).report(kind, level)
     except ValidationError:
         return None
-    return report if report.next.step is not Step.PROCEED and not found.problems else None
+    return report if report.next.step is not ActionKind.PROCEED and not found.problems else None
 
 
 def _delivers_nothing(data: Json) -> bool:
     """Whoever rejects a request, or found a constraint in the way of the work, has no spec to give."""
-    return str(data.get("verdict")).strip().upper() == Say.MISALIGNED or isinstance(data.get("constraint"), dict)
+    return str(data.get("verdict")).strip().upper() == Verdict.MISALIGNED or isinstance(data.get("constraint"), dict)
 
 
-def _model(kind: Kind, level: Level) -> type[AnyReport]:
+def _model(kind: TurnKind, level: Level) -> type[AnyReport]:
     return AT_LEVEL.get((kind, level), MODELS[kind])
 
 
-def _sections(kind: Kind, level: Level) -> tuple[str, ...]:
-    return LADDER[level].sections if kind in _SPEC_KINDS else ()
+def _sections(kind: TurnKind, level: Level) -> tuple[str, ...]:
+    return LEVELS[level].sections if kind in _SPEC_KINDS else ()
 
 
 def _find(text: str, fields: Collection[str]) -> Found | str:
@@ -193,7 +193,7 @@ def _place(loc: tuple[int | str, ...], data: Json, sections: tuple[str, ...]) ->
             return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
 
 
-def report_schema(kind: Kind, level: Level) -> Json:
+def report_schema(kind: TurnKind, level: Level) -> Json:
     """The JSON Schema of a kind's report at a level. What it allows is read; the reader forgives a little more."""
     return _schema(_model(kind, level), _sections(kind, level), f"{kind} at {level.name}")
 
@@ -202,11 +202,11 @@ def report_schemas() -> dict[str, Json]:
     """All of them: by kind, and for specs by kind and level; `decompose` alone is what those have in common."""
     common = {kind.value: _schema(model, (), kind.value) for kind, model in MODELS.items()}
     specs = {
-        f"{Kind.DECOMPOSE}.{level.name}": report_schema(Kind.DECOMPOSE, level)
+        f"{TurnKind.DECOMPOSE}.{level.name}": report_schema(TurnKind.DECOMPOSE, level)
         for level in ALL_LEVELS
-        if LADDER[level].document == Kind.DECOMPOSE
+        if LEVELS[level].document == TurnKind.DECOMPOSE
     }
-    return {**common, Kind.AUTHOR.value: report_schema(Kind.AUTHOR, Level.L2), **specs}
+    return {**common, TurnKind.AUTHOR.value: report_schema(TurnKind.AUTHOR, Level.L2), **specs}
 
 
 def _schema(model: type[AnyReport], sections: tuple[str, ...], title: str) -> Json:
@@ -221,10 +221,10 @@ def _schema(model: type[AnyReport], sections: tuple[str, ...], title: str) -> Js
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, **about}
 
 
-def example(kind: Kind, level: Level) -> Json:
+def example(kind: TurnKind, level: Level) -> Json:
     """The least that is a good report of a kind at a level."""
     return {
-        "work_summary": f"{LADDER[level].title}: {kind} done.",
+        "work_summary": f"{LEVELS[level].title}: {kind} done.",
         "spec_updates": [
             {"section": name, "text": f"The {name.replace('_', ' ')} of the feature."}
             for name in _sections(kind, level)
@@ -236,7 +236,7 @@ def example(kind: Kind, level: Level) -> Json:
     }
 
 
-def _own(model: type[AnyReport], level: Level, kind: Kind) -> Json:
+def _own(model: type[AnyReport], level: Level, kind: TurnKind) -> Json:
     """What a kind's example says besides, as far as its model has the field."""
     says: dict[str, Any] = {
         "verdict": _GOOD.get(kind, "ALIGNED"),
@@ -261,4 +261,4 @@ def _own(model: type[AnyReport], level: Level, kind: Kind) -> Json:
     return {name: value for name, value in says.items() if name in model.model_fields}
 
 
-_GOOD = {Kind.VALIDATE: "PASS", Kind.AGREE: "AGREE"}
+_GOOD = {TurnKind.VALIDATE: "PASS", TurnKind.AGREE: "AGREE"}

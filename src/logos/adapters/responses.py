@@ -10,7 +10,7 @@ from pathlib import Path
 from logos.adapters.files import own_folder
 from logos.domain.roles import RESPONSE_FILES
 from logos.errors import HostError, UsageError
-from logos.ports import Peek
+from logos.ports import FileProbe
 from logos.prompts import PLACEHOLDER
 
 MAX_BYTES = 4_000_000
@@ -36,21 +36,21 @@ class ResponseFiles:
         except OSError as error:
             raise UsageError(f"cannot remove the old response {self.path(answer)}: {error.strerror}") from error
 
-    def peek(self, answer: str) -> Peek:
+    def peek(self, answer: str) -> FileProbe:
         path = self.path(answer)
         try:
             info = path.lstat()
         except OSError:
-            return Peek()
+            return FileProbe()
         if not stat.S_ISREG(info.st_mode):
-            return Peek(problem=f"{path} is not a regular file")
+            return FileProbe(problem=f"{path} is not a regular file")
         if info.st_size > MAX_BYTES:
-            return Peek(problem=f"{path} has {info.st_size} bytes, more than {MAX_BYTES}")
+            return FileProbe(problem=f"{path} has {info.st_size} bytes, more than {MAX_BYTES}")
         try:
             fit = _is_a_response(self.read(answer))
         except HostError:
-            return Peek()
-        return Peek(f"{info.st_ino}-{info.st_size}-{info.st_mtime_ns}") if fit else Peek()
+            return FileProbe()
+        return FileProbe(f"{info.st_ino}-{info.st_size}-{info.st_mtime_ns}") if fit else FileProbe()
 
     def read(self, answer: str) -> str:
         """The text; a link that took the file's place since the last look is not followed."""
@@ -72,7 +72,7 @@ def _is_a_response(text: str) -> bool:
     return any(line.strip() not in ("", PLACEHOLDER) for line in text.splitlines())
 
 
-class Doorbell:
+class FileWatcher:
     """Rings when a folder changes. Where the file system tells nothing, polling still finds everything.
 
     It looks every `step` milliseconds: one bell may be quick, many must not wake the machine all the time.
@@ -85,21 +85,21 @@ class Doorbell:
         threading.Thread(target=self._listen, args=(folder, step), name="doorbell", daemon=True).start()
 
     @property
-    def rings(self) -> int:
+    def wakeups(self) -> int:
         return self._rings
 
     def wait(self, heard: int, seconds: float) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._rings > heard, seconds)
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         with self._changed:
             self._rings += 1
             self._changed.notify_all()
 
     def close(self) -> None:
         self._closed.set()
-        self.ring()
+        self.wake()
 
     def _listen(self, folder: Path, step: int) -> None:
         # Imported here: it loads an extension module that a mere look at a run does not need.
@@ -117,6 +117,6 @@ class Doorbell:
                 raise_interrupt=False,
             )
             for _ in changes:
-                self.ring()
+                self.wake()
         except (OSError, RuntimeError):
             return

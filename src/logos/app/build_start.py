@@ -20,7 +20,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class BuildOpening:
+class BuildStartPlan:
     run: RunId
     plan: LevelsPlan
     journal: Journal[LevelsState] | None = None
@@ -42,19 +42,19 @@ def plan_build(settings: Settings, feature: str, telos: Telos, base: str) -> Lev
     )
 
 
-def choose_build(
+def choose_build_start(
     settings: Settings, feature: str, telos: Telos, log: SqliteLog, tell: Tell, stamp: str, base: Callable[[], str]
-) -> BuildOpening:
+) -> BuildStartPlan:
     """`base` says which commit a new build starts from; it is asked only when one begins."""
     journal = None if settings.resume is False else newest_build(settings, log, tell, stamp)
     if journal is not None and _goes_on(settings, feature, journal):
         old = journal.state.plan
         plan = plan_build(settings, old.feature, telos, old.base)
         unsaid = {"max_parallel", "max_reconciliations", "max_rounds"} - settings.build.model_fields_set
-        return BuildOpening(journal.run, replace(plan, **{own: getattr(old, own) for own in unsaid}), journal)
+        return BuildStartPlan(journal.run, replace(plan, **{own: getattr(old, own) for own in unsaid}), journal)
     if not feature.strip():
         raise UsageError('say what is to be built: logos build "what is wanted, in plain words"')
-    return BuildOpening(new_run_id(), plan_build(settings, feature, telos, base()))
+    return BuildStartPlan(new_run_id(), plan_build(settings, feature, telos, base()))
 
 
 def newest_build(settings: Settings, log: SqliteLog, tell: Tell, stamp: str) -> Journal[LevelsState] | None:

@@ -26,7 +26,7 @@ OpenLog = Callable[[Path], "AbstractContextManager[SqliteLog]"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchedRun:
     """A run where it is, and an event of it; None where its newest is meant."""
 
     place: Path
@@ -50,7 +50,7 @@ def named(run: str | None) -> str | None:
 
 
 @contextmanager
-def finding(place: Path, wanted: str | None, opened: OpenLog = reading) -> Generator[Found]:
+def finding(place: Path, wanted: str | None, opened: OpenLog = reading) -> Generator[MatchedRun]:
     """What a person means by `wanted`, in the log of this work dir or of a fork; None is the newest run here."""
     name, at, event = (wanted or "").partition("@")
     if wanted is not None and not (name or event):
@@ -64,7 +64,7 @@ def finding(place: Path, wanted: str | None, opened: OpenLog = reading) -> Gener
         raise UsageError(f"no run was started in {where} yet; `logos run` starts one")
     with opened(where) as log:
         found = _run_on(log, event) if run is None and _DATE.fullmatch(event) else find_run(log, run)
-        yield Found(where, log, found, event_at(log, found, event) if event else None)
+        yield MatchedRun(where, log, found, event_at(log, found, event) if event else None)
 
 
 def _run_on(log: SqliteLog, day: str) -> RunId:

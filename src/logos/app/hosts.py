@@ -11,7 +11,7 @@ from logos.adapters import state_file as statefile
 from logos.adapters.hosts.cao import PROVIDERS, ApiClient, check_provider
 from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.local import LocalHost
-from logos.adapters.hosts.providers import COMMAND, Leave
+from logos.adapters.hosts.providers import COMMAND, Permission
 from logos.adapters.hosts.providers import PROVIDERS as LOCAL_PROVIDERS
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.hosts.scripted import Script, ScriptedHost
@@ -41,30 +41,32 @@ def cao_host(settings: Settings, tell: Tell) -> AgentHost:
 
 
 # The mildest a role can do its job with; a person may allow everything (AUTO_ACCEPT_PERMISSIONS).
-LEAVES = {
-    Role.ANALYST: Leave.RESPOND,
-    Role.PEER_ANALYST: Leave.RESPOND,
-    Role.PROGRAMMER: Leave.EDIT,
-    Role.PEER_PROGRAMMER: Leave.RESPOND,
-    Role.TESTER: Leave.RUN,
+PERMISSIONS = {
+    Role.ANALYST: Permission.RESPOND,
+    Role.PEER_ANALYST: Permission.RESPOND,
+    Role.PROGRAMMER: Permission.EDIT,
+    Role.PEER_PROGRAMMER: Permission.RESPOND,
+    Role.TESTER: Permission.RUN,
 }
-LEVEL_LEAVES = {
-    Level.L1: Leave.RUN,
-    Level.L2: Leave.RUN,
-    Level.L5: Leave.RUN,
+LEVEL_PERMISSIONS = {
+    Level.L1: Permission.RUN,
+    Level.L2: Permission.RUN,
+    Level.L5: Permission.RUN,
 }
 
 
 def local_host(settings: Settings, tell: Tell) -> AgentHost:
     """The agent CLIs of this machine, run by Logos itself."""
-    config, rungs = settings.agent_config(), settings.level_agent_config()
+    config, level_defs = settings.agent_config(), settings.level_agent_config()
 
-    def leave_of(profile: str) -> Leave:
+    def permission_of(profile: str) -> Permission:
         if settings.handoff.auto_accept_permissions:
-            return Leave.ALL
-        roles = [LEAVES[Role(role)] for role, own in config.items() if own["profile"] == profile]
-        levels = [LEVEL_LEAVES.get(Level[own.name], Leave.RESPOND) for own in rungs if own.profile == profile]
-        return max((*roles, *levels), default=Leave.RUN)
+            return Permission.ALL
+        roles = [PERMISSIONS[Role(role)] for role, own in config.items() if own["profile"] == profile]
+        levels = [
+            LEVEL_PERMISSIONS.get(Level[own.name], Permission.RESPOND) for own in level_defs if own.profile == profile
+        ]
+        return max((*roles, *levels), default=Permission.RUN)
 
     if settings.handoff.auto_accept_permissions:
         tell("warning: AUTO_ACCEPT_PERMISSIONS is on: the agents may run anything and change any file you can")
@@ -72,7 +74,7 @@ def local_host(settings: Settings, tell: Tell) -> AgentHost:
         settings.telos_dir / "local",
         settings.work_dir,
         os.environ,
-        leave_of=leave_of,
+        permission_of=permission_of,
         profile_text=lambda name: profile_text(settings, name),
         agent_command=settings.agent_command,
     )

@@ -44,7 +44,7 @@ from logos.engine.revisit import (
     left_at,
 )
 from logos.engine.runner import new_run_id
-from logos.engine.terminals import Crew
+from logos.engine.terminals import AgentTerminals
 from logos.errors import Busy, HostError, LogError, LogosError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.levels.state import LevelsState
@@ -66,12 +66,12 @@ class Begun:
     simulated: bool = False
 
     @property
-    def asks(self) -> bool:
+    def pending_turns(self) -> bool:
         """Whether it waits for a person's decision."""
         return getattr(self.at.state, "question", None) is not None
 
 
-def camera(settings: Settings, tell: Tell) -> GitSnapshots | None:
+def snapshots_for(settings: Settings, tell: Tell) -> GitSnapshots | None:
     """The snapshots of a work dir, whether or not new ones are wanted; None where there is no git repository."""
     wd = settings.work_dir
     return GitSnapshots(wd, [settings.state_path], tell) if is_repository(wd) else None
@@ -86,7 +86,7 @@ def find_checkpoint(place: Path, log: Log, run: RunId, seq: int | None) -> Check
 def fork_here(settings: Settings, log: SqliteLog, at: Checkpoint, to: Path | None, tell: Tell) -> Begun:
     """Another run from a checkpoint, in a worktree of its own: both can go on side by side."""
     wd, run = settings.work_dir, new_run_id()
-    snapshots = camera(settings, tell)
+    snapshots = snapshots_for(settings, tell)
     if snapshots is None:
         raise UsageError(
             f"{wd} is no git repository, so there is no worktree to fork into; `logos rollback` works here"
@@ -210,7 +210,7 @@ def rollback_here(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell
 
     A kill in the middle leaves a mark; whoever comes next finishes what it says.
     """
-    run, snapshots = new_run_id(), camera(settings, tell)
+    run, snapshots = new_run_id(), snapshots_for(settings, tell)
     with DriverLock(settings.telos_dir / LOCK):
         finish_rollback(settings, log, tell)
         files = isinstance(at.plan, CyclePlan) and bool(at.commit)
@@ -238,7 +238,7 @@ def settle(settings: Settings, log: SqliteLog, tell: Tell) -> None:
     """Before somebody goes back: a killed rollback is finished, and a killed driver's last events get a checkpoint."""
     with suppress(Busy), DriverLock(settings.telos_dir / LOCK):
         finish_rollback(settings, log, tell)
-        snapshots, runs = camera(settings, tell), runs_with(log, CyclePlan)
+        snapshots, runs = snapshots_for(settings, tell), runs_with(log, CyclePlan)
         if snapshots is not None and runs and settings.checkpoints.enabled:
             Checkpoints(snapshots, log, work_tree(snapshots), tell).catch_up(runs[-1])
 
@@ -252,7 +252,7 @@ def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
         return
     except (OSError, ValueError):
         said = {}
-    snapshots = camera(settings, tell)
+    snapshots = snapshots_for(settings, tell)
     if said.get("run") in log.runs() and snapshots is not None:
         kept = snapshots.restore(said["commit"])
         tell(
@@ -265,7 +265,7 @@ def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
 
 def restore_files(settings: Settings, commit: str, tell: Tell) -> str:
     """Put back files alone, as they were in a commit of ours; returns what lay here."""
-    snapshots = camera(settings, tell)
+    snapshots = snapshots_for(settings, tell)
     if snapshots is None:
         raise UsageError(f"{settings.work_dir} is no git repository: no files were kept")
     with DriverLock(settings.telos_dir / LOCK):
@@ -291,7 +291,7 @@ def end_run(settings: Settings, journal: Journal[Any], why: str, tell: Tell) -> 
     if journal.ledger.terminals:
         host = host_to_end(settings, journal.ledger.session, tell)
         try:
-            Crew(host, journal.record, time.monotonic, time.sleep).close(journal.ledger)
+            AgentTerminals(host, journal.record, time.monotonic, time.sleep).close(journal.ledger)
         finally:
             host.close()
         if journal.ledger.terminals:

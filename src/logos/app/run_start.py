@@ -41,15 +41,15 @@ _OF_HANDOFFS = {
 }
 
 
-class Way(StrEnum):
+class StartMode(StrEnum):
     FRESH = "fresh"
     RESUME = "resume"
     IMPORT = "import"
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    way: Way
+class StartPlan:
+    way: StartMode
     plan: CyclePlan
     journal: Journal[CycleState] | None = None
     saved: Saved | None = None
@@ -112,7 +112,7 @@ def resumed_plan(settings: Settings, old: CyclePlan) -> CyclePlan:
     return replace(new, **kept, review=replace(new.review, **reviews), condense=replace(new.condense, **handoffs))
 
 
-def choose_opening(settings: Settings, log: SqliteLog, tell: Tell, stamp: str, *, strict_prompt: bool) -> Opening:
+def choose_start(settings: Settings, log: SqliteLog, tell: Tell, stamp: str, *, strict_prompt: bool) -> StartPlan:
     """Decide before anything is touched. `strict_prompt`: another prompt than the state's is an error."""
     _check_reviews(settings, tell)
     given = given_prompt(settings)
@@ -128,9 +128,9 @@ def choose_opening(settings: Settings, log: SqliteLog, tell: Tell, stamp: str, *
         return _fresh(settings, given)
     if saved.final_status != RUNNING and not settings.resume:
         return _fresh(settings, given)
-    opening = _from_saved(settings, log, saved, tell, stamp)
-    _compare_prompts(settings, given, opening.plan.prompt, tell, strict_prompt=strict_prompt)
-    return opening
+    start_plan = _from_saved(settings, log, saved, tell, stamp)
+    _compare_prompts(settings, given, start_plan.plan.prompt, tell, strict_prompt=strict_prompt)
+    return start_plan
 
 
 def _check_reviews(settings: Settings, tell: Tell) -> None:
@@ -146,12 +146,12 @@ def _check_reviews(settings: Settings, tell: Tell) -> None:
     tell(f"warning: {why}; their objections are only handed on")
 
 
-def _fresh(settings: Settings, given: str | None) -> Opening:
+def _fresh(settings: Settings, given: str | None) -> StartPlan:
     if given is None:
         raise PromptError(
             "no prompt: give one (logos run --prompt FILE, or PROMPT_FILE); `logos init` writes a template"
         )
-    return Opening(Way.FRESH, make_plan(settings, given))
+    return StartPlan(StartMode.FRESH, make_plan(settings, given))
 
 
 def _keep_damaged(settings: Settings, damage: StateDamaged, tell: Tell, stamp: str) -> str:
@@ -160,14 +160,14 @@ def _keep_damaged(settings: Settings, damage: StateDamaged, tell: Tell, stamp: s
     return f"the state file was damaged and is kept as {kept}"
 
 
-def _without_state(settings: Settings, log: SqliteLog, tell: Tell, why: str) -> Opening:
+def _without_state(settings: Settings, log: SqliteLog, tell: Tell, why: str) -> StartPlan:
     """The log restores what the file cannot say."""
     run = last_unfinished(log)
     if run is None:
         raise StateError(f"{why}, and no unfinished run is in the log; --fresh (RESUME=0) starts a new one")
     journal = open_cycle(log, run)
     tell(f"{why}; going on with run {run} from the log")
-    return Opening(Way.RESUME, resumed_plan(settings, journal.state.plan), journal)
+    return StartPlan(StartMode.RESUME, resumed_plan(settings, journal.state.plan), journal)
 
 
 def last_unfinished(log: SqliteLog) -> RunId | None:
@@ -180,11 +180,11 @@ def last_unfinished(log: SqliteLog) -> RunId | None:
     return None
 
 
-def _from_saved(settings: Settings, log: SqliteLog, saved: Saved, tell: Tell, stamp: str) -> Opening:
+def _from_saved(settings: Settings, log: SqliteLog, saved: Saved, tell: Tell, stamp: str) -> StartPlan:
     if saved.run is not None and saved.run in log.runs():
         journal = _reopen(settings, log, saved.run, tell, stamp)
         if journal is not None and journal.seq >= saved.seq and _unedited(settings, log, saved, journal):
-            return Opening(Way.RESUME, resumed_plan(settings, journal.state.plan), journal)
+            return StartPlan(StartMode.RESUME, resumed_plan(settings, journal.state.plan), journal)
         knows_more = journal is None or journal.seq < saved.seq
         why = "knows more than what is left of" if knows_more else "was edited: it says something else than"
         tell(f"the state file {why} the log of run {saved.run}; the file is believed")
@@ -192,8 +192,8 @@ def _from_saved(settings: Settings, log: SqliteLog, saved: Saved, tell: Tell, st
         given = given_prompt(settings)
         if given is None:
             raise StateError(f"{settings.state_path} holds no prompt, and none was given")
-        return Opening(Way.IMPORT, make_plan(settings, given), saved=saved)
-    return Opening(Way.IMPORT, make_plan(settings, saved.prompt), saved=saved)
+        return StartPlan(StartMode.IMPORT, make_plan(settings, given), saved=saved)
+    return StartPlan(StartMode.IMPORT, make_plan(settings, saved.prompt), saved=saved)
 
 
 def _reopen(settings: Settings, log: SqliteLog, run: RunId, tell: Tell, stamp: str) -> Journal[CycleState] | None:

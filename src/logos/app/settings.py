@@ -17,9 +17,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import ErrorDetails, PydanticCustomError
 from typing_extensions import Annotated, get_args  # noqa: UP035 - get_args sees through Annotated here
 
-from logos.domain.levels import ALL_LEVELS, LADDER, Level
+from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.plans import OnExhausted
-from logos.domain.roles import SEATS, Role
+from logos.domain.roles import ROLE_DEFS, Role
 from logos.domain.turns import Agent, AgentName
 from logos.errors import ConfigError
 from logos.waiting.provider_errors import OnLimit
@@ -54,8 +54,8 @@ def _text(value: object) -> object:
 
 
 Flag = Annotated[bool, BeforeValidator(_flag)]
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1_000_000)]
-CountOrNone = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=1_000_000)]
+PositiveInt = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1_000_000)]
+NonNegativeInt = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=1_000_000)]
 Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, le=10_000_000)]
 Text = Annotated[str, BeforeValidator(_text)]
 LevelName = Annotated[str, Field(pattern="^L[1-9]$")]
@@ -75,36 +75,44 @@ class Section(BaseModel):
 
 
 class Limits(Section):
-    max_rounds: Count = Field(8, description="rounds before the run ends as FAIL")
-    max_review_cycles: Count = Field(3, description="review cycles per phase")
-    min_review_cycles_before_approval: Count = Field(2, description="an approval before this cycle does not count")
+    max_rounds: PositiveInt = Field(8, description="rounds before the run ends as FAIL")
+    max_review_cycles: PositiveInt = Field(3, description="review cycles per phase")
+    min_review_cycles_before_approval: PositiveInt = Field(
+        2, description="an approval before this cycle does not count"
+    )
     poll_seconds: Seconds = Field(2.0, description="the longest time between two looks at a terminal")
     require_review_evidence: Flag = Field(True, description="an approval needs evidence in its notes")
-    review_evidence_min_match: CountOrNone = Field(3, description="evidence families an approval must touch, of four")
+    review_evidence_min_match: NonNegativeInt = Field(
+        3, description="evidence families an approval must touch, of four"
+    )
     on_review_exhausted: OnExhausted = Field(
         OnExhausted.PROCEED, description="no approval in any cycle: proceed with the objections, or block"
     )
 
-    max_tokens: Count | None = Field(None, description="the run stops between turns when it has used so many tokens")
+    max_tokens: PositiveInt | None = Field(
+        None, description="the run stops between turns when it has used so many tokens"
+    )
     max_cost_usd: Seconds | None = Field(None, description="… when it has cost so many dollars")
     max_minutes: Seconds | None = Field(None, description="… when it has been driven for so many minutes")
 
 
 class Condensation(Section):
     condense_cross_phase: Flag = Field(True, description="hand only the relevant parts to the next phase")
-    max_cross_phase_lines: Count = Field(40, description="cap of such a handoff")
+    max_cross_phase_lines: PositiveInt = Field(40, description="cap of such a handoff")
     condense_upstream_on_repeat: Flag = Field(True, description="do not repeat the handoff in later review cycles")
     condense_explore_on_repeat: Flag = Field(True, description="send the explore summary once per terminal")
     condense_review_feedback: Flag = Field(True, description="hand on the review notes, not the whole review")
-    max_feedback_lines: Count = Field(30, description="cap of feedback")
-    max_test_evidence_lines: Count | None = Field(None, description="cap of test evidence; unset: max_feedback_lines")
+    max_feedback_lines: PositiveInt = Field(30, description="cap of feedback")
+    max_test_evidence_lines: PositiveInt | None = Field(
+        None, description="cap of test evidence; unset: max_feedback_lines"
+    )
 
 
 class Handoff(Section):
     strict_file_handoff: Flag = Field(True, description="no response file is an error; off: take the last output")
     response_timeout: Seconds = Field(1800.0, description="seconds for one turn, and for a host that is away")
     idle_grace_seconds: Seconds = Field(30.0, description="idle without a file for so long: reminder")
-    max_file_reminders: CountOrNone = Field(1, description="reminders per turn")
+    max_file_reminders: NonNegativeInt = Field(1, description="reminders per turn")
     auto_accept_permissions: Flag = Field(False, description="answer agents' permission prompts with yes")
     recreate_terminals: Flag = Field(
         False, description="terminals that are gone at a resume are replaced, and their agents told what they said"
@@ -121,16 +129,16 @@ class Build(Section):
     max_parallel: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=64)] = Field(
         4, description="authors at work at the same time"
     )
-    max_reconciliations: CountOrNone = Field(4, description="conflicts that are settled before a build ends as FAIL")
-    max_rounds: Count = Field(3, description="proposals in one reconciliation before a person is asked")
+    max_reconciliations: NonNegativeInt = Field(4, description="conflicts that are settled before a build ends as FAIL")
+    max_rounds: PositiveInt = Field(3, description="proposals in one reconciliation before a person is asked")
 
 
 class CheckpointSettings(Section):
     """`checkpoints` in the file."""
 
     enabled: Flag = Field(True, description="keep the work tree at every event as a commit under refs/logos/RUN/")
-    keep_days: CountOrNone = Field(30, description="`logos gc` removes those of runs that ended longer ago")
-    keep_runs: CountOrNone = Field(10, description="`logos gc` keeps those of so many newest runs, however old")
+    keep_days: NonNegativeInt = Field(30, description="`logos gc` removes those of runs that ended longer ago")
+    keep_runs: NonNegativeInt = Field(10, description="`logos gc` keeps those of so many newest runs, however old")
 
 
 class PostProcessing(Section):
@@ -208,13 +216,13 @@ class Settings(Section):
         blank = AgentSettings.model_validate({})
         return tuple(
             Agent(
-                AgentName(rung.name),
+                AgentName(level_def.name),
                 own.provider or self.provider,
-                own.profile or rung.profile,
+                own.profile or level_def.profile,
                 tuple(name for name in own.providers if name != (own.provider or self.provider)),
             )
-            for rung in LADDER.values()
-            for own in (self.level_agents.get(rung.name, blank),)
+            for level_def in LEVELS.values()
+            for own in (self.level_agents.get(level_def.name, blank),)
         )
 
     def levels_taking_part(self) -> tuple[Level, ...]:
@@ -230,7 +238,7 @@ class Settings(Section):
         return {
             role.value: {
                 "provider": own.provider or self.provider,
-                "profile": own.profile or SEATS[role].profile,
+                "profile": own.profile or ROLE_DEFS[role].profile,
             }
             for role, own in chosen.items()
         }

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, St
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from logos.app.tool_detection import Detected
-from logos.domain.levels import ALL_LEVELS, LADDER, Level
+from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.specs import Tool
 from logos.errors import ConfigError
 
@@ -238,7 +238,7 @@ def first_telos(detected: Detected, readme: str = "") -> str:
 
 
 def _level_lines(level: Level) -> tuple[str, str]:
-    return _comment(f"The {LADDER[level].title} {LADDER[level].mandate}."), f'{level.name} = ""'
+    return _comment(f"The {LEVELS[level].title} {LEVELS[level].mandate}."), f'{level.name} = ""'
 
 
 def _tool_lines(tool: Tool) -> tuple[str, ...]:

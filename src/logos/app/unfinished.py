@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from logos.app.workdir import driver_at, has_log, reading, wd_flag
-from logos.cli.status import BUDGET, Standing
+from logos.cli.status import BUDGET, RunStatus
 from logos.errors import LogError, StateError, UsageError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from logos.app.settings import Settings
     from logos.domain.plans import Plan
-    from logos.views.run import Story
+    from logos.views.run import RunView
     from logos.views.sessions import Session
 
 Tell = Callable[[str], None]
@@ -25,7 +25,7 @@ SHOWN = 3
 ANSWERS = {"r": "resume", "s": "reset", "f": "fork", "q": "quit"}
 
 
-def in_words(standing: Standing) -> list[str]:
+def in_words(standing: RunStatus) -> list[str]:
     """A summary for whoever comes back to it after hours or days."""
     from logos.views.text import count
     from logos.views.usage import sum_in_words
@@ -44,7 +44,7 @@ def in_words(standing: Standing) -> list[str]:
     ]
 
 
-def _sessions(story: Story) -> list[str]:
+def _sessions(story: RunView) -> list[str]:
     from logos.views.text import count
 
     own = [session for session in story.sessions if not session.inherited]
@@ -60,14 +60,14 @@ def _when(session: Session) -> str:
     return f"{date(session.began)}: {duration(session.seconds)}, {count(len(session.answered), 'turn')} answered"
 
 
-def _next(story: Story) -> str:
+def _next(story: RunView) -> str:
     from logos.views.text import listed
 
     due = next_turns(story)
     return f"next comes {listed(due[:SHOWN])}" if due else "nothing is due"
 
 
-def next_turns(story: Story) -> list[str]:
+def next_turns(story: RunView) -> list[str]:
     """The turns and checks that a driver would begin with."""
     from logos.flows.cycle.flow import CycleState
 
@@ -79,7 +79,7 @@ def next_turns(story: Story) -> list[str]:
     return [ask.turn for ask in state.at_hand] or [f"{state.stage} at {state.level.name}"]
 
 
-def recommended(standing: Standing) -> str:
+def recommended(standing: RunStatus) -> str:
     """The next action, and its command."""
     story, at = standing.story, wd_flag(standing.place)
     if story.question is not None:
@@ -90,29 +90,29 @@ def recommended(standing: Standing) -> str:
     return f"resume it ({story.resumes_with}{at})"
 
 
-def unfinished_of(place: Path, flow: type[Plan]) -> Standing | None:
+def unfinished_of(place: Path, flow: type[Plan]) -> RunStatus | None:
     """The newest run of a flow here, if it can go on and nobody is at work on it.
 
     What cannot be read is for whoever opens the log to say.
     """
     from logos.engine.journal import runs_with
     from logos.engine.revisit import UNFINISHED
-    from logos.views.run import read_story
+    from logos.views.run import read_run_view
 
     if not has_log(place) or driver_at(place) is not None:
         return None
     try:
         with reading(place) as log:
             runs = runs_with(log, flow)
-            story = read_story(log, runs[-1]) if runs else None
+            story = read_run_view(log, runs[-1]) if runs else None
     except LogError:
         return None
     if story is None or story.damage or story.outcome not in UNFINISHED:
         return None
-    return Standing(place, story, None)
+    return RunStatus(place, story, None)
 
 
-def present(standing: Standing | None, tell: Tell) -> None:
+def present(standing: RunStatus | None, tell: Tell) -> None:
     for line in in_words(standing) if standing is not None else ():
         tell(line)
 
@@ -146,14 +146,14 @@ def decide(settings: Settings, feature: str, tell: Tell, *, ask: bool) -> tuple[
             return settings.model_copy(update={"resume": True}), ""
 
 
-def refuse_to_guess(standing: Standing) -> None:
+def refuse_to_guess(standing: RunStatus) -> None:
     raise StateError(
         f"build {standing.story.run} waits for a decision of yours; `logos resolve{wd_flag(standing.place)}` shows it "
         "and takes it, --fresh begins a new build"
     )
 
 
-def _forked_off(settings: Settings, standing: Standing, tell: Tell) -> Settings:
+def _forked_off(settings: Settings, standing: RunStatus, tell: Tell) -> Settings:
     from logos.app.revisiting import find_checkpoint, fork_here
 
     with reading(standing.place) as log:

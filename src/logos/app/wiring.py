@@ -15,14 +15,14 @@ from logos.adapters.git.command import is_repository
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import GitWorkspace, base_of
 from logos.adapters.lock import DriverLock, driver_of
-from logos.adapters.responses import Doorbell, ResponseFiles
+from logos.adapters.responses import FileWatcher, ResponseFiles
 from logos.adapters.store.salvage import mend
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.build_start import choose_build, result_of
+from logos.app.build_start import choose_build_start, result_of
 from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of, unfinished_session
 from logos.app.prompt import split_prompt
 from logos.app.revisiting import finish_rollback, give_up
-from logos.app.run_start import Opening, Way, choose_opening, given_prompt
+from logos.app.run_start import StartMode, StartPlan, choose_start, given_prompt
 from logos.app.settings import Settings
 from logos.app.telos_file import read_telos
 from logos.app.workdir import DATABASE, LOCK, TELOS
@@ -32,12 +32,12 @@ from logos.engine.build_run import run_build
 from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, merged_work, work_tree
 from logos.engine.cycle_run import run_cycle
 from logos.engine.journal import Journal, Watcher, open_levels
-from logos.engine.runner import Ended, Outside
-from logos.engine.terminals import Crew
+from logos.engine.runner import Dependencies, RunResult
+from logos.engine.terminals import AgentTerminals
 from logos.errors import ConfigError, HostError, LogError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.levels.state import LevelsState
-from logos.ports import AgentHost, Bell
+from logos.ports import AgentHost, ChangeSignal
 
 # Milliseconds between two looks of a bell, where every author has one.
 SHARED_STEP = 2
@@ -95,28 +95,28 @@ def run_here(
     make_host: MakeHost | None = None,
     watchers: Sequence[Watcher[CycleState]] = (),
     tell: Tell = say,
-) -> Ended[CycleState]:
+) -> RunResult[CycleState]:
     """One run in this work dir: checked, locked, opened, driven."""
     check_input(settings)
     with DriverLock(settings.telos_dir / LOCK), open_log(settings.telos_dir, tell) as log:
         finish_rollback(settings, log, tell)
         if make_host is None:
             settings, make_host = choose_host(settings, tell, unfinished_session(settings, log))
-        opening = choose_opening(settings, log, tell, stamp(), strict_prompt=strict_prompt)
+        start_plan = choose_start(settings, log, tell, stamp(), strict_prompt=strict_prompt)
         host = make_host(settings, tell)
         responses = ResponseFiles(settings.response_dir)
         try:
-            check_host(host, opening.plan.agents, tell, fresh=opening.way is Way.FRESH)
+            check_host(host, start_plan.plan.agents, tell, fresh=start_plan.way is StartMode.FRESH)
             if settings.resume is False:
                 give_up(settings, log, CyclePlan, "a new run was begun", tell)
-            _announce(opening, tell)
+            _announce(start_plan, tell)
             responses.ensure()
-            bell = Doorbell(settings.response_dir)
+            change_signal = FileWatcher(settings.response_dir)
             seen_by = [*watchers, *checkpoints_for(settings, log, tell, work_tree)]
             try:
-                return run_cycle(settings, opening, Outside(host, log, tell), responses, bell, seen_by)
+                return run_cycle(settings, start_plan, Dependencies(host, log, tell), responses, change_signal, seen_by)
             finally:
-                bell.close()
+                change_signal.close()
         finally:
             host.close()
 
@@ -127,35 +127,35 @@ def build_here(
     *,
     allow_dirty: bool = False,
     make_host: MakeHost | None = None,
-    bell_for: Callable[[Path], Bell] = lambda folder: Doorbell(folder, step=SHARED_STEP),
+    change_signal_for: Callable[[Path], ChangeSignal] = lambda folder: FileWatcher(folder, step=SHARED_STEP),
     watchers: Sequence[Watcher[LevelsState]] = (),
     tell: Tell = say,
-) -> Ended[LevelsState]:
+) -> RunResult[LevelsState]:
     """One build in this work dir: checked, locked, opened, driven."""
     check_place(settings)
     settings.levels_taking_part()
     telos = read_telos(settings.work_dir)
     with DriverLock(settings.telos_dir / LOCK), open_log(settings.telos_dir, tell) as log:
-        opening = choose_build(
+        start_plan = choose_build_start(
             settings, feature, telos, log, tell, stamp(), lambda: base_of(settings.work_dir, allow_dirty=allow_dirty)
         )
         if make_host is None:
-            session = session_of(log, opening.run) if opening.journal is not None else ""
+            session = session_of(log, start_plan.run) if start_plan.journal is not None else ""
             settings, make_host = choose_host(settings, tell, session)
-            opening = replace(opening, plan=replace(opening.plan, agents=settings.level_agent_config()))
+            start_plan = replace(start_plan, plan=replace(start_plan.plan, agents=settings.level_agent_config()))
         host = make_host(settings, tell)
         try:
-            taking_part = {level.name for level in opening.plan.levels}
-            agents = [agent for agent in opening.plan.agents if agent.name in taking_part]
+            taking_part = {level.name for level in start_plan.plan.levels}
+            agents = [agent for agent in start_plan.plan.agents if agent.name in taking_part]
             check_host(host, agents, tell, fresh=True)
-            if opening.journal is None:
+            if start_plan.journal is None:
                 give_up(settings, log, LevelsPlan, "a new build was begun", tell)
-            tidy_builds(settings, log, host, opening.run, tell)
-            if opening.journal is not None:
-                tell(f"going on with unfinished build {opening.run}; finished turns are not asked again")
-            workspace = GitWorkspace(settings.work_dir, opening.run, telos.setup)
+            tidy_builds(settings, log, host, start_plan.run, tell)
+            if start_plan.journal is not None:
+                tell(f"going on with unfinished build {start_plan.run}; finished turns are not asked again")
+            workspace = GitWorkspace(settings.work_dir, start_plan.run, telos.setup)
             seen_by = [*watchers, *checkpoints_for(settings, log, tell, lambda _: merged_work)]
-            return run_build(settings, opening, Outside(host, log, tell), workspace, bell_for, seen_by)
+            return run_build(settings, start_plan, Dependencies(host, log, tell), workspace, change_signal_for, seen_by)
         finally:
             host.close()
 
@@ -180,7 +180,7 @@ def tidy_builds(settings: Settings, log: SqliteLog, host: AgentHost, now: RunId,
             continue
         try:
             journal = open_levels(log, run)
-            Crew(host, journal.record, time.monotonic, time.sleep).close(journal.ledger)
+            AgentTerminals(host, journal.record, time.monotonic, time.sleep).close(journal.ledger)
             _remove_places(GitWorkspace(settings.work_dir, run), journal, tell)
         except (LogError, UsageError, HostError) as error:
             tell(f"warning: what build {run} left in {folder} could not be removed: {error}")
@@ -195,17 +195,17 @@ def _remove_places(workspace: GitWorkspace, journal: Journal[LevelsState], tell:
     tell(f"build {journal.run} is given up: its worktrees are removed, its log and its commits are kept")
 
 
-def _announce(opening: Opening, tell: Tell) -> None:
-    match opening.way:
-        case Way.FRESH:
+def _announce(start_plan: StartPlan, tell: Tell) -> None:
+    match start_plan.way:
+        case StartMode.FRESH:
             return
-        case Way.RESUME if opening.journal is not None:
-            state = opening.journal.state
+        case StartMode.RESUME if start_plan.journal is not None:
+            state = start_plan.journal.state
             tell(
-                f"going on with unfinished run {opening.journal.run}: round {state.round}, {state.role}, "
+                f"going on with unfinished run {start_plan.journal.run}: round {state.round}, {state.role}, "
                 f"cycle {state.cycle}; finished turns are not asked again"
             )
-        case Way.RESUME | Way.IMPORT:
-            saved = opening.saved
+        case StartMode.RESUME | StartMode.IMPORT:
+            saved = start_plan.saved
             where = f"round {saved.seed.round}, {saved.seed.phase}" if saved else "its state"
             tell(f"going on from the state file: {where}; a new log begins")

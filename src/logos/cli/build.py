@@ -17,7 +17,7 @@ from logos.errors import LogosError, UsageError
 
 if TYPE_CHECKING:
     from logos.app.settings import Settings
-    from logos.engine.runner import Ended
+    from logos.engine.runner import RunResult
     from logos.flows.levels.state import LevelsState
 
 EXAMPLES = examples(
@@ -122,17 +122,17 @@ def start(
     return ended.exit_code
 
 
-def report(settings: Settings, ended: Ended[LevelsState], *, as_json: bool) -> None:
+def report(settings: Settings, ended: RunResult[LevelsState], *, as_json: bool) -> None:
     """The end of a build: what came of it, what changed, where to look next."""
     from logos.adapters.git.workspace import diff_stat
     from logos.app.build_start import result_of
     from logos.cli.output import console as show
     from logos.engine.build_run import STATE_FILE
-    from logos.views.run import read_story
+    from logos.views.run import read_run_view
 
     place, state = settings.work_dir, ended.state
     with reading(place) as log:
-        story = read_story(log, ended.run)
+        story = read_run_view(log, ended.run)
     target = show.console(stderr=as_json)
     show.put_summary(target, story)
     result = result_of(state)
@@ -145,7 +145,7 @@ def report(settings: Settings, ended: Ended[LevelsState], *, as_json: bool) -> N
         show.document(show.run_as_json(story, str(settings.telos_dir / STATE_FILE), ended.exit_code))
 
 
-def where_next(ended: Ended[LevelsState], place: Path) -> list[tuple[str, str]]:
+def where_next(ended: RunResult[LevelsState], place: Path) -> list[tuple[str, str]]:
     from logos.app.build_start import result_of
     from logos.domain.turns import Outcome
 

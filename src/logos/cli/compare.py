@@ -16,7 +16,7 @@ from logos.errors import UsageError
 if TYPE_CHECKING:
     from logos.cli.diff import Changed, Side
     from logos.domain.turns import RunId
-    from logos.views.run import Story
+    from logos.views.run import RunView
 
 EXAMPLES = examples(
     "logos compare k3ab k9cd           # a run and its fork, or any two runs of this repository",
@@ -115,7 +115,7 @@ def _common(one: Side, other: Side) -> Common | None:
     return Common(*shared, next(filter(None, kept), ""))
 
 
-def last_in_common(one: Story, other: Story) -> tuple[RunId, int] | None:
+def last_in_common(one: RunView, other: RunView) -> tuple[RunId, int] | None:
     """The run and the event at which two histories part, over as many generations as there are."""
     shared = None
     for (run, upto), (same, until) in zip(owners(one), owners(other), strict=False):
@@ -125,7 +125,7 @@ def last_in_common(one: Story, other: Story) -> tuple[RunId, int] | None:
     return shared
 
 
-def owners(story: Story) -> list[tuple[RunId, int]]:
+def owners(story: RunView) -> list[tuple[RunId, int]]:
     """Whose events a run's history is made of, each up to which: its ancestors from the first on, and itself.
 
     A fork has the events of the run it came from, so nobody else's log is needed.

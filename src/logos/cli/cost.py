@@ -8,7 +8,7 @@ from logos.app.workdir import find_run, place_of, reading
 from logos.cli.options import AsJson, OneRun, WorkDir, examples
 
 if TYPE_CHECKING:
-    from logos.views.run import Story, Told
+    from logos.views.run import RunView, TurnView
     from logos.views.usage import Bill
 
 EXAMPLES = examples("logos cost", "logos cost k3 --json | jq .roles.tester.cost_usd")
@@ -20,11 +20,11 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> int
     Of a build: per level, kind of turn and sweep.
     """
     from logos.cli.output import console as show
-    from logos.views.run import read_story
+    from logos.views.run import read_run_view
     from logos.views.usage import bill_as_json
 
     with reading(place_of(wd)) as log:
-        story = read_story(log, find_run(log, run))
+        story = read_run_view(log, find_run(log, run))
     groups = grouped(story)
     if as_json:
         parts: dict[str, Any] = {
@@ -37,7 +37,7 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> int
     return 0
 
 
-def grouped(story: Story) -> dict[str, dict[str, Bill]]:
+def grouped(story: RunView) -> dict[str, dict[str, Bill]]:
     """Bills in three ways, in the order they came up."""
     from logos.views.usage import Bill
 
@@ -50,18 +50,18 @@ def grouped(story: Story) -> dict[str, dict[str, Bill]]:
     return groups
 
 
-def _names(told: Told) -> tuple[str, str, str]:
-    from logos.domain.roles import Role, stage_with
+def _names(told: TurnView) -> tuple[str, str, str]:
+    from logos.domain.roles import Role, phase_def_of
     from logos.flows.levels.turn_ids import level_turn
 
     turn = level_turn(told.turn)
     if turn is not None:
         return turn.level.name, turn.kind.value, str(turn.sweep)
-    phase = stage_with(Role(told.agent)).phase.value if told.agent in set(Role) else "-"
+    phase = phase_def_of(Role(told.agent)).phase.value if told.agent in set(Role) else "-"
     return told.agent, phase, told.turn.partition(".")[0].removeprefix("r")
 
 
-def put_cost(story: Story, groups: dict[str, dict[str, Bill]]) -> None:
+def put_cost(story: RunView, groups: dict[str, dict[str, Bill]]) -> None:
     from logos.cli.output import console as show
     from logos.views.text import count
     from logos.views.usage import sum_in_words

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from logos.cli.output.live import View
     from logos.flows.levels.reconcile import Settled
     from logos.flows.levels.state import LevelsState
-    from logos.views.run import Story
+    from logos.views.run import RunView
 
 EXAMPLES = examples(
     "logos demo",
@@ -167,11 +167,11 @@ def play_levels(settings: Settings, python: str, shown: View) -> int:
 
 def report(settings: Settings, exit_code: int, *, as_json: bool) -> None:
     from logos.cli.output import console as show
-    from logos.views.run import read_story
+    from logos.views.run import read_run_view
 
     place = settings.work_dir
     with reading(place) as log:
-        story = read_story(log, log.runs()[-1])
+        story = read_run_view(log, log.runs()[-1])
     target = show.console(stderr=as_json)
     if story.build is None:
         put_cycle(target, story, place)
@@ -181,7 +181,7 @@ def report(settings: Settings, exit_code: int, *, as_json: bool) -> None:
         show.document(as_document(story, settings, exit_code))
 
 
-def as_document(story: Story, settings: Settings, exit_code: int) -> dict[str, Any]:
+def as_document(story: RunView, settings: Settings, exit_code: int) -> dict[str, Any]:
     from logos.cli import lineage
     from logos.cli.output import console as show
     from logos.engine.build_run import STATE_FILE
@@ -213,7 +213,7 @@ def settled_as_json(settled: Settled) -> dict[str, Any]:
     }
 
 
-def branch_of(story: Story) -> tuple[str, ...]:
+def branch_of(story: RunView) -> tuple[str, ...]:
     """The branch that a build left; a run of the cycle left its work in the folder."""
     return (story.branch,) if story.branch else ()
 
@@ -225,7 +225,7 @@ def code_diff(place: Path, *branch: str, without: tuple[str, ...] = ()) -> str:
     return git(place, "diff", "--no-color", "--no-ext-diff", "HEAD", *branch, "--", *paths).stdout
 
 
-def put_cycle(target: Console, story: Story, place: Path) -> None:
+def put_cycle(target: Console, story: RunView, place: Path) -> None:
     from logos.app.changes import changes
     from logos.cli.output import console as show
 
@@ -251,7 +251,7 @@ def put_cycle(target: Console, story: Story, place: Path) -> None:
     )
 
 
-def put_levels(target: Console, story: Story, build: LevelsState, place: Path) -> None:
+def put_levels(target: Console, story: RunView, build: LevelsState, place: Path) -> None:
     from logos.adapters.git.workspace import diff_stat
     from logos.app.build_start import result_of
     from logos.cli import lineage
@@ -278,16 +278,16 @@ def put_levels(target: Console, story: Story, build: LevelsState, place: Path) -
 
 def put_settled(target: Console, settled: Settled) -> None:
     from logos.cli.output import console as show
-    from logos.views.events import Tone, proposal_in_short
+    from logos.views.events import Severity, proposal_in_short
 
-    show.put(target, f"{settled.id} at {settled.level.name}: {settled.question}", show.STYLES[Tone.BAD])
+    show.put(target, f"{settled.id} at {settled.level.name}: {settled.question}", show.STYLES[Severity.BAD])
     wrong = [line for line in settled.evidence.splitlines() if line.startswith("AssertionError")]
     for line in wrong:
         show.put(target, f"  {line}")
-    show.put(target, f"  decided by {settled.by}: {proposal_in_short(settled.proposal)}", show.STYLES[Tone.GOOD])
+    show.put(target, f"  decided by {settled.by}: {proposal_in_short(settled.proposal)}", show.STYLES[Severity.GOOD])
 
 
-def next_after_levels(story: Story, place: Path) -> list[tuple[str, str]]:
+def next_after_levels(story: RunView, place: Path) -> list[tuple[str, str]]:
     at, git = wd_flag(place), "git" if place == Path.cwd() else f"git -C {shlex.quote(str(place))}"
     return [
         (f"logos show {story.run} s1.q1.L3.propose{at}", "how two authors agreed"),

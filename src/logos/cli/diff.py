@@ -16,7 +16,7 @@ from logos.cli.options import AsJson, WorkDir, examples
 from logos.errors import HostError, UsageError
 
 if TYPE_CHECKING:
-    from logos.views.run import Story, Told
+    from logos.views.run import RunView, TurnView
 
 EXAMPLES = examples(
     "logos diff 12                     # from event 12 of the newest run to what lies here now",
@@ -45,7 +45,7 @@ class Side:
     """A run at an event, and the commit of its files then; without an event, as they are now."""
 
     place: Path
-    story: Story
+    story: RunView
     seq: int | None
     commit: str
 
@@ -107,10 +107,10 @@ def _of_the_same_run(one: Side, wanted: str) -> str:
 def side(place: Path, wanted: str) -> Side:
     """What a person means; a run alone is its newest event."""
     from logos.app.checkpoint_names import finding
-    from logos.views.run import read_story
+    from logos.views.run import read_run_view
 
     with finding(place, wanted) as found:
-        story = read_story(found.log, found.run)
+        story = read_run_view(found.log, found.run)
     last = len(story.records)
     seq = last if found.seq is None else found.seq
     if not 1 <= seq <= last:
@@ -137,7 +137,7 @@ def now(one: Side) -> Side:
         return Side(one.place, one.story, None, GitSnapshots(one.place, unseen, tell, Path(home)).take())
 
 
-def commit_of(place: Path, story: Story, seq: int) -> str:
+def commit_of(place: Path, story: RunView, seq: int) -> str:
     """The files of a run at an event; empty where they were not kept. What is damaged after it does not matter."""
     from logos.adapters.git.command import is_repository
     from logos.adapters.git.snapshots import GitSnapshots
@@ -150,7 +150,7 @@ def commit_of(place: Path, story: Story, seq: int) -> str:
     return _if_kept(place, _head_at(story, seq))
 
 
-def _head_at(story: Story, seq: int) -> str:
+def _head_at(story: RunView, seq: int) -> str:
     """What a build had merged."""
     from logos.domain.events import RunStarted
     from logos.engine.journal import flow_of
@@ -201,7 +201,7 @@ def _lines(told: bytes) -> int | None:
     return int(told) if told.isdigit() else None
 
 
-def between(one: Side, other: Side) -> list[Told] | None:
+def between(one: Side, other: Side) -> list[TurnView] | None:
     """The turns, checks and merges that ended between two sides; None when they are not of one run."""
     from logos.domain.events import CheckRan, TurnAnswered, TurnFailed, WorkGathered, WorkMerged
 
@@ -217,7 +217,7 @@ def between(one: Side, other: Side) -> list[Told] | None:
     return [told for told in one.story.turns if told.turn in ended]
 
 
-def put_meanwhile(one: Side, other: Side, meanwhile: Sequence[Told] | None) -> None:
+def put_meanwhile(one: Side, other: Side, meanwhile: Sequence[TurnView] | None) -> None:
     """Beside the patch, not in it."""
     from logos.cli.output import console as show
     from logos.views.text import duration
@@ -259,7 +259,7 @@ def put_changes(one: Side, other: Side, *, stat: bool) -> None:
         sys.stdout.flush()
 
 
-def as_document(one: Side, other: Side, meanwhile: Sequence[Told] | None, *, stat: bool) -> dict[str, Any]:
+def as_document(one: Side, other: Side, meanwhile: Sequence[TurnView] | None, *, stat: bool) -> dict[str, Any]:
     from logos.adapters.git.command import text_of
 
     kept = bool(one.commit and other.commit)
@@ -282,7 +282,7 @@ def side_as_json(own: Side) -> dict[str, Any]:
     }
 
 
-def _told_as_json(told: Told) -> dict[str, Any]:
+def _told_as_json(told: TurnView) -> dict[str, Any]:
     from logos.views.run import agent_as_json
 
     seconds = None if told.seconds is None else round(told.seconds, 3)

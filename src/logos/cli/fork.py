@@ -59,20 +59,20 @@ def fork(
 
 def put(begun: Begun) -> None:
     from logos.cli.output import console as show
-    from logos.views.events import Tone
+    from logos.views.events import Severity
 
     target, at = show.console(), begun.at
     show.put(target, f"run {begun.run} is forked from event {at.seq} of {at.run}, in {begun.wd}", "bold")
     show.put(
-        target, f"its branch there is logos-fork/{begun.run}; run {at.run} stays as it is", show.STYLES[Tone.QUIET]
+        target, f"its branch there is logos-fork/{begun.run}; run {at.run} stays as it is", show.STYLES[Severity.QUIET]
     )
-    go_on = (next_command(begun), "go on with it, there" if not begun.asks else "answer what it asks")
+    go_on = (next_command(begun), "go on with it, there" if not begun.pending_turns else "answer what it asks")
     show.put_next(target, [go_on, (f"logos compare {at.run} {begun.run}", "both side by side")])
 
 
 def next_command(begun: Begun) -> str:
     """What to type to go on with a run that begins at a checkpoint."""
-    if begun.asks:
+    if begun.pending_turns:
         return f"logos resolve{wd_flag(begun.wd)}"
     simulated = " --simulate SCRIPT" if begun.simulated else ""
     return f"logos resume {begun.run}{simulated}"

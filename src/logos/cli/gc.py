@@ -20,7 +20,7 @@ from logos.errors import HostError
 if TYPE_CHECKING:
     from logos.adapters.git.snapshots import Ref
     from logos.cli.sessions import Unread
-    from logos.views.run import Story
+    from logos.views.run import RunView
 
 EXAMPLES = examples(
     "logos gc --dry-run                # what would be removed",
@@ -198,7 +198,7 @@ def _runs_of(place: Path, unread: list[Unread]) -> list[Known]:
             runs += [Known(place, story.run)] if story.run else []
         else:
             runs.append(_known(place, story))
-    unread += [Unread(place, None, complaint) for complaint in complaints]
+    unread += [Unread(place, None, provider_error) for provider_error in complaints]
     # A driver is at work on the run to which something happened last. A damaged log does not tell what is over.
     newest = max((own.last for own in runs), default=0.0) if driver_at(place) is not None else None
     return [
@@ -207,7 +207,7 @@ def _runs_of(place: Path, unread: list[Unread]) -> list[Known]:
     ]
 
 
-def _known(place: Path, story: Story) -> Known:
+def _known(place: Path, story: RunView) -> Known:
     from logos.domain.events import RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted, TerminalOpened
     from logos.domain.plans import LevelsPlan
     from logos.engine.revisit import UNFINISHED

@@ -108,14 +108,14 @@ def put_lineage(target: Console, run: RunId, state: LevelsState, spec: Spec | No
 def _put_component(put: Any, depth: int, state: LevelsState, name: str) -> None:
     from logos.domain.levels import Level
 
-    held, piece = state.spec_of(Level.L2, name), state.pieces.get(name)
+    held, contribution = state.spec_of(Level.L2, name), state.contributions.get(name)
     put(depth, f"{held.id if held else 'L2.' + name}: {held.summary if held else 'not built yet'}")
-    if piece is None:
+    if contribution is None:
         return
-    for path in piece.files:
-        if path not in piece.tests:
+    for path in contribution.files:
+        if path not in contribution.tests:
             put(depth + 1, path)
-    for test in piece.tests:
+    for test in contribution.tests:
         put(depth + 1, f"test {test}")
 
 
@@ -125,9 +125,9 @@ def _in_force(state: LevelsState) -> list[Spec]:
 
 
 def _title(spec: Spec) -> str:
-    from logos.domain.levels import LADDER
+    from logos.domain.levels import LEVELS
 
-    return LADDER[spec.level].title
+    return LEVELS[spec.level].title
 
 
 def _origin(spec: Spec) -> str:
@@ -159,12 +159,12 @@ def as_document(run: RunId, state: LevelsState, spec: Spec | None) -> dict[str, 
             {
                 "name": component.name,
                 "depends_on": list(component.depends_on),
-                "commit": piece.commit if piece else None,
-                "merged": piece.merged if piece else False,
-                "files": list(piece.files) if piece else [],
-                "tests": list(piece.tests) if piece else [],
+                "commit": contribution.commit if contribution else None,
+                "merged": contribution.merged if contribution else False,
+                "files": list(contribution.files) if contribution else [],
+                "tests": list(contribution.tests) if contribution else [],
             }
             for component in state.components
-            for piece in (state.pieces.get(component.name),)
+            for contribution in (state.contributions.get(component.name),)
         ],
     }

@@ -35,7 +35,7 @@ def log(
 ) -> int:
     """Show the events of a run. `logos show RUN TURN` shows a prompt and its response whole."""
     from logos.cli.output import console as show
-    from logos.views.events import Narrator
+    from logos.views.events import EventFormatter
 
     place = place_of(wd)
     with reading(place) as source:
@@ -43,7 +43,7 @@ def log(
         if as_json and not follow:
             show.document([as_document(record) for record in source.read(found)])
             return 0
-        narrator, target = Narrator(), show.console()
+        narrator, target = EventFormatter(), show.console()
 
         def put(record: Recorded) -> None:
             if as_json:

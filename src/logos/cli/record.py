@@ -13,7 +13,7 @@ from logos.cli.options import AsJson, OneRun, WorkDir, examples
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
-    from logos.views.run import Story, Told
+    from logos.views.run import RunView, TurnView
 
 EXAMPLES = examples(
     "logos record -o replay.yaml",
@@ -38,10 +38,10 @@ def record(
     """
     from logos.adapters.hosts.script import as_yaml
     from logos.cli.output import console as show
-    from logos.views.run import read_story
+    from logos.views.run import read_run_view
 
     with reading(place_of(wd)) as log:
-        story = read_story(log, find_run(log, run))
+        story = read_run_view(log, find_run(log, run))
     if story.build is not None:
         raise UsageError(
             f"run {story.run} is a build, and a build cannot be recorded: what its authors wrote is in git and not in "
@@ -61,7 +61,7 @@ def record(
     return 0
 
 
-def script_of(story: Story, *, delays: bool) -> dict[str, Any]:
+def script_of(story: RunView, *, delays: bool) -> dict[str, Any]:
     from logos.adapters.hosts.script import Otherwise
     from logos.views.run import LOGOS
 
@@ -72,7 +72,7 @@ def script_of(story: Story, *, delays: bool) -> dict[str, Any]:
     return {"otherwise": Otherwise.ERROR.value, "turns": turns}
 
 
-def _step(told: Told, *, delays: bool) -> dict[str, Any]:
+def _step(told: TurnView, *, delays: bool) -> dict[str, Any]:
     from logos.views.redact import redact
 
     step: dict[str, Any] = {"say": redact(told.response)}
@@ -85,7 +85,7 @@ def _step(told: Told, *, delays: bool) -> dict[str, Any]:
     return step
 
 
-def header(story: Story) -> str:
+def header(story: RunView) -> str:
     from logos.cli.output.console import date
 
     ended = story.state.outcome.value if story.state.outcome else "unfinished"

@@ -13,8 +13,8 @@ from logos.cli.options import AsJson, OneRun, WorkDir, examples
 from logos.errors import LogError, UsageError
 
 if TYPE_CHECKING:
-    from logos.app.checkpoint_names import Found
-    from logos.views.continuity.report import Continuity
+    from logos.app.checkpoint_names import MatchedRun
+    from logos.views.continuity.report import ContinuityReport
 
 EXAMPLES = examples(
     "logos report                                  # the newest run, and what its last session changed",
@@ -64,25 +64,25 @@ def report(
     return 0
 
 
-def look(place: Path, run: str | None, since: str) -> Continuity:
+def look(place: Path, run: str | None, since: str) -> ContinuityReport:
     """What the log tells now: the one of this work dir, or that of a fork."""
     from logos.app.checkpoint_names import finding
-    from logos.cli.status import Standing, next_command
+    from logos.cli.status import RunStatus, next_command
     from logos.views.continuity.report import continuity
     from logos.views.continuity.since import session_since
-    from logos.views.run import read_story
+    from logos.views.run import read_run_view
 
     # With the sign after it, it is a run whatever it looks like.
     with finding(place, None if run is None else f"{run}@") as found:
-        story, newest = read_story(found.log, found.run), found.log.runs()[-1]
+        story, newest = read_run_view(found.log, found.run), found.log.runs()[-1]
         session = session_since(story.sessions, since, story.run)
         files = changed_files(found, session.first)
     # The driver of a work dir is at work on its newest run.
-    standing = Standing(found.place, story, driver_at(found.place) if found.run == newest else None)
+    standing = RunStatus(found.place, story, driver_at(found.place) if found.run == newest else None)
     return continuity(standing, session.number, next_command(standing), files)
 
 
-def changed_files(found: Found, since: int) -> tuple[str, ...]:
+def changed_files(found: MatchedRun, since: int) -> tuple[str, ...]:
     """What changed in the files from an event on, a line for each; nothing where no checkpoints were kept."""
     from logos.adapters.git.workspace import diff_stat
     from logos.app.revisiting import find_checkpoint
@@ -97,7 +97,7 @@ def changed_files(found: Found, since: int) -> tuple[str, ...]:
         return ()
 
 
-def rendered(told: Continuity, form: Format) -> str:
+def rendered(told: ContinuityReport, form: Format) -> str:
     """The report in one of its forms; secrets and control characters are in none of them."""
     import json
 

@@ -11,7 +11,7 @@ from logos.cli.options import AsJson, OneRun, WorkDir, examples
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
-    from logos.app.checkpoint_names import Found
+    from logos.app.checkpoint_names import MatchedRun
     from logos.engine.journal import Journal
 
 EXAMPLES = examples(
@@ -63,7 +63,7 @@ def reset(
     return 0
 
 
-def _unfinished(found: Found, wanted: str | None) -> Journal[object]:
+def _unfinished(found: MatchedRun, wanted: str | None) -> Journal[object]:
     from logos.app.checkpoint_names import newest_unfinished
     from logos.engine.journal import open_run
     from logos.engine.revisit import UNFINISHED
@@ -77,7 +77,7 @@ def _unfinished(found: Found, wanted: str | None) -> Journal[object]:
     return journal
 
 
-def first_own(found: Found, journal: Journal[object]) -> int:
+def first_own(found: MatchedRun, journal: Journal[object]) -> int:
     """The event at which a run became its own."""
     from logos.domain.events import RunForked, RunStarted
 

@@ -78,7 +78,7 @@ def put(begun: Begun) -> None:
     if begun.kept:
         look.insert(0, (f"logos rollback --files {begun.kept[:12]}{flag}", "the files as they lay here a moment ago"))
     if at.goes_on:
-        look.insert(0, (next_command(begun), "answer what it asks" if begun.asks else "go on from here"))
+        look.insert(0, (next_command(begun), "answer what it asks" if begun.pending_turns else "go on from here"))
     show.put_next(target, look)
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from logos.app.hosts import MakeHost
     from logos.app.settings import Settings
-    from logos.engine.runner import Ended
+    from logos.engine.runner import RunResult
     from logos.flows.cycle.flow import CycleState
-    from logos.views.run import Story
+    from logos.views.run import RunView
 
 EXAMPLES = examples(
     "logos run                                   # with ./logos.json, as `logos init` writes it",
@@ -204,21 +204,21 @@ def raised(command: list[str], key: str, settings: Settings) -> list[str]:
     return [*kept, "--set", f"{key}={getattr(settings.limits, name) * 2}"]
 
 
-def report(settings: Settings, ended: Ended[CycleState], *, as_json: bool) -> None:
+def report(settings: Settings, ended: RunResult[CycleState], *, as_json: bool) -> None:
     """The end of a run: what came of it, what changed, where to look next."""
     from logos.app.workdir import reading
     from logos.cli.output import console as show
-    from logos.views.run import read_story
+    from logos.views.run import read_run_view
 
     place = settings.work_dir
     with reading(place) as log:
-        story = read_story(log, ended.run)
+        story = read_run_view(log, ended.run)
     put_report(show.console(stderr=as_json), story, place)
     if as_json:
         show.document(show.run_as_json(story, str(settings.state_path), ended.exit_code))
 
 
-def put_report(target: Console, story: Story, place: Path) -> None:
+def put_report(target: Console, story: RunView, place: Path) -> None:
     from logos.app.changes import changes
     from logos.cli.output import console as show
 
@@ -231,7 +231,7 @@ def put_report(target: Console, story: Story, place: Path) -> None:
     show.put_next(target, where_next(story, place))
 
 
-def where_next(story: Story, place: Path) -> list[tuple[str, str]]:
+def where_next(story: RunView, place: Path) -> list[tuple[str, str]]:
     from logos.domain.roles import Role
 
     at = wd_flag(place)

@@ -17,7 +17,7 @@ EXAMPLES = examples("logos runs", "logos runs --json | jq '.[].run'")
 def runs(wd: WorkDir = None, as_json: AsJson = False) -> int:
     """List the runs of this work dir, the newest last."""
     from logos.cli.output import console as show
-    from logos.views.events import Tone
+    from logos.views.events import Severity
 
     place = place_of(wd)
     if has_log(place):
@@ -31,7 +31,7 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> int:
     if not rows:
         show.put(show.console(), f"no runs in {place} yet; `logos run` starts one")
         return 0
-    tones = {"PASSED": Tone.GOOD, "RUNNING": Tone.NORMAL, "STOPPED": Tone.WARNING}
+    tones = {"PASSED": Severity.GOOD, "RUNNING": Severity.NORMAL, "STOPPED": Severity.WARNING}
     # Where all runs are cycles, the flow says nothing.
     flow = ("flow",) if {row["flow"] for row in rows} - {"cycle", None} else ()
     origin = ("from",) if any(row["forked_from"] for row in rows) else ()
@@ -40,7 +40,7 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> int:
         show.console(),
         (*keys, "tokens", "cost", "asked for"),
         [_cells(row, keys) for row in rows],
-        [tones.get(row["status"], Tone.BAD) for row in rows],
+        [tones.get(row["status"], Severity.BAD) for row in rows],
     )
     return 0
 
@@ -58,7 +58,7 @@ def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
     from logos.cli.output.console import date
     from logos.cli.sessions import fork_of, forked_as_json
     from logos.errors import LogError
-    from logos.views.run import iso, read_story
+    from logos.views.run import iso, read_run_view
     from logos.views.usage import bill_as_json
 
     rows: list[dict[str, Any]] = []
@@ -67,7 +67,7 @@ def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
         unknown = dict.fromkeys(("flow", "started_at", "rounds", "turns", "simulated", "usage"))
         blank = {**unknown, **forked_as_json(None), "run": run, "started": "-"}
         try:
-            story = read_story(log, run)
+            story = read_run_view(log, run)
         except LogError as error:
             rows.append({**blank, "status": "DAMAGED", "asked_for": str(error)})
             continue

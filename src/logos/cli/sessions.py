@@ -17,7 +17,7 @@ from logos.errors import LogError, LogosError
 if TYPE_CHECKING:
     from logos.app.checkpoint_names import OpenLog
     from logos.domain.events import Recorded, RunForked
-    from logos.views.run import Story
+    from logos.views.run import RunView
     from logos.views.sessions import Session
 
 EXAMPLES = examples(
@@ -130,15 +130,15 @@ def places(place: Path) -> list[Path]:
     return [*reversed(known.values())]
 
 
-def stories_in(place: Path, opened: OpenLog = reading) -> Iterator[Story | Unread]:
+def stories_in(place: Path, opened: OpenLog = reading) -> Iterator[RunView | Unread]:
     """Run after run of a log, oldest first; what cannot be read does not hide the rest."""
-    from logos.views.run import read_story
+    from logos.views.run import read_run_view
 
     try:
         with opened(place) as log:
             for run in log.runs():
                 try:
-                    story: Story | Unread = read_story(log, run)
+                    story: RunView | Unread = read_run_view(log, run)
                 except LogError as error:
                     story = Unread(place, run, str(error))
                 yield story
@@ -146,14 +146,14 @@ def stories_in(place: Path, opened: OpenLog = reading) -> Iterator[Story | Unrea
         yield Unread(place, None, str(error))
 
 
-def rows_of(place: Path, story: Story) -> list[Row]:
+def rows_of(place: Path, story: RunView) -> list[Row]:
     """The sessions of a run that are its own."""
     found = story.sessions
     rows = [_row(place, story, session) for session in found if not session.inherited]
     return [*rows[:-1], replace(rows[-1], newest=True, damage=story.damage)] if rows else []
 
 
-def _row(place: Path, story: Story, session: Session) -> Row:
+def _row(place: Path, story: RunView, session: Session) -> Row:
     from logos.domain.events import RunAbandoned, RunEnded, RunForked
 
     # Events are numbered from 1 without gaps.
@@ -213,7 +213,7 @@ def origin(forked: RunForked) -> str:
 
 def put_sessions(place: Path, rows: Sequence[Row]) -> None:
     from logos.cli.output import console as show
-    from logos.views.events import Tone
+    from logos.views.events import Severity
     from logos.views.text import duration
 
     target = show.console()
@@ -224,9 +224,9 @@ def put_sessions(place: Path, rows: Sequence[Row]) -> None:
         )
         for row in rows
     ]
-    tones = {"PASSED": Tone.GOOD, "FAILED": Tone.BAD, "REJECTED": Tone.BAD, "BLOCKED": Tone.WARNING}
+    tones = {"PASSED": Severity.GOOD, "FAILED": Severity.BAD, "REJECTED": Severity.BAD, "BLOCKED": Severity.WARNING}
     heads = ("began", "run", "no.", "took", "events", "turns", "how it ended", "lineage", "folder")
-    show.put_table(target, *_without_empty(heads, cells), [tones.get(row.how, Tone.NORMAL) for row in rows])
+    show.put_table(target, *_without_empty(heads, cells), [tones.get(row.how, Severity.NORMAL) for row in rows])
     show.put(target, f"\n{HOW}", "dim")
 
 
@@ -268,7 +268,7 @@ def as_document(place: Path, rows: Sequence[Row], unread: Sequence[Unread]) -> d
     }
 
 
-def fork_of(story: Story) -> RunForked | None:
+def fork_of(story: RunView) -> RunForked | None:
     """How a run became one of its own, if it was forked from another."""
     from logos.domain.events import RunForked
 

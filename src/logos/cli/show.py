@@ -11,7 +11,7 @@ from logos.cli.options import AsJson, ThisRun, WorkDir, examples
 from logos.errors import UsageError
 
 if TYPE_CHECKING:
-    from logos.views.run import Story, Told
+    from logos.views.run import RunView, TurnView
 
 EXAMPLES = examples(
     "logos show k3                    # the turns of the run whose id begins with k3",
@@ -31,10 +31,10 @@ def show(
 ) -> int:
     """Show the prompt and the response of a turn, whole; secrets and control characters are taken out."""
     from logos.cli.output import console as page
-    from logos.views.run import read_story, turns_as_json
+    from logos.views.run import read_run_view, turns_as_json
 
     with reading(place_of(wd)) as log:
-        story = read_story(log, find_run(log, run))
+        story = read_run_view(log, find_run(log, run))
     if turn is None:
         if as_json:
             page.document(turns_as_json(story))
@@ -49,7 +49,7 @@ def show(
     return 0
 
 
-def find_turn(story: Story, wanted: str) -> Told:
+def find_turn(story: RunView, wanted: str) -> TurnView:
     known = [told.turn for told in story.turns]
     fitting = [told for told in story.turns if told.turn == wanted] or [
         told for told in story.turns if wanted and told.turn.startswith(wanted)
@@ -62,9 +62,9 @@ def find_turn(story: Story, wanted: str) -> Told:
     raise UsageError(f"run {story.run} has no turn {wanted!r}; it has {', '.join(known) or 'none yet'}")
 
 
-def put_turn(story: Story, told: Told) -> None:
+def put_turn(story: RunView, told: TurnView) -> None:
     from logos.cli.output import console as page
-    from logos.views.events import Tone, tone_of
+    from logos.views.events import Severity, severity_of
     from logos.views.text import duration, number
     from logos.views.usage import in_words
 
@@ -74,15 +74,15 @@ def put_turn(story: Story, told: Told) -> None:
     if told.bills:
         page.put(target, f"usage: {in_words(told.usage)}")
     if told.verdict:
-        page.put(target, f"verdict: {told.verdict}", page.STYLES[tone_of(told.verdict)])
+        page.put(target, f"verdict: {told.verdict}", page.STYLES[severity_of(told.verdict)])
     if told.failure:
-        page.put(target, f"failed: {told.failure}", page.STYLES[Tone.BAD])
+        page.put(target, f"failed: {told.failure}", page.STYLES[Severity.BAD])
     for title, text in (("prompt", told.prompt), ("response", told.response)):
         page.put(target, f"\n--- {title}, {number(len(text))} characters ---", "bold cyan")
         page.whole(text)
 
 
-def as_document(story: Story, told: Told) -> dict[str, Any]:
+def as_document(story: RunView, told: TurnView) -> dict[str, Any]:
     from logos.views.run import agent_as_json, iso
     from logos.views.usage import usage_as_json
 

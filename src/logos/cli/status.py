@@ -12,7 +12,7 @@ from logos.cli.options import AsJson, WorkDir, examples
 
 if TYPE_CHECKING:
     from logos.domain.turns import Terminal
-    from logos.views.run import State, Story, Told
+    from logos.views.run import RunView, State, TurnView
 
 EXAMPLES = examples("logos status", "logos status --json --wd ~/project")
 # How a driver says that a budget is used up.
@@ -20,9 +20,9 @@ BUDGET = re.compile(r"(limits\.max_\w+) reached")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunStatus:
     place: Path
-    story: Story
+    story: RunView
     driver: int | None
 
     @property
@@ -31,7 +31,7 @@ class Standing:
         if state.outcome is not None:
             return state.outcome.value
         if self.driver is not None:
-            return "WAITING FOR YOU" if any(told.waits for told in self.in_hand) else "RUNNING"
+            return "WAITING FOR YOU" if any(told.waits for told in self.in_flight) else "RUNNING"
         return "STOPPED"
 
     @property
@@ -55,16 +55,16 @@ class Standing:
         return f"sweep {state.sweep}, {state.stage} at {state.level.name}"
 
     @property
-    def in_hand(self) -> list[Told]:
+    def in_flight(self) -> list[TurnView]:
         """Turns in agents' hands; an agent goes on working also when its driver has died."""
-        held = self.story.ledger.in_hand
+        held = self.story.ledger.in_flight
         return [] if self.story.state.outcome else [told for told in self.story.turns if told.turn in held]
 
 
 def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
     """Show the newest run: its outcome or where it stands, who is at work, and the command to use next."""
     from logos.cli.output import console as show
-    from logos.views.run import read_story
+    from logos.views.run import read_run_view
 
     place = place_of(wd)
     if not has_log(place):
@@ -74,7 +74,7 @@ def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
             show.put(show.console(), f"no run was started in {place} yet; next: logos init, then logos run")
         return 0
     with reading(place) as log:
-        standing = Standing(place, read_story(log, find_run(log, None)), driver_at(place))
+        standing = RunStatus(place, read_run_view(log, find_run(log, None)), driver_at(place))
     if as_json:
         show.document(as_document(standing))
     else:
@@ -82,13 +82,13 @@ def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
     return 0
 
 
-def next_command(standing: Standing) -> str:
+def next_command(standing: RunStatus) -> str:
     from logos.cli.output.console import set_wd
     from logos.domain.turns import Outcome
     from logos.views.run import RECREATE
 
     story, at = standing.story, wd_flag(standing.place)
-    if any(told.waits for told in standing.in_hand) and story.ledger.session and not story.simulated:
+    if any(told.waits for told in standing.in_flight) and story.ledger.session and not story.simulated:
         return f"tmux attach -t {story.ledger.session}"
     if standing.driver is not None:
         return f"logos log --follow{at}"
@@ -104,15 +104,15 @@ def next_command(standing: Standing) -> str:
     return f"logos show {story.run} {last.turn}{at}" if last else f"logos log {story.run}{at}"
 
 
-def _telling(story: Story) -> Told | None:
+def _telling(story: RunView) -> TurnView | None:
     """The turn that says most about why a run did not pass."""
     from logos.domain.roles import Role
     from logos.domain.turns import Outcome
-    from logos.views.events import Tone, tone_of
+    from logos.views.events import Severity, severity_of
 
     if story.build is None:
         return story.last_of(*((Role.TESTER,) if story.outcome is Outcome.FAILED else Role))
-    return next((told for told in reversed(story.turns) if tone_of(told.verdict) is Tone.BAD), None)
+    return next((told for told in reversed(story.turns) if severity_of(told.verdict) is Severity.BAD), None)
 
 
 def more(left: str) -> str:
@@ -121,53 +121,58 @@ def more(left: str) -> str:
     return f" --set {found[1]}=…" if found else ""
 
 
-def put_standing(standing: Standing) -> None:
+def put_standing(standing: RunStatus) -> None:
     from logos.cli.output import console as show
-    from logos.views.events import Tone
+    from logos.views.events import Severity
     from logos.views.text import count, duration
     from logos.views.usage import sum_in_words
 
     target, story = show.console(), standing.story
-    tone = {"PASSED": Tone.GOOD, "RUNNING": Tone.NORMAL, "WAITING FOR YOU": Tone.ALARM, "STOPPED": Tone.WARNING}
+    tone = {
+        "PASSED": Severity.GOOD,
+        "RUNNING": Severity.NORMAL,
+        "WAITING FOR YOU": Severity.ALARM,
+        "STOPPED": Severity.WARNING,
+    }
     simulated = " (simulated)" if story.simulated else ""
     what = "run" if story.build is None else "build"
     head = f"{what} {story.run}{simulated}: {standing.word}, {standing.reason}"
-    show.put(target, head, show.STYLES[tone.get(standing.word, Tone.BAD)])
+    show.put(target, head, show.STYLES[tone.get(standing.word, Severity.BAD)])
     show.put(
         target,
         f"began {show.date(story.started)}{_came_from(story)}, last event {show.date(story.last)}; "
         f"{count(_sessions(story), 'session')}, {story.rounds_in_words}, "
         f"{count(story.answered, 'turn')} answered, {sum_in_words(story.bill, story.characters)}",
     )
-    for told in standing.in_hand:
+    for told in standing.in_flight:
         terminal = _terminal(story, told)
         where = f" in terminal {terminal.id} ({terminal.provider})" if terminal else ""
         since = f"since {show.clock(told.asked)} ({duration(_now() - told.asked)})"
         show.put(target, f"{told.turn} is with {'the ' if story.build is None else ''}{told.who}{where} {since}")
         if told.waits:
-            show.put(target, f"it waits for you: {told.waits}", show.STYLES[Tone.ALARM])
+            show.put(target, f"it waits for you: {told.waits}", show.STYLES[Severity.ALARM])
         if told.rests and standing.driver is not None:
-            show.put(target, f"it rests: {told.rests}", show.STYLES[Tone.WARNING])
+            show.put(target, f"it rests: {told.rests}", show.STYLES[Severity.WARNING])
     if story.outcome is None:
         driver = f"driver: pid {standing.driver}" if standing.driver else "no driver is at work on it"
         show.put(target, driver)
     if story.damage:
-        show.put(target, f"damaged: {story.damage}", show.STYLES[Tone.BAD])
+        show.put(target, f"damaged: {story.damage}", show.STYLES[Severity.BAD])
     if story.question is not None:
         show.put_question(target, story.question, wd_flag(standing.place))
         show.put(target, "")
     show.put(target, f"next: {next_command(standing)}", "bold")
 
 
-def _came_from(story: Story) -> str:
+def _came_from(story: RunView) -> str:
     return f" at {story.came_from}" if story.came_from else ""
 
 
-def _sessions(story: Story) -> int:
+def _sessions(story: RunView) -> int:
     return sum(1 for session in story.sessions if not session.inherited)
 
 
-def as_document(standing: Standing) -> dict[str, Any]:
+def as_document(standing: RunStatus) -> dict[str, Any]:
     from logos.cli.output.console import question_as_json
     from logos.views.run import agent_as_json, iso
     from logos.views.usage import bill_as_json
@@ -201,7 +206,7 @@ def as_document(standing: Standing) -> dict[str, Any]:
                 "waits_for_you": told.waits or None,
                 "rests": told.rests or None,
             }
-            for told in standing.in_hand
+            for told in standing.in_flight
             for terminal in (_terminal(story, told),)
         ],
         "question": question_as_json(story.question),
@@ -225,11 +230,11 @@ def _where_as_json(state: State) -> dict[str, Any]:
     }
 
 
-def _terminal(story: Story, told: Told) -> Terminal | None:
+def _terminal(story: RunView, told: TurnView) -> Terminal | None:
     """Where the agent sits that holds a turn."""
     from logos.domain.turns import TurnId
 
-    hand = story.ledger.in_hand.get(TurnId(told.turn))
+    hand = story.ledger.in_flight.get(TurnId(told.turn))
     return story.ledger.terminals.get(hand.agent) if hand is not None else None
 
 

@@ -38,12 +38,12 @@ def telos(wd: WorkDir = None, as_json: AsJson = False) -> int:
 
 def _level(level: Level, told: Telos) -> dict[str, Any]:
     from logos.app.tool_detection import without_tools
-    from logos.domain.levels import LADDER
+    from logos.domain.levels import LEVELS
 
     tools = [{"name": tool.name, "command": tool.command} for tool in told.tools if tool.level is level]
     return {
         "level": level.name,
-        "title": LADDER[level].title,
+        "title": LEVELS[level].title,
         "says": dict(told.hierarchy).get(level),
         "tools": tools,
         "instead": None if tools else without_tools(level),

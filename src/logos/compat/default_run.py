@@ -17,7 +17,7 @@ from logos.app.settings import LEAVES, Settings, as_environment, load_settings
 from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan
-from logos.domain.roles import ANSWERS, RESPONSE_FILES, Phase, Role, stage_with
+from logos.domain.roles import ANSWERS, RESPONSE_FILES, Phase, Role, phase_def_of
 from logos.domain.turns import Agent, AgentName, Terminal, TerminalId
 from logos.errors import PromptError
 from logos.flows.cycle.flow import CycleState
@@ -114,7 +114,7 @@ class DefaultRun:
 
     def state(self, role: Role | None = None, cycle: int = 1, round_: int | None = None, **said: str) -> CycleState:
         """The globals as a state in which `role` is due; `said` replaces outputs."""
-        phase = stage_with(role).phase if role else Phase(self.current_phase)
+        phase = phase_def_of(role).phase if role else Phase(self.current_phase)
         return CycleState(
             self.plan(),
             round=self.current_round if round_ is None else round_,

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from logos.adapters import state_file as statefile
 from logos.adapters.files import set_aside
 from logos.adapters.hosts.cao import ApiClient
-from logos.adapters.responses import Doorbell
+from logos.adapters.responses import FileWatcher
 from logos.app import post_processing as afterwards
 from logos.app.hosts import Tell
 from logos.app.settings import Settings, as_environment, load_settings
@@ -24,19 +24,19 @@ from logos.app.wiring import run_here, stamp
 from logos.compat.default_run import DefaultRun
 from logos.domain.events import Event, Recorded
 from logos.domain.ledger import Ledger
-from logos.domain.roles import Phase, Role, stage_with
-from logos.domain.turns import RunId, TerminalId, Trouble
+from logos.domain.roles import Phase, Role, phase_def_of
+from logos.domain.turns import FailureKind, RunId, TerminalId
 from logos.engine.notify import notify as _notify
 from logos.engine.runner import new_run_id, rules_for
-from logos.engine.terminals import Crew
-from logos.engine.waiter import Case, NoResponse, Vigil
+from logos.engine.terminals import AgentTerminals
+from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter
 from logos.errors import LogosError
 from logos.flows import condense
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
 from logos.flows.cycle.verdicts import is_approved
 from logos.ports import AgentHost
 from logos.prompts import render, response_instruction
-from logos.waiting.rules import Watch
+from logos.waiting.rules import WaitState
 
 __all__ = ["ApiClient"]
 
@@ -110,17 +110,19 @@ def response_file_instruction(role: str) -> str:
 def wait_for_response_file(role: str, terminal_id: str, timeout: float | None = None) -> str:
     seconds = _default.settings().handoff.response_timeout if timeout is None else timeout
     ensure_response_dir()
-    bell = Doorbell(Path(_default.RESPONSE_DIR))
+    change_signal = FileWatcher(Path(_default.RESPONSE_DIR))
     host = _default.host()
-    vigil = Vigil(host, _default.responses(), bell, rules_for(_default.settings(), host), time.monotonic)
+    vigil = ResponseWaiter(
+        host, _default.responses(), change_signal, rules_for(_default.settings(), host), time.monotonic
+    )
     try:
-        case = Case(TerminalId(terminal_id), role, reminder=response_file_instruction(role))
-        found = vigil.wait(case, Watch.begin(time.monotonic(), seconds), _crew_said)
+        case = PendingResponse(TerminalId(terminal_id), role, reminder=response_file_instruction(role))
+        found = vigil.wait(case, WaitState.begin(time.monotonic(), seconds), _crew_said)
     except NoResponse as lost:
-        kind = TimeoutError if lost.trouble is Trouble.TIMEOUT else RuntimeError
+        kind = TimeoutError if lost.trouble is FailureKind.TIMEOUT else RuntimeError
         raise kind(f"{role}: no response from terminal {terminal_id}: {lost}") from lost
     finally:
-        bell.close()
+        change_signal.close()
     clear_stale_response(role)
     return found.text
 
@@ -254,15 +256,15 @@ def _crew_said(event: Event) -> None:
         log(text)
 
 
-def _crew() -> Crew:
-    return Crew(_default.host(), _crew_said, time.monotonic, time.sleep)
+def _agent_terminals() -> AgentTerminals:
+    return AgentTerminals(_default.host(), _crew_said, time.monotonic, time.sleep)
 
 
 def init_new_run() -> None:
     _default.reset()
-    _default.current_phase = stage_with(Role(_default.START_AGENT)).phase.value
+    _default.current_phase = phase_def_of(Role(_default.START_AGENT)).phase.value
     try:
-        _crew().open(new_run_id(), _default.agents(), Ledger())
+        _agent_terminals().open(new_run_id(), _default.agents(), Ledger())
     except LogosError as error:
         _exit(error)
     save_state()
@@ -273,15 +275,15 @@ def verify_resume_terminals() -> None:
     if missing:
         _exit(LogosError(f"cannot resume: the state file has no terminal for {', '.join(missing)}"))
     try:
-        _crew().verify(_default.ledger())
-        _crew().compare(_default.agents(), _default.ledger())
+        _agent_terminals().verify(_default.ledger())
+        _agent_terminals().compare(_default.agents(), _default.ledger())
     except LogosError as error:
         _exit(error)
 
 
 def cleanup() -> None:
     if _default.settings().cleanup_on_exit:
-        _crew().close(_default.ledger())
+        _agent_terminals().close(_default.ledger())
 
 
 # After a PASS.

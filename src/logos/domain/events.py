@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Literal
 
 from logos.domain.plans import CycleSeed, Plan
-from logos.domain.specs import Clash, Touched
-from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, Trouble, TurnId
+from logos.domain.specs import ContentConflict, TouchedFile
+from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
 
 
@@ -120,7 +120,7 @@ class TurnAnswered:
 @dataclass(frozen=True, slots=True)
 class TurnFailed:
     turn: TurnId
-    trouble: Trouble
+    trouble: FailureKind
     message: str
     usage: Usage | None = None
     kind: Literal["turn_failed"] = "turn_failed"
@@ -142,7 +142,7 @@ class WorkGathered:
     turn: TurnId
     place: str
     commit: str
-    touched: tuple[Touched, ...] = ()
+    touched: tuple[TouchedFile, ...] = ()
     problems: tuple[str, ...] = ()
     kind: Literal["work_gathered"] = "work_gathered"
 
@@ -153,7 +153,7 @@ class WorkMerged:
 
     turn: TurnId
     commit: str
-    clashes: tuple[Clash, ...] = ()
+    clashes: tuple[ContentConflict, ...] = ()
     kind: Literal["work_merged"] = "work_merged"
 
 

@@ -32,7 +32,7 @@ from logos.domain.usage import Spent, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class InHand:
+class InFlightTurn:
     """A turn that was asked and has no response yet."""
 
     agent: AgentName
@@ -47,7 +47,7 @@ class InHand:
 class Ledger:
     session: str = ""
     terminals: Mapping[AgentName, Terminal] = field(default_factory=lambda: MappingProxyType({}))
-    in_hand: Mapping[TurnId, InHand] = field(default_factory=lambda: MappingProxyType({}))
+    in_flight: Mapping[TurnId, InFlightTurn] = field(default_factory=lambda: MappingProxyType({}))
     briefed: frozenset[AgentName] = frozenset()
     characters: int = 0
     spent: Spent = field(default_factory=Spent)
@@ -64,15 +64,15 @@ class Ledger:
                 # A session ends with its last terminal.
                 return replace(self, terminals=MappingProxyType(still), session=self.session if still else "")
             case TurnAsked(turn, agent, prompt):
-                asked = self._with(turn, InHand(agent, prompt))
+                asked = self._with(turn, InFlightTurn(agent, prompt))
                 return replace(asked, briefed=self.briefed | {agent}, characters=self.characters + len(prompt))
             case TurnSent(turn):
                 return self._change(turn, sent=True, failed=False)
             case TurnFailed(turn, _, _, usage):
                 return self._account(turn, usage)._change(turn, failed=True)
             case TurnAnswered(turn, _, _, usage):
-                left = {key: hand for key, hand in self.in_hand.items() if key != turn}
-                return replace(self._account(turn, usage), in_hand=MappingProxyType(left))
+                left = {key: hand for key, hand in self.in_flight.items() if key != turn}
+                return replace(self._account(turn, usage), in_flight=MappingProxyType(left))
             case Noted(topic, _, turn):
                 return self._count(topic, turn)
             case RunStarted(_, _, opened):
@@ -87,7 +87,7 @@ class Ledger:
 
     def _account(self, turn: TurnId, usage: Usage | None) -> Ledger:
         """Put what a turn cost on the bill, and on that of its agent's conversation."""
-        hand = self.in_hand.get(turn)
+        hand = self.in_flight.get(turn)
         bills = dict(self.accounted)
         if hand is not None and usage is not None:
             bills[hand.agent] = bills.get(hand.agent, Usage()).plus(usage)
@@ -101,22 +101,22 @@ class Ledger:
             terminals=MappingProxyType({**self.terminals, agent: terminal}),
             providers=MappingProxyType({**self.providers, agent: used}),
             # What was asked in another conversation is in nobody's hands any more.
-            in_hand=MappingProxyType({turn: hand for turn, hand in self.in_hand.items() if hand.agent != agent}),
+            in_flight=MappingProxyType({turn: hand for turn, hand in self.in_flight.items() if hand.agent != agent}),
             briefed=self.briefed - {agent},
             accounted=MappingProxyType({name: bill for name, bill in self.accounted.items() if name != agent}),
         )
 
-    def _with(self, turn: TurnId, hand: InHand) -> Ledger:
-        return replace(self, in_hand=MappingProxyType({**self.in_hand, turn: hand}))
+    def _with(self, turn: TurnId, hand: InFlightTurn) -> Ledger:
+        return replace(self, in_flight=MappingProxyType({**self.in_flight, turn: hand}))
 
     def _change(self, turn: TurnId, *, sent: bool | None = None, failed: bool) -> Ledger:
-        hand = self.in_hand.get(turn)
+        hand = self.in_flight.get(turn)
         if hand is None:
             return self
         return self._with(turn, replace(hand, sent=hand.sent if sent is None else sent, failed=failed))
 
     def _count(self, topic: Topic, turn: TurnId | None) -> Ledger:
-        hand = self.in_hand.get(turn) if turn is not None else None
+        hand = self.in_flight.get(turn) if turn is not None else None
         if turn is None or hand is None:
             return self
         if topic is Topic.REMINDED:

@@ -21,7 +21,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class LevelDef:
     """One level's row: what it is for, and what its spec must contain."""
 
     level: Level
@@ -36,59 +36,59 @@ class Rung:
         return self.level.name
 
 
-LADDER: dict[Level, Rung] = {
-    rung.level: rung
-    for rung in (
-        Rung(
+LEVELS: dict[Level, LevelDef] = {
+    level_def.level: level_def
+    for level_def in (
+        LevelDef(
             Level.L9,
             "Telos-Guardian",
             "guards the project's purpose: decides whether a request serves it, and in the end whether the result does",
             "telos_guardian",
             ("purpose", "boundaries"),
         ),
-        Rung(
+        LevelDef(
             Level.L8,
             "Market-Analyst",
             "states why the feature is worth having and how anybody will see that it was",
             "market_analyst",
             ("business_case", "success_measures"),
         ),
-        Rung(
+        LevelDef(
             Level.L7,
             "Insight-Synthesizer",
             "states which needs of which users the feature serves, and on what evidence",
             "insight_synthesizer",
             ("user_needs", "evidence"),
         ),
-        Rung(
+        LevelDef(
             Level.L6,
             "UX-Simulator",
             "states what using the feature is like, for everybody, with every error a user can meet",
             "ux_simulator",
             ("experience", "accessibility"),
         ),
-        Rung(
+        LevelDef(
             Level.L5,
             "Journey-Validator",
             "states the user journeys as end-to-end checks that can be run",
             "journey_validator",
             ("journeys", "end_to_end_checks"),
         ),
-        Rung(
+        LevelDef(
             Level.L4,
             "Integration-Contractor",
             "states the interfaces and contracts between the parts, with their errors",
             "integration_contractor",
             ("interfaces", "contracts"),
         ),
-        Rung(
+        LevelDef(
             Level.L3,
             "Component-Architect",
             "divides the work into components and says what each needs, so that the independent are built in parallel",
             "component_architect",
             ("architecture",),
         ),
-        Rung(
+        LevelDef(
             Level.L2,
             "Function-Author",
             "writes the code of one component, its tests first",
@@ -96,7 +96,7 @@ LADDER: dict[Level, Rung] = {
             ("behaviour",),
             document="author",
         ),
-        Rung(
+        LevelDef(
             Level.L1,
             "Syntax-Linter",
             "makes linters and formatters content without changing what the code does",
@@ -107,7 +107,7 @@ LADDER: dict[Level, Rung] = {
     )
 }
 
-ALL_LEVELS: tuple[Level, ...] = tuple(LADDER)
+ALL_LEVELS: tuple[Level, ...] = tuple(LEVELS)
 """From purpose to syntax."""
 
 # What is proven by tools, which Logos runs itself; the levels above judge.

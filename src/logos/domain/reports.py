@@ -8,7 +8,7 @@ from enum import StrEnum
 from logos.domain.levels import Level
 
 
-class Kind(StrEnum):
+class TurnKind(StrEnum):
     """What a turn of a level is for; each kind asks for fields of its own."""
 
     DECOMPOSE = "decompose"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
     ALIGN = "align"
 
 
-class Say(StrEnum):
+class Verdict(StrEnum):
     """A verdict."""
 
     ALIGNED = "ALIGNED"
@@ -32,7 +32,7 @@ class Say(StrEnum):
     OBJECT = "OBJECT"
 
 
-class Step(StrEnum):
+class ActionKind(StrEnum):
     """What an agent recommends to do next."""
 
     PROCEED = "proceed"
@@ -41,10 +41,10 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class NextAction:
     """`to` names a level (hand_back), `why` the reason or, for ask_person, the question."""
 
-    step: Step = Step.PROCEED
+    step: ActionKind = ActionKind.PROCEED
     to: Level | None = None
     why: str = ""
 
@@ -123,14 +123,14 @@ class Proposal:
 class Report:
     """A parsed response. The fields after `next` belong to some kinds only."""
 
-    kind: Kind
+    kind: TurnKind
     level: Level
     work_summary: str
     spec: tuple[Section, ...] = ()
     results: tuple[Finding, ...] = ()
     tools: tuple[ToolUse, ...] = ()
-    next: Next = Next()
-    verdict: Say | None = None
+    next: NextAction = NextAction()
+    verdict: Verdict | None = None
     violation: str = ""
     alternatives: tuple[str, ...] = ()
     components: tuple[Component, ...] = ()

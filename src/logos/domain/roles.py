@@ -22,7 +22,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class RoleDef:
     """One role's place at the table: what its response is called and which profile it has by default."""
 
     role: Role
@@ -32,7 +32,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PhaseDef:
     """A phase and who works in it: an author, and a reviewer where there is one."""
 
     phase: Phase
@@ -41,35 +41,35 @@ class Stage:
     upstream: Role | None
 
 
-SEATS: dict[Role, Seat] = {
-    seat.role: seat
-    for seat in (
-        Seat(Role.ANALYST, "analyst", "analyst_summary.md", "system_analyst"),
-        Seat(Role.PEER_ANALYST, "analyst_review", "analyst_review.md", "peer_system_analyst"),
-        Seat(Role.PROGRAMMER, "programmer", "programmer_summary.md", "programmer"),
-        Seat(Role.PEER_PROGRAMMER, "programmer_review", "programmer_review.md", "peer_programmer"),
-        Seat(Role.TESTER, "tester", "test_result.md", "tester"),
+ROLE_DEFS: dict[Role, RoleDef] = {
+    role_def.role: role_def
+    for role_def in (
+        RoleDef(Role.ANALYST, "analyst", "analyst_summary.md", "system_analyst"),
+        RoleDef(Role.PEER_ANALYST, "analyst_review", "analyst_review.md", "peer_system_analyst"),
+        RoleDef(Role.PROGRAMMER, "programmer", "programmer_summary.md", "programmer"),
+        RoleDef(Role.PEER_PROGRAMMER, "programmer_review", "programmer_review.md", "peer_programmer"),
+        RoleDef(Role.TESTER, "tester", "test_result.md", "tester"),
     )
 }
 
-ANSWERS: tuple[str, ...] = tuple(seat.answer for seat in SEATS.values())
-RESPONSE_FILES: dict[str, str] = {seat.answer: seat.response_file for seat in SEATS.values()}
+ANSWERS: tuple[str, ...] = tuple(role_def.answer for role_def in ROLE_DEFS.values())
+RESPONSE_FILES: dict[str, str] = {role_def.answer: role_def.response_file for role_def in ROLE_DEFS.values()}
 
-STAGES: tuple[Stage, ...] = (
-    Stage(Phase.ANALYST, Role.ANALYST, Role.PEER_ANALYST, upstream=None),
-    Stage(Phase.PROGRAMMER, Role.PROGRAMMER, Role.PEER_PROGRAMMER, upstream=Role.ANALYST),
-    Stage(Phase.TESTER, Role.TESTER, None, upstream=Role.PROGRAMMER),
+PHASE_DEFS: tuple[PhaseDef, ...] = (
+    PhaseDef(Phase.ANALYST, Role.ANALYST, Role.PEER_ANALYST, upstream=None),
+    PhaseDef(Phase.PROGRAMMER, Role.PROGRAMMER, Role.PEER_PROGRAMMER, upstream=Role.ANALYST),
+    PhaseDef(Phase.TESTER, Role.TESTER, None, upstream=Role.PROGRAMMER),
 )
 
 
-def stage_of(phase: Phase) -> Stage:
-    return next(stage for stage in STAGES if stage.phase is phase)
+def phase_def(phase: Phase) -> PhaseDef:
+    return next(stage for stage in PHASE_DEFS if stage.phase is phase)
 
 
-def stage_with(role: Role) -> Stage:
-    return next(stage for stage in STAGES if role in (stage.author, stage.reviewer))
+def phase_def_of(role: Role) -> PhaseDef:
+    return next(stage for stage in PHASE_DEFS if role in (stage.author, stage.reviewer))
 
 
 def phase_after(phase: Phase) -> Phase:
-    order = [*(stage.phase for stage in STAGES), Phase.DONE]
+    order = [*(stage.phase for stage in PHASE_DEFS), Phase.DONE]
     return order[order.index(phase) + 1]

@@ -28,7 +28,7 @@ class Spec:
         return f"{who}.v{self.version}"
 
 
-class Toward(StrEnum):
+class Direction(StrEnum):
     DOWN = "down"
     BACK = "back"
     UP = "up"
@@ -40,7 +40,7 @@ class Handoff:
 
     from_level: Level
     to_level: Level
-    toward: Toward
+    toward: Direction
     turn: TurnId
     text: str
 
@@ -50,7 +50,7 @@ class Handoff:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class TouchedFile:
     """A file that was changed: its content's hash (empty: deleted), and what it newly defines at top level."""
 
     path: str
@@ -59,7 +59,7 @@ class Touched:
 
 
 @dataclass(frozen=True, slots=True)
-class Clash:
+class ContentConflict:
     """Two pieces of work that cannot both be merged."""
 
     kind: str

@@ -40,7 +40,7 @@ class Outcome(StrEnum):
     ABANDONED = "ABANDONED"
 
 
-class Trouble(StrEnum):
+class FailureKind(StrEnum):
     """Why a turn brought no response."""
 
     ERROR = "error"
@@ -73,7 +73,7 @@ class Terminal:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Worktree:
     """A git worktree of its own: what it is called, and the commits whose work is in it, the first one its start."""
 
     name: str
@@ -93,8 +93,8 @@ class Turn:
     answer: str
     document: str
     facts: Mapping[str, Fact] = field(hash=False)
-    seat: str = ""
-    place: Place | None = None
+    agent_def: str = ""
+    place: Worktree | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Check:
 
     id: TurnId
     command: str
-    place: Place | None = None
+    place: Worktree | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Gather:
     """
 
     id: TurnId
-    place: Place
+    place: Worktree
     title: str
     declared: tuple[str, ...] = ()
     must_change: bool = True
@@ -127,7 +127,7 @@ class Merge:
 
     id: TurnId
     onto: str
-    pieces: tuple[tuple[str, str], ...]
+    contributions: tuple[tuple[str, str], ...]
 
 
-Errand = Turn | Check | Gather | Merge
+Action = Turn | Check | Gather | Merge

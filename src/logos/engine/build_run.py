@@ -10,7 +10,7 @@ from pathlib import Path
 
 from logos.adapters import build_state_file as telosstate
 from logos.adapters.responses import ResponseFiles
-from logos.app.build_start import BuildOpening, result_of
+from logos.app.build_start import BuildStartPlan, result_of
 from logos.app.settings import Settings
 from logos.domain.events import (
     Recorded,
@@ -22,21 +22,21 @@ from logos.domain.events import (
     TurnSent,
 )
 from logos.domain.ledger import Ledger
-from logos.domain.turns import Agent, AgentName, Check, Errand, Gather, Merge, Outcome, Trouble, Turn
+from logos.domain.turns import Action, Agent, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn
 from logos.engine.checks import run_check
 from logos.engine.journal import Journal, Watcher, flow_of
-from logos.engine.loop import Desk
-from logos.engine.runner import Driving, Ended, Outside, leaving
+from logos.engine.loop import WorkerContext
+from logos.engine.runner import Dependencies, Runner, RunResult, orderly_shutdown
 from logos.engine.waiter import status_of
 from logos.errors import HostError, TerminalGone
 from logos.flows.levels.state import MAIN, LevelsState
-from logos.ports import Bell, Workspace
+from logos.ports import ChangeSignal, Workspace
 
 STATE_FILE = "state.json"
 RESPONSES = Path(".tmp") / "agent-responses"
 
 
-class BuildRun(Driving[LevelsState]):
+class BuildRun(Runner[LevelsState]):
     """A build that is being driven by this process."""
 
     _reminder = "level_reminder"
@@ -44,62 +44,62 @@ class BuildRun(Driving[LevelsState]):
     def __init__(
         self,
         settings: Settings,
-        outside: Outside,
+        dependencies: Dependencies,
         workspace: Workspace,
-        bell_for: Callable[[Path], Bell],
+        change_signal_for: Callable[[Path], ChangeSignal],
         watchers: Sequence[Watcher[LevelsState]] = (),
     ) -> None:
-        super().__init__(settings, outside, [self._keep_what_is_left, *watchers])
+        super().__init__(settings, dependencies, [self._keep_what_is_left, *watchers])
         self._workspace = workspace
-        self._bell_for = bell_for
-        self._bells: dict[AgentName, Bell] = {}
+        self._change_signal_for = change_signal_for
+        self._change_signals: dict[AgentName, ChangeSignal] = {}
         self._closing: set[AgentName] = set()
         self._lock = threading.Lock()
 
-    def begin(self, opening: BuildOpening) -> None:
-        if opening.journal is not None:
-            self.start(opening.journal, RunResumed(opening.plan))
+    def begin(self, start_plan: BuildStartPlan) -> None:
+        if start_plan.journal is not None:
+            self.start(start_plan.journal, RunResumed(start_plan.plan))
             return
-        started = RunStarted(opening.plan)
-        self.start(Journal(self._outside.log, opening.run, flow_of(started)), started)
+        started = RunStarted(start_plan.plan)
+        self.start(Journal(self._dependencies.log, start_plan.run, flow_of(started)), started)
 
-    def _perform(self, errand: Errand, desk: Desk) -> None:
+    def _perform(self, action: Action, context: WorkerContext) -> None:
         try:
-            self._carry_out(errand, desk)
+            self._carry_out(action, context)
         except OSError as error:
-            raise HostError(f"{errand.id}: {error}") from error
-        self._dismiss(desk)
+            raise HostError(f"{action.id}: {error}") from error
+        self._dismiss(context)
 
-    def _carry_out(self, errand: Errand, desk: Desk) -> None:
-        match errand:
+    def _carry_out(self, action: Action, context: WorkerContext) -> None:
+        match action:
             case Turn():
-                self._ask(errand, desk)
+                self._ask(action, context)
             case Check(_, _, place) if place is not None:
                 folder = self._workspace.ready(place)
-                run_check(errand, folder, self._settings.handoff.response_timeout, desk)
+                run_check(action, folder, self._settings.handoff.response_timeout, context)
             case Check():
                 raise RuntimeError("a build checks what is merged")
             case Gather():
-                if errand.place.commits[0] in self._running().state.left.values():
+                if action.place.commits[0] in self._running().state.left.values():
                     # A fork has the work that was left as a commit, and may not have been in that place yet.
-                    self._workspace.open(errand.place, anew=False)
-                desk.post(self._workspace.gather(errand))
+                    self._workspace.open(action.place, anew=False)
+                context.post(self._workspace.gather(action))
             case Merge():
-                desk.post(self._workspace.merge(errand))
+                context.post(self._workspace.merge(action))
 
-    def _ask(self, turn: Turn, desk: Desk) -> None:
+    def _ask(self, turn: Turn, context: WorkerContext) -> None:
         try:
             folder = self._folder(turn)
-            self._seat(turn, folder, desk)
+            self._seat(turn, folder, context)
             responses = ResponseFiles(Path(folder) / RESPONSES, {turn.answer: f"{turn.answer}.md"})
             responses.ensure()
             path = str(responses.path(turn.answer))
             told = replace(turn, facts={**turn.facts, "wd": folder, "response_path": path})
-            bell = self._bell(turn.agent, responses.folder)
-            self._asker(told, responses, bell).ask(told, self._running().ledger, desk)
+            change_signal = self._change_signal(turn.agent, responses.folder)
+            self._asker(told, responses, change_signal).ask(told, self._running().ledger, context)
         except HostError as error:
             # Authors at work beside this one are not to be given up for it.
-            desk.post(TurnFailed(turn.id, Trouble.ERROR, f"{turn.id}: {error}"))
+            context.post(TurnFailed(turn.id, FailureKind.ERROR, f"{turn.id}: {error}"))
 
     def _folder(self, turn: Turn) -> str:
         """Where the agent works: as its commit says when it is new there, as it left it when it is not."""
@@ -111,64 +111,64 @@ class BuildRun(Driving[LevelsState]):
             return self._workspace.ready(place)
         return self._workspace.open(place, anew=new)
 
-    def _seat(self, turn: Turn, folder: str, desk: Desk) -> None:
+    def _seat(self, turn: Turn, folder: str, context: WorkerContext) -> None:
         """A terminal of its own for every agent; one that is gone held nothing that a fresh one would miss."""
         journal, again = self._running(), ""
         terminal = journal.ledger.terminals.get(turn.agent)
         if terminal is not None:
             try:
-                status_of(self._outside.host, terminal.id)
+                status_of(self._dependencies.host, terminal.id)
                 return
             except TerminalGone:
-                desk.post(TerminalClosed(turn.agent, terminal.id))
+                context.post(TerminalClosed(turn.agent, terminal.id))
                 again = f"-{terminal.id}"
         agent = replace(self._agent_for(turn), name=turn.agent)
-        self._crew(desk.post).open_one(journal.run, agent, folder, again)
+        self._agent_terminals(context.post).open_one(journal.run, agent, folder, again)
 
-    def _change(self, turn: Turn, agent: Agent, desk: Desk) -> None:
+    def _change(self, turn: Turn, agent: Agent, context: WorkerContext) -> None:
         journal = self._running()
-        self._crew(desk.post).close(journal.ledger, [agent.name])
-        self._crew(desk.post).open_one(journal.run, agent, self._folder(turn))
+        self._agent_terminals(context.post).close(journal.ledger, [agent.name])
+        self._agent_terminals(context.post).open_one(journal.run, agent, self._folder(turn))
 
     def _agent_for(self, turn: Turn) -> Agent:
-        return next(own for own in self._running().state.plan.agents if own.name == turn.seat)
+        return next(own for own in self._running().state.plan.agents if own.name == turn.agent_def)
 
-    def _bell(self, agent: AgentName, folder: Path) -> Bell:
+    def _change_signal(self, agent: AgentName, folder: Path) -> ChangeSignal:
         """An agent's own: the folder of a place that is made anew is another one under the same name."""
         with self._lock:
-            if agent not in self._bells:
-                self._bells[agent] = self._bell_for(folder)
-            return self._bells[agent]
+            if agent not in self._change_signals:
+                self._change_signals[agent] = self._change_signal_for(folder)
+            return self._change_signals[agent]
 
     def _wake(self) -> None:
         with self._lock:
-            for bell in self._bells.values():
-                bell.ring()
+            for change_signal in self._change_signals.values():
+                change_signal.wake()
 
     def _idle(self) -> set[AgentName]:
         """Agents whose turn is done, and whose work is gathered where there is some."""
         journal = self._running()
         state = journal.state
-        needed = {ask.key for ask in state.asks} | {done.ask.key for done in state.answered.values()}
+        needed = {ask.key for ask in state.pending_turns} | {done.ask.key for done in state.answered.values()}
         return {name for name in journal.ledger.terminals if name not in needed}
 
-    def _dismiss(self, desk: Desk) -> None:
+    def _dismiss(self, context: WorkerContext) -> None:
         with self._lock:
             mine = self._idle() - self._closing
             self._closing |= mine
-            bells = [self._bells.pop(agent) for agent in mine if agent in self._bells]
-        for bell in bells:
-            bell.close()
+            change_signals = [self._change_signals.pop(agent) for agent in mine if agent in self._change_signals]
+        for change_signal in change_signals:
+            change_signal.close()
         if mine:
-            self._crew(desk.post).close(self._running().ledger, mine)
+            self._agent_terminals(context.post).close(self._running().ledger, mine)
 
     def _tidy(self) -> None:
-        self._crew().close(self._running().ledger, self._idle())
+        self._agent_terminals().close(self._running().ledger, self._idle())
 
-    def leave(self, why: str | None) -> None:
-        super().leave(why)
-        for bell in self._bells.values():
-            bell.close()
+    def shutdown(self, why: str | None) -> None:
+        super().shutdown(why)
+        for change_signal in self._change_signals.values():
+            change_signal.close()
 
     def _finish(self, outcome: Outcome) -> None:
         self._tidy()
@@ -201,14 +201,14 @@ class BuildRun(Driving[LevelsState]):
 
 def run_build(
     settings: Settings,
-    opening: BuildOpening,
-    outside: Outside,
+    start_plan: BuildStartPlan,
+    dependencies: Dependencies,
     workspace: Workspace,
-    bell_for: Callable[[Path], Bell],
+    change_signal_for: Callable[[Path], ChangeSignal],
     watchers: Sequence[Watcher[LevelsState]] = (),
-) -> Ended[LevelsState]:
+) -> RunResult[LevelsState]:
     """A whole build. Raises RunPaused, HostError, Interrupted …; whatever happens, the log holds it."""
-    run = BuildRun(settings, outside, workspace, bell_for, watchers)
-    with leaving(run):
-        run.begin(opening)
+    run = BuildRun(settings, dependencies, workspace, change_signal_for, watchers)
+    with orderly_shutdown(run):
+        run.begin(start_plan)
         return run.go()

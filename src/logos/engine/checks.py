@@ -11,17 +11,17 @@ from contextlib import suppress
 
 from logos.domain.events import CheckRan
 from logos.domain.turns import Check
-from logos.engine.loop import Desk
+from logos.engine.loop import WorkerContext
 
 # Output kept of a check; the end of a test run says most.
 KEEP_BYTES = 200_000
 TIMED_OUT = 124
 
 
-def run_check(check: Check, cwd: str, timeout: float, desk: Desk) -> None:
-    exit_code, output = run_command(check.command, cwd, timeout, desk.stop)
-    desk.check()
-    desk.post(CheckRan(check.id, check.command, exit_code, output))
+def run_check(check: Check, cwd: str, timeout: float, context: WorkerContext) -> None:
+    exit_code, output = run_command(check.command, cwd, timeout, context.stop)
+    context.check()
+    context.post(CheckRan(check.id, check.command, exit_code, output))
 
 
 def run_command(command: str, cwd: str, timeout: float, stop: threading.Event) -> tuple[int, str]:

@@ -20,7 +20,7 @@ from logos.domain.events import (
 )
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
-from logos.domain.turns import Errand, Outcome, RunId
+from logos.domain.turns import Action, Outcome, RunId
 from logos.errors import LogError, UsageError
 from logos.flows import Flow
 from logos.flows.cycle.flow import Cycle, CycleState
@@ -62,7 +62,7 @@ class Journal(Generic[State]):
             watcher(record, self.state, self.ledger)
         return record
 
-    def due(self) -> tuple[Errand, ...]:
+    def due(self) -> tuple[Action, ...]:
         return self._flow.due(self.state)
 
     @property

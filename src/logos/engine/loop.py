@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from logos.domain.events import Event, RunEnded
-from logos.domain.turns import Errand, Outcome, TurnId
+from logos.domain.turns import Action, Outcome, TurnId
 from logos.engine.journal import Journal
 from logos.errors import RunPaused
 
@@ -21,29 +21,29 @@ class Stopped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Mail:
+class WorkerMessage:
     """What a worker sends: an event to record, or the end of its errand."""
 
-    errand: TurnId
+    action: TurnId
     event: Event | None = None
     then: Callable[[], None] = lambda: None
     broke: BaseException | None = None
     recorded: threading.Event = field(default_factory=threading.Event)
 
 
-class Desk:
+class WorkerContext:
     """A worker's side of the loop: posting an event returns once it is durable."""
 
-    def __init__(self, errand: TurnId, inbox: SimpleQueue[_Mail], stop: threading.Event) -> None:
-        self._errand = errand
+    def __init__(self, action: TurnId, inbox: SimpleQueue[WorkerMessage], stop: threading.Event) -> None:
+        self._errand = action
         self._inbox = inbox
         self.stop = stop
 
     def post(self, event: Event, then: Callable[[], None] = lambda: None) -> None:
         """Have `event` recorded, and `then` done before anything that becomes due by it is started."""
-        mail = _Mail(self._errand, event, then)
-        self._inbox.put(mail)
-        while not mail.recorded.wait(0.2):
+        message = WorkerMessage(self._errand, event, then)
+        self._inbox.put(message)
+        while not message.recorded.wait(0.2):
             self.check()
 
     def check(self) -> None:
@@ -51,7 +51,7 @@ class Desk:
             raise Stopped
 
 
-Perform = Callable[[Errand, Desk], None]
+Perform = Callable[[Action, WorkerContext], None]
 
 
 def drive(
@@ -62,25 +62,25 @@ def drive(
     `brake` is asked before something is started. When it raises RunPaused nothing more is; whoever is at work
     finishes, then it is raised.
     """
-    inbox: SimpleQueue[_Mail] = SimpleQueue()
+    inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
     busy: set[TurnId] = set()
     braked: RunPaused | None = None
     try:
         while journal.outcome is None and not stop.is_set():
             due = journal.due()
-            new = [errand for errand in due if errand.id not in busy]
+            new = [action for action in due if action.id not in busy]
             braked = _asked(brake) if new and braked is None else braked
             # Whoever is still busy with what is no longer due has answered.
-            if braked is not None and not any(errand.id in busy for errand in due):
+            if braked is not None and not any(action.id in busy for action in due):
                 raise braked
-            for errand in new if braked is None else ():
-                busy.add(errand.id)
-                _start(errand, perform, Desk(errand.id, inbox, stop), inbox)
+            for action in new if braked is None else ():
+                busy.add(action.id)
+                _start(action, perform, WorkerContext(action.id, inbox, stop), inbox)
             if not busy:
                 return None
-            mail = _next(inbox)
-            if mail is not None:
-                _receive(mail, journal, busy)
+            message = _next(inbox)
+            if message is not None:
+                _receive(message, journal, busy)
         if journal.outcome is not None and not journal.ended:
             journal.record(RunEnded(journal.outcome))
         return journal.outcome
@@ -96,7 +96,7 @@ def _asked(brake: Callable[[], None]) -> RunPaused | None:
     return None
 
 
-def _next(inbox: SimpleQueue[_Mail]) -> _Mail | None:
+def _next(inbox: SimpleQueue[WorkerMessage]) -> WorkerMessage | None:
     """The next mail, or None after a moment: a signal that comes just before a wait does not end that wait."""
     try:
         return inbox.get(timeout=WAKE_SECONDS)
@@ -104,27 +104,27 @@ def _next(inbox: SimpleQueue[_Mail]) -> _Mail | None:
         return None
 
 
-def _start(errand: Errand, perform: Perform, desk: Desk, inbox: SimpleQueue[_Mail]) -> None:
+def _start(action: Action, perform: Perform, context: WorkerContext, inbox: SimpleQueue[WorkerMessage]) -> None:
     def work() -> None:
         broke: BaseException | None = None
         try:
-            perform(errand, desk)
+            perform(action, context)
         except Stopped:
             pass
         except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             broke = error
-        inbox.put(_Mail(errand.id, broke=broke))
+        inbox.put(WorkerMessage(action.id, broke=broke))
 
     # A daemon: a worker stuck in a slow request must not keep a stopped driver alive.
-    threading.Thread(target=work, name=errand.id, daemon=True).start()
+    threading.Thread(target=work, name=action.id, daemon=True).start()
 
 
-def _receive(mail: _Mail, journal: Journal[Any], busy: set[TurnId]) -> None:
-    if mail.event is not None:
-        journal.record(mail.event)
-        mail.then()
-        mail.recorded.set()
+def _receive(message: WorkerMessage, journal: Journal[Any], busy: set[TurnId]) -> None:
+    if message.event is not None:
+        journal.record(message.event)
+        message.then()
+        message.recorded.set()
         return
-    busy.discard(mail.errand)
-    if mail.broke is not None:
-        raise mail.broke
+    busy.discard(message.action)
+    if message.broke is not None:
+        raise message.broke

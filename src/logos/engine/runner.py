@@ -14,15 +14,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from logos.app.settings import Settings
 from logos.domain.events import Event, Noted, Recorded, Topic
 from logos.domain.ledger import Ledger
-from logos.domain.turns import Agent, Errand, Outcome, RunId, Trouble, Turn
+from logos.domain.turns import Action, Agent, FailureKind, Outcome, RunId, Turn
 from logos.engine.ask import Asker
 from logos.engine.budgets import Budget
 from logos.engine.journal import Journal, Watcher
-from logos.engine.loop import Desk, drive
+from logos.engine.loop import WorkerContext, drive
 from logos.engine.notify import notify, notify_aside
-from logos.engine.terminals import Crew
+from logos.engine.terminals import AgentTerminals
 from logos.errors import LimitReached, LogosError, RunPaused
-from logos.ports import AgentHost, Bell, Log, Reporter, Responses
+from logos.ports import AgentHost, ChangeSignal, Log, Responses, TurnReporter
 from logos.prompts import preload, render
 from logos.waiting.rules import Rules
 
@@ -54,7 +54,7 @@ def new_run_id() -> RunId:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Dependencies:
     """What every run needs of the world."""
 
     host: AgentHost
@@ -65,14 +65,14 @@ class Outside:
     pause: Callable[[float], object] = time.sleep
 
 
-class Stands(Protocol):
+class RunState(Protocol):
     """What every flow's state says of where a run stands."""
 
     @property
     def stalled(self) -> str | None: ...
 
     @property
-    def trouble(self) -> Trouble | None: ...
+    def trouble(self) -> FailureKind | None: ...
 
     @property
     def outcome(self) -> Outcome | None: ...
@@ -81,11 +81,11 @@ class Stands(Protocol):
     def reason(self) -> str: ...
 
 
-State = TypeVar("State", bound=Stands)
+State = TypeVar("State", bound=RunState)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Generic[State]):
+class RunResult(Generic[State]):
     run: RunId
     outcome: Outcome
     reason: str
@@ -96,12 +96,12 @@ class Ended(Generic[State]):
         return EXIT_CODES[self.outcome]
 
 
-class Driving(ABC, Generic[State]):
+class Runner(ABC, Generic[State]):
     _reminder = "reminder"
 
-    def __init__(self, settings: Settings, outside: Outside, watchers: Sequence[Watcher[State]] = ()) -> None:
+    def __init__(self, settings: Settings, dependencies: Dependencies, watchers: Sequence[Watcher[State]] = ()) -> None:
         self._settings = settings
-        self._outside = outside
+        self._dependencies = dependencies
         self._watchers: list[Watcher[State]] = [self._project, self._notify_of_waiting, *watchers]
         self._stop = threading.Event()
         self.journal: Journal[State] | None = None
@@ -114,17 +114,17 @@ class Driving(ABC, Generic[State]):
             journal.watch(watcher)
         journal.record(first)
 
-    def go(self) -> Ended[State]:
+    def go(self) -> RunResult[State]:
         """Drive to the outcome; a run that cannot go on raises RunPaused and can be resumed."""
         journal = self._running()
         outcome = drive(journal, self._perform, self._stop, self._brake)
         if outcome is None:
-            kind = LimitReached if journal.state.trouble is Trouble.LIMIT else RunPaused
+            kind = LimitReached if journal.state.trouble is FailureKind.LIMIT else RunPaused
             raise kind(f"{journal.state.stalled}")
         self._finish(outcome)
-        return Ended(journal.run, outcome, journal.state.reason, journal.state)
+        return RunResult(journal.run, outcome, journal.state.reason, journal.state)
 
-    def leave(self, why: str | None) -> None:
+    def shutdown(self, why: str | None) -> None:
         """The last thing of a driver, however it ended: say why, close what is to be closed, tell the person."""
         self._stop.set()
         self._wake()
@@ -139,10 +139,10 @@ class Driving(ABC, Generic[State]):
         word = FINAL_WORD[journal.outcome] if journal.outcome is not None else "stopped"
         problem = notify(self._settings.notifications.ntfy_topic, f"Logos: {word}", why or journal.state.reason or word)
         if problem:
-            self._outside.tell(problem)
+            self._dependencies.tell(problem)
 
     @abstractmethod
-    def _perform(self, errand: Errand, desk: Desk) -> None:
+    def _perform(self, action: Action, context: WorkerContext) -> None:
         """Carry out one errand, in a thread of its own."""
 
     @abstractmethod
@@ -168,20 +168,22 @@ class Driving(ABC, Generic[State]):
             raise RuntimeError("start() comes first")
         return self.journal
 
-    def _crew(self, record: Callable[[Event], object] | None = None) -> Crew:
-        return Crew(self._outside.host, record or self._running().record, self._outside.now, self._outside.pause)
+    def _agent_terminals(self, record: Callable[[Event], object] | None = None) -> AgentTerminals:
+        return AgentTerminals(
+            self._dependencies.host, record or self._running().record, self._dependencies.now, self._dependencies.pause
+        )
 
     def _brake(self) -> None:
         journal, limits = self._running(), self._settings.limits
         budget = Budget(limits.max_tokens, limits.max_cost_usd, limits.max_minutes)
         budget.check(journal.ledger.spent, journal.driven)
 
-    def _asker(self, turn: Turn, responses: Responses, bell: Bell) -> Asker:
-        out, handoff = self._outside, self._settings.handoff
+    def _asker(self, turn: Turn, responses: Responses, change_signal: ChangeSignal) -> Asker:
+        out, handoff = self._dependencies, self._settings.handoff
         return Asker(
             out.host,
             responses,
-            bell,
+            change_signal,
             render,
             rules_for(self._settings, out.host),
             handoff.response_timeout,
@@ -189,35 +191,35 @@ class Driving(ABC, Generic[State]):
             out.wall,
             handoff.on_limit,
             handoff.retry_back_off_seconds,
-            lambda desk: self._replace(turn, desk),
+            lambda context: self._replace(turn, context),
             self._reminder,
         )
 
-    def _replace(self, turn: Turn, desk: Desk) -> str | None:
+    def _replace(self, turn: Turn, context: WorkerContext) -> str | None:
         """The next spare provider of an agent in a terminal of its own; the old one is ended."""
         journal, agent = self._running(), self._agent_for(turn)
         left = [name for name in agent.spare if name not in journal.ledger.providers.get(turn.agent, ())]
         if not left:
             return None
-        self._change(turn, replace(agent, name=turn.agent, provider=left[0]), desk)
+        self._change(turn, replace(agent, name=turn.agent, provider=left[0]), context)
         return left[0]
 
-    def _change(self, turn: Turn, agent: Agent, desk: Desk) -> None:  # noqa: ARG002
+    def _change(self, turn: Turn, agent: Agent, context: WorkerContext) -> None:  # noqa: ARG002
         journal = self._running()
-        self._crew(desk.post).change(journal.run, agent, journal.ledger)
+        self._agent_terminals(context.post).change(journal.run, agent, journal.ledger)
 
     def _notify_of_waiting(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002
         match record.event:
             case Noted(Topic.PERMISSION_ASKED, text):
                 topic = self._settings.notifications.ntfy_topic
                 if topic:
-                    notify_aside(topic, "Logos: an agent waits for you", text, self._outside.tell)
+                    notify_aside(topic, "Logos: an agent waits for you", text, self._dependencies.tell)
             case _:
                 return
 
 
 @contextmanager
-def leaving(run: Driving[Any]) -> Generator[None]:
+def orderly_shutdown(run: Runner[Any]) -> Generator[None]:
     """Whatever ends a driver, it leaves in order, and the log says why."""
     why: str | None = None
     try:
@@ -227,12 +229,12 @@ def leaving(run: Driving[Any]) -> Generator[None]:
         raise
     finally:
         with suppress(LogosError):
-            run.leave(why)
+            run.shutdown(why)
 
 
 def rules_for(settings: Settings, host: AgentHost) -> Rules:
     handoff = settings.handoff
-    exact = isinstance(host, Reporter)
+    exact = isinstance(host, TurnReporter)
     return Rules(
         poll_seconds=settings.limits.poll_seconds,
         # A process that ended is done: there is nothing to wait for.

@@ -26,7 +26,7 @@ RECREATE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class AgentTerminals:
     host: AgentHost
     record: Callable[[Event], object]
     now: Callable[[], float]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from logos.domain.events import Event
-from logos.domain.turns import Errand, Outcome
+from logos.domain.turns import Action, Outcome
 
 State = TypeVar("State")
 
@@ -16,7 +16,7 @@ class Flow(Protocol[State]):
         """The first state, from the pinned plan."""
         ...
 
-    def due(self, state: State) -> tuple[Errand, ...]:
+    def due(self, state: State) -> tuple[Action, ...]:
         """Every errand that should be in some hands right now."""
         ...
 

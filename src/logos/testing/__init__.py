@@ -12,7 +12,7 @@ from typing import Any
 from logos.adapters.hosts.script import LevelTurn, level_turn_of
 from logos.adapters.hosts.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report
 from logos.domain.events import Event, Recorded, RunForked
-from logos.domain.roles import RESPONSE_FILES, SEATS, Role
+from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, TerminalGone
 
@@ -65,24 +65,24 @@ class MemoryLog:
         return float(self._ticks)
 
 
-class HandBell:
+class ManualSignal:
     """A Bell that is rung by hand."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self.rings = 0
+        self.wakeups = 0
 
     def wait(self, heard: int, seconds: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self.rings > heard, seconds)
+            self._changed.wait_for(lambda: self.wakeups > heard, seconds)
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         with self._changed:
-            self.rings += 1
+            self.wakeups += 1
             self._changed.notify_all()
 
     def close(self) -> None:
-        self.ring()
+        self.wake()
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class ScriptedAgents:
 
     folder: Path
     script: Mapping[str, Sequence[Says]]
-    bell: HandBell = field(default_factory=HandBell)
+    change_signal: ManualSignal = field(default_factory=ManualSignal)
     sent: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     exited: list[str] = field(default_factory=list[str])
     profiles: dict[str, str] = field(default_factory=dict[str, str])
@@ -189,7 +189,7 @@ class ScriptedAgents:
         working_directory: str = "",
     ) -> Mapping[str, str]:
         with self._lock:
-            same = (t for t, seat in self._seats.items() if idempotency_key and seat.key == idempotency_key)
+            same = (t for t, agent_def in self._seats.items() if idempotency_key and agent_def.key == idempotency_key)
             terminal = next(same, f"{len(self._seats) + len(self.exited) + 1:08x}")
             self._seats.setdefault(terminal, _Seated(idempotency_key, provider))
             self.profiles[terminal] = agent_profile
@@ -197,31 +197,31 @@ class ScriptedAgents:
         return {"id": terminal, "session_name": session_name}
 
     def send_input(self, terminal_id: str, message: str) -> None:
-        seat = self._seat(terminal_id)
+        agent_def = self._seat(terminal_id)
         self.sent.append((terminal_id, message))
         turn = level_turn_of(message)
         if turn is not None:
             home = Path(self.folders[terminal_id])
-            self._work(seat, lambda: self._levels.give(turn, message, home))
+            self._work(agent_def, lambda: self._levels.give(turn, message, home))
             return
         answer = next((a for a, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
         if answer is None:
             return
         said = self.script[answer]
-        says = said[min(seat.turns, len(said) - 1)]
-        self._work(seat, lambda: leave_response(self.folder / RESPONSE_FILES[answer], says, message))
+        says = said[min(agent_def.turns, len(said) - 1)]
+        self._work(agent_def, lambda: leave_response(self.folder / RESPONSE_FILES[answer], says, message))
 
-    def _work(self, seat: _Seated, work: Callable[[], str]) -> None:
-        seat.turns += 1
-        seat.working = True
-        seat.output = work()
-        self.bell.ring()
+    def _work(self, agent_def: _Seated, work: Callable[[], str]) -> None:
+        agent_def.turns += 1
+        agent_def.working = True
+        agent_def.output = work()
+        self.change_signal.wake()
 
     def get_status(self, terminal_id: str) -> str:
         """`processing` once after each prompt, so that a watcher has seen the agent work."""
-        seat = self._seat(terminal_id)
-        worked, seat.working = seat.working, False
-        return "processing" if worked else "completed" if seat.turns else "idle"
+        agent_def = self._seat(terminal_id)
+        worked, agent_def.working = agent_def.working, False
+        return "processing" if worked else "completed" if agent_def.turns else "idle"
 
     def get_last_output(self, terminal_id: str) -> str:
         return self._seat(terminal_id).output
@@ -282,10 +282,10 @@ FAIL = "RESULT: FAIL\nEVIDENCE:\n- expected 2, observed 3\n"
 def script(**said: Sequence[Says]) -> dict[str, Sequence[Says]]:
     """A script in which everybody does well, except where told otherwise."""
     good: dict[str, Sequence[Says]] = {
-        SEATS[Role.ANALYST].answer: [GOOD_ANALYSIS],
-        SEATS[Role.PEER_ANALYST].answer: [APPROVED],
-        SEATS[Role.PROGRAMMER].answer: [GOOD_PROGRAM],
-        SEATS[Role.PEER_PROGRAMMER].answer: [APPROVED],
-        SEATS[Role.TESTER].answer: [PASS],
+        ROLE_DEFS[Role.ANALYST].answer: [GOOD_ANALYSIS],
+        ROLE_DEFS[Role.PEER_ANALYST].answer: [APPROVED],
+        ROLE_DEFS[Role.PROGRAMMER].answer: [GOOD_PROGRAM],
+        ROLE_DEFS[Role.PEER_PROGRAMMER].answer: [APPROVED],
+        ROLE_DEFS[Role.TESTER].answer: [PASS],
     }
     return {**good, **said}

@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from logos.adapters.hosts.script import level_turn_of
-from logos.domain.levels import LADDER
-from logos.domain.roles import RESPONSE_FILES, SEATS
+from logos.domain.levels import LEVELS
+from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS
 from logos.testing import LevelAnswers, Says, leave_response
 
 MAX_URL = 65_535
@@ -139,7 +139,7 @@ class FakeCao:
             case "GET", ["health"]:
                 return 200, {"status": "ok"}
             case "GET", ["agents", "profiles"]:
-                return 200, [{"name": row.profile} for row in (*SEATS.values(), *LADDER.values())]
+                return 200, [{"name": row.profile} for row in (*ROLE_DEFS.values(), *LEVELS.values())]
             case "GET", ["agents", "providers"]:
                 return 200, [{"name": "codex", "binary": "codex", "installed": True}]
             case "POST", ["sessions"]:

@@ -29,9 +29,9 @@ from logos.domain.events import (
     WorkGathered,
     WorkMerged,
 )
-from logos.domain.levels import LADDER
+from logos.domain.levels import LEVELS
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
-from logos.domain.reports import Failure, Kind, Proposal, Report, Say
+from logos.domain.reports import Failure, Proposal, Report, TurnKind, Verdict
 from logos.domain.roles import Role
 from logos.domain.turns import Outcome, RunId
 from logos.engine.journal import flow_of
@@ -45,7 +45,7 @@ from logos.views.text import count, cut, duration, first_line, listed, number
 from logos.views.usage import in_short
 
 
-class Tone(StrEnum):
+class Severity(StrEnum):
     """How a line is meant; `show` gives each a colour."""
 
     QUIET = "quiet"
@@ -60,37 +60,37 @@ class Tone(StrEnum):
 class Line:
     at: float
     text: str
-    tone: Tone = Tone.NORMAL
+    tone: Severity = Severity.NORMAL
 
 
-Words = tuple[str, Tone]
+Words = tuple[str, Severity]
 
 _TOPICS: dict[Topic, Words] = {
-    Topic.WARNING: ("warning: ", Tone.WARNING),
-    Topic.REMINDED: ("", Tone.WARNING),
-    Topic.PERMISSION_ASKED: ("PERMISSION NEEDED: ", Tone.ALARM),
-    Topic.PERMISSION_GIVEN: ("permission given: ", Tone.WARNING),
-    Topic.TRIED_AGAIN: ("resting: ", Tone.WARNING),
-    Topic.INTERRUPTED: ("the driver left: ", Tone.WARNING),
-    Topic.AFTERWARDS: ("afterwards: ", Tone.NORMAL),
+    Topic.WARNING: ("warning: ", Severity.WARNING),
+    Topic.REMINDED: ("", Severity.WARNING),
+    Topic.PERMISSION_ASKED: ("PERMISSION NEEDED: ", Severity.ALARM),
+    Topic.PERMISSION_GIVEN: ("permission given: ", Severity.WARNING),
+    Topic.TRIED_AGAIN: ("resting: ", Severity.WARNING),
+    Topic.INTERRUPTED: ("the driver left: ", Severity.WARNING),
+    Topic.AFTERWARDS: ("afterwards: ", Severity.NORMAL),
 }
 _GOOD = ("PASS", "APPROVED", "exit 0", "ALIGNED", "AGREE", "merged")
-_JUDGES = (Kind.VALIDATE, Kind.AGREE, Kind.ALIGN)
+_JUDGES = (TurnKind.VALIDATE, TurnKind.AGREE, TurnKind.ALIGN)
 # Agents may write more than anybody reads; `logos show` has it whole.
 _MAX_FAILURES = 5
 _LONGEST = 600
 _LAST_LINES = 3
 
 
-def tone_of(verdict: str) -> Tone:
+def severity_of(verdict: str) -> Severity:
     if verdict in _GOOD:
-        return Tone.GOOD
+        return Severity.GOOD
     if verdict.startswith(("FAIL", "exit", "MISALIGNED")):
-        return Tone.BAD
-    return Tone.WARNING if verdict and not verdict.startswith("gathered") else Tone.NORMAL
+        return Severity.BAD
+    return Severity.WARNING if verdict and not verdict.startswith("gathered") else Severity.NORMAL
 
 
-class Narrator:
+class EventFormatter:
     """Remembers what a line needs of earlier events: the plan, when each turn was asked, and where a build stood."""
 
     def __init__(self, plan: Plan | None = None) -> None:
@@ -123,32 +123,32 @@ class Narrator:
         match record.event:
             case RunStarted(plan):
                 self._plan = plan
-                return _started(record.run, record.event), Tone.NORMAL
+                return _started(record.run, record.event), Severity.NORMAL
             case RunResumed(plan):
                 self._plan = plan
-                return f"{_what(plan)} {record.run} goes on with a new driver", Tone.NORMAL
+                return f"{_what(plan)} {record.run} goes on with a new driver", Severity.NORMAL
             case RunForked(parent, at, plan, way):
                 self._plan = plan
                 self._asked.clear()
                 how = "forked from" if way == "fork" else "goes back to"
-                return f"{_what(plan)} {record.run} {how} event {at} of {parent}", Tone.NORMAL
+                return f"{_what(plan)} {record.run} {how} event {at} of {parent}", Severity.NORMAL
             case RunAbandoned(why):
-                return f"{_what(self._plan)} {record.run} given up: {why}", Tone.WARNING
+                return f"{_what(self._plan)} {record.run} given up: {why}", Severity.WARNING
             case TerminalOpened(agent, terminal, provider):
-                return f"terminal {terminal} opened for {_name(agent)} ({provider})", Tone.QUIET
+                return f"terminal {terminal} opened for {_name(agent)} ({provider})", Severity.QUIET
             case TerminalClosed(agent, terminal):
-                return f"terminal {terminal} of {_name(agent)} closed", Tone.QUIET
+                return f"terminal {terminal} of {_name(agent)} closed", Severity.QUIET
             case TurnAsked(turn, _, prompt):
                 self._asked.setdefault(turn, record.at)
-                return f"{turn} asked, {number(len(prompt))} characters", Tone.NORMAL
+                return f"{turn} asked, {number(len(prompt))} characters", Severity.NORMAL
             case TurnSent(turn):
-                return f"{turn} prompt delivered", Tone.QUIET
+                return f"{turn} prompt delivered", Severity.QUIET
             case TurnAnswered():
                 return self._answered(record.event, record.at)
             case TurnFailed(_, _, message):
-                return f"no response: {message}", Tone.BAD
+                return f"no response: {message}", Severity.BAD
             case CheckRan(turn, command, exit_code):
-                tone = Tone.GOOD if exit_code == 0 else Tone.BAD
+                tone = Severity.GOOD if exit_code == 0 else Severity.BAD
                 return f"{turn} Logos ran `{command}` itself: exit {exit_code}", tone
             case WorkGathered():
                 return _gathered(record.event)
@@ -156,13 +156,13 @@ class Narrator:
                 return _merged(record.event)
             case QuestionResolved(question, option, text):
                 chosen = ", ".join(part for part in (f"option {option}" if option else "", text) if part)
-                return f"a person decided {question}: {chosen}", Tone.NORMAL
+                return f"a person decided {question}: {chosen}", Severity.NORMAL
             case Noted(topic, text):
                 lead, tone = _TOPICS[topic]
                 return lead + text, tone
             case RunEnded(outcome):
                 ended = f"{_what(self._plan)} {record.run} ended: {outcome}"
-                return ended, Tone.GOOD if outcome is Outcome.PASSED else Tone.BAD
+                return ended, Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD
 
     def _answered(self, event: TurnAnswered, at: float) -> Words:
         verdict = verdict_of(self._plan, event.turn, event.text)
@@ -170,7 +170,7 @@ class Narrator:
         took = f" after {duration(at - self._asked[event.turn])}" if event.turn in self._asked else ""
         where = ", read from its screen" if event.source is Source.SCREEN else ""
         cost = in_short(event.usage)
-        return said + took + where + (f", {cost}" if cost else ""), tone_of(verdict)
+        return said + took + where + (f", {cost}" if cost else ""), severity_of(verdict)
 
 
 def _what(plan: Plan | None) -> str:
@@ -189,7 +189,7 @@ def _started(run: RunId, event: RunStarted) -> str:
                 f"from a state file, round {seed.round}" if seed else f"at {_name(start)}"
             )
         case LevelsPlan() as plan:
-            skipped = listed(level.name for level in LADDER if level not in plan.levels)
+            skipped = listed(level.name for level in LEVELS if level not in plan.levels)
             without = f", without {skipped}" if skipped else ""
             wanted = first_line(plan.feature, 200)
             return f"build {run} started in {plan.wd}, at {max(plan.levels).name}{without}: {wanted}"
@@ -197,17 +197,17 @@ def _started(run: RunId, event: RunStarted) -> str:
 
 def _gathered(event: WorkGathered) -> Words:
     if event.problems:
-        return f"{event.turn}: not accepted: {'; '.join(event.problems)}", Tone.BAD
+        return f"{event.turn}: not accepted: {'; '.join(event.problems)}", Severity.BAD
     if not event.touched:
-        return f"{event.turn}: nothing was changed", Tone.NORMAL
-    return f"{event.turn}: {count(len(event.touched), 'file')} in commit {event.commit[:7]}", Tone.NORMAL
+        return f"{event.turn}: nothing was changed", Severity.NORMAL
+    return f"{event.turn}: {count(len(event.touched), 'file')} in commit {event.commit[:7]}", Severity.NORMAL
 
 
 def _merged(event: WorkMerged) -> Words:
     if not event.clashes:
-        return f"{event.turn}: merged, commit {event.commit[:7]}", Tone.GOOD
+        return f"{event.turn}: merged, commit {event.commit[:7]}", Severity.GOOD
     found = "; ".join(clash.words for clash in event.clashes)
-    return f"{event.turn}: nothing merged, {count(len(event.clashes), 'conflict')}: {found}", Tone.BAD
+    return f"{event.turn}: nothing merged, {count(len(event.clashes), 'conflict')}: {found}", Severity.BAD
 
 
 def _said(record: Recorded, after: LevelsState) -> Iterator[Words]:
@@ -218,15 +218,15 @@ def _said(record: Recorded, after: LevelsState) -> Iterator[Words]:
         return
     report = read_report(turn.kind, turn.level, event.text)
     # A report that was sent back says nothing yet.
-    if not isinstance(report, Report) or turn.key in (*after.stuck, *(ask.key for ask in after.asks)):
+    if not isinstance(report, Report) or turn.key in (*after.stuck, *(ask.key for ask in after.pending_turns)):
         return
     name = turn.level.name
-    yield from ((f"{name} FAILED: {_failure(own)}", Tone.BAD) for own in report.failures[:_MAX_FAILURES])
+    yield from ((f"{name} FAILED: {_failure(own)}", Severity.BAD) for own in report.failures[:_MAX_FAILURES])
     if len(report.failures) > _MAX_FAILURES:
-        yield f"{name} FAILED: {len(report.failures) - _MAX_FAILURES} more failures", Tone.BAD
+        yield f"{name} FAILED: {len(report.failures) - _MAX_FAILURES} more failures", Severity.BAD
     against = report.objection or report.violation
-    if against and report.verdict in (Say.OBJECT, Say.MISALIGNED):
-        yield f"{name} objects: {'; instead: '.join((against, *report.alternatives))}", Tone.WARNING
+    if against and report.verdict in (Verdict.OBJECT, Verdict.MISALIGNED):
+        yield f"{name} objects: {'; instead: '.join((against, *report.alternatives))}", Severity.WARNING
 
 
 def _failure(failure: Failure) -> str:
@@ -247,10 +247,10 @@ def changes(before: LevelsState, after: LevelsState) -> Iterator[Words]:
 
 
 def _sent_back(before: LevelsState, after: LevelsState) -> Iterator[Words]:
-    for ask in after.asks:
-        if ask.errors and ask not in before.asks:
+    for ask in after.pending_turns:
+        if ask.errors and ask not in before.pending_turns:
             errors = "; ".join(ask.errors)
-            yield f"{ask.key} is sent back, attempt {ask.attempt} of {ATTEMPTS}: {errors}", Tone.WARNING
+            yield f"{ask.key} is sent back, attempt {ask.attempt} of {ATTEMPTS}: {errors}", Severity.WARNING
 
 
 def _disproved(before: LevelsState, after: LevelsState) -> Iterator[Words]:
@@ -259,13 +259,13 @@ def _disproved(before: LevelsState, after: LevelsState) -> Iterator[Words]:
     if new is not None and not new.passed:
         last = " / ".join([line.strip() for line in new.output.splitlines() if line.strip()][-_LAST_LINES:])
         ends = f"; its output ends: {last}" if last else ""
-        yield f"{new.level.name} FAILED: `{new.command}` exits {new.exit_code}{ends}", Tone.BAD
+        yield f"{new.level.name} FAILED: `{new.command}` exits {new.exit_code}{ends}", Severity.BAD
 
 
 def _settled(settled: Settled, sweep: int) -> Words:
     how = f"by {settled.by} in {count(settled.rounds, 'round')}" if settled.by != "a person" else "by a person"
     decided = proposal_in_short(settled.proposal)
-    return f"reconciliation {settled.id} settled {how}: {decided}; sweep {sweep} begins", Tone.GOOD
+    return f"reconciliation {settled.id} settled {how}: {decided}; sweep {sweep} begins", Severity.GOOD
 
 
 def _disputed(before: Dispute | None, after: Dispute, max_rounds: int) -> Iterator[Words]:
@@ -273,24 +273,24 @@ def _disputed(before: Dispute | None, after: Dispute, max_rounds: int) -> Iterat
         others = listed(level.name for level in after.participants if level is not after.level)
         beside = f" with {others}" if others else ""
         said = f"reconciliation {after.id} opens at {after.level.name}{beside} ({after.cause}): {after.question}"
-        yield said, Tone.WARNING
+        yield said, Severity.WARNING
         return
     if after.round != before.round:
-        yield f"{after.id}: no agreement in round {before.round} of {max_rounds}", Tone.WARNING
+        yield f"{after.id}: no agreement in round {before.round} of {max_rounds}", Severity.WARNING
 
 
 def _ended(state: LevelsState) -> Iterator[Words]:
     match state.outcome:
         case Outcome.REJECTED:
-            yield f"REJECTED: {state.violation or state.reason}", Tone.BAD
-            yield from ((f"instead: {alternative}", Tone.NORMAL) for alternative in state.alternatives)
+            yield f"REJECTED: {state.violation or state.reason}", Severity.BAD
+            yield from ((f"instead: {alternative}", Severity.NORMAL) for alternative in state.alternatives)
         case Outcome.BLOCKED if state.question is not None:
-            yield f"BLOCKED, a person must decide {state.question.id}: {state.question.text}", Tone.ALARM
+            yield f"BLOCKED, a person must decide {state.question.id}: {state.question.text}", Severity.ALARM
             for place, option in enumerate(state.question.options, 1):
-                yield f"option {place}: {proposal_in_short(option)}", Tone.NORMAL
-            yield "`logos resolve` shows the question and takes the decision", Tone.NORMAL
+                yield f"option {place}: {proposal_in_short(option)}", Severity.NORMAL
+            yield "`logos resolve` shows the question and takes the decision", Severity.NORMAL
         case outcome:
-            yield f"{outcome}: {state.reason}", Tone.GOOD if outcome is Outcome.PASSED else Tone.BAD
+            yield f"{outcome}: {state.reason}", Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD
 
 
 def proposal_in_short(proposal: Proposal) -> str:

@@ -28,16 +28,16 @@ from logos.domain.events import (
 )
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
-from logos.domain.reports import Kind, Refused, Say, Step
-from logos.domain.roles import Role, stage_with
+from logos.domain.reports import ActionKind, Refused, TurnKind, Verdict
+from logos.domain.roles import Role, phase_def_of
 from logos.domain.specs import Question
 from logos.domain.turns import Outcome, RunId, TurnId
 from logos.domain.usage import Usage
 from logos.engine.journal import flow_of
 from logos.errors import LogDamaged, LogError
 from logos.flows.cycle.flow import CycleState
-from logos.flows.cycle.verdicts import Verdict, evidence_found, is_approved, read_result, says_approved
-from logos.flows.levels.state import LevelsState, Standing
+from logos.flows.cycle.verdicts import TesterVerdict, evidence_found, is_approved, read_result, says_approved
+from logos.flows.levels.state import LevelsState, LevelStatus
 from logos.flows.levels.turn_ids import GATHER, LevelTurn, level_turn
 from logos.ports import Log
 from logos.views.sessions import Session, sessions_of
@@ -57,7 +57,7 @@ REASON = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TurnView:
     """One turn, or something that Logos did itself: a check, a gathering, a merge."""
 
     turn: str
@@ -92,13 +92,13 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class RunView:
     run: RunId
     state: State
     ledger: Ledger
     started: float
     last: float
-    turns: tuple[Told, ...] = ()
+    turns: tuple[TurnView, ...] = ()
     damage: str = ""
     records: tuple[Recorded, ...] = field(default=(), repr=False)
 
@@ -134,7 +134,7 @@ class Story:
         """Levels of a passed build that no tool proves."""
         if self.build is None or self.outcome is not Outcome.PASSED:
             return ()
-        return tuple(level.name for level, known in self.build.standing.items() if known is Standing.UNPROVEN)
+        return tuple(level.name for level, known in self.build.standing.items() if known is LevelStatus.UNPROVEN)
 
     @property
     def rounds(self) -> int:
@@ -221,11 +221,11 @@ class Story:
         simulated = " --simulate SCRIPT" if self.simulated else ""
         return f"logos resume{simulated}{' --recreate' if RECREATE in self.left else ''}"
 
-    def last_of(self, *roles: Role) -> Told | None:
+    def last_of(self, *roles: Role) -> TurnView | None:
         return next((told for told in reversed(self.turns) if told.agent in roles), None)
 
 
-def read_story(log: Log, run: RunId) -> Story:
+def read_run_view(log: Log, run: RunId) -> RunView:
     """Everything the log tells of a run; of a damaged one, what comes before the damage."""
     records: list[Recorded] = []
     damage = ""
@@ -237,25 +237,25 @@ def read_story(log: Log, run: RunId) -> Story:
     first = records[0] if records else None
     if first is None or not isinstance(first.event, RunStarted):
         raise LogError(damage or f"run {run} is not in the log")
-    flow, telling = flow_of(first.event), Telling()
+    flow, telling = flow_of(first.event), TurnViewBuilder()
     state, ledger = flow.start(), Ledger()
     for record in records:
         state, ledger = flow.apply(state, record.event), ledger.enter(record.event)
         telling.hear(record)
     began = next((record.at for record in reversed(records) if isinstance(record.event, RunForked)), first.at)
-    return Story(run, state, ledger, began, records[-1].at, telling.turns, damage, tuple(records))
+    return RunView(run, state, ledger, began, records[-1].at, telling.turns, damage, tuple(records))
 
 
-class Telling:
+class TurnViewBuilder:
     """The turns in the order they were asked, as events come in. One that was asked again after a crash stays one."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, TurnView] = {}
         self._plan: Plan | None = None
         self._before = 0.0
 
     @property
-    def turns(self) -> tuple[Told, ...]:
+    def turns(self) -> tuple[TurnView, ...]:
         return tuple(self._told.values())
 
     def hear(self, record: Recorded) -> None:
@@ -264,7 +264,7 @@ class Telling:
             self._told[told.turn] = told
         self._before = record.at
 
-    def _after(self, record: Recorded) -> Told | None:
+    def _after(self, record: Recorded) -> TurnView | None:
         """What an event makes of a turn."""
         event, at = record.event, record.at
         match event:
@@ -275,7 +275,7 @@ class Telling:
                 self._inherit()
             case TurnAsked(turn, agent, prompt):
                 self._sent_back(turn)
-                return self._told.get(turn) or Told(turn, _agent_of(turn) or agent, at, prompt)
+                return self._told.get(turn) or TurnView(turn, _agent_of(turn) or agent, at, prompt)
             case TurnSent(turn) if turn in self._told:
                 return replace(self._told[turn], rests="")
             case TurnAnswered(turn, text, _, usage):
@@ -291,20 +291,20 @@ class Telling:
             case Noted(Topic.PERMISSION_GIVEN, _, str(turn)):
                 return replace(self._of(turn, at), waits="")
             case CheckRan(turn, command, exit_code, output):
-                return Told(turn, LOGOS, self._before, command, output, at, f"exit {exit_code}")
+                return TurnView(turn, LOGOS, self._before, command, output, at, f"exit {exit_code}")
             case WorkGathered():
                 return self._gathered(event, at)
             case WorkMerged(turn, commit, clashes):
                 said = "\n".join(clash.words for clash in clashes) or f"commit {commit}"
                 verdict = count(len(clashes), "conflict") if clashes else "merged"
-                return Told(turn, LOGOS, self._before, "merge the authors' work", said, at, verdict)
+                return TurnView(turn, LOGOS, self._before, "merge the authors' work", said, at, verdict)
             case _:
                 pass
         return None
 
-    def _of(self, turn: TurnId, at: float) -> Told:
+    def _of(self, turn: TurnId, at: float) -> TurnView:
         # Who joins in the middle hears of answers to turns that were asked before.
-        return self._told.get(turn) or Told(turn, _agent_of(turn), at, "")
+        return self._told.get(turn) or TurnView(turn, _agent_of(turn), at, "")
 
     def _inherit(self) -> None:
         """What was answered stays; what was in an agent's hands is asked of another."""
@@ -318,7 +318,7 @@ class Telling:
         if last is not None and not last.verdict.startswith("refused"):
             self._told[last.turn] = replace(last, verdict="sent back")
 
-    def _gathered(self, event: WorkGathered, at: float) -> Told:
+    def _gathered(self, event: WorkGathered, at: float) -> TurnView:
         of = self._told.get(event.turn.removesuffix(GATHER))
         since = of.ended if of is not None and of.ended is not None else self._before
         files = [f"{'changed' if touched.blob else 'deleted'} {touched.path}" for touched in event.touched]
@@ -326,7 +326,7 @@ class Telling:
         verdict = (
             f"refused: {cut(event.problems[0], REASON)}" if event.problems else f"gathered {count(len(files), 'file')}"
         )
-        return Told(event.turn, LOGOS, since, f"gather the work in {event.place}", said, at, verdict)
+        return TurnView(event.turn, LOGOS, since, f"gather the work in {event.place}", said, at, verdict)
 
 
 def _agent_of(turn: str) -> str:
@@ -348,11 +348,11 @@ def _level_verdict(turn: LevelTurn, text: str) -> str:
     report = read_report(turn.kind, turn.level, text)
     if isinstance(report, Refused):
         return f"refused: {cut(report.errors[0], REASON)}"
-    if report.next.step is Step.ASK_PERSON:
+    if report.next.step is ActionKind.ASK_PERSON:
         return "asks a person"
-    if report.verdict is Say.MISALIGNED:
+    if report.verdict is Verdict.MISALIGNED:
         return report.verdict.value
-    if turn.kind is Kind.DECOMPOSE and report.next.step is Step.HAND_BACK and report.next.to is not None:
+    if turn.kind is TurnKind.DECOMPOSE and report.next.step is ActionKind.HAND_BACK and report.next.to is not None:
         return f"hands back to {report.next.to.name}"
     if report.constraint is not None:
         return "constraint"
@@ -364,10 +364,10 @@ def _role_verdict(plan: CyclePlan, turn: str, text: str) -> str:
     if parts is None or parts["role"] not in set(Role):
         return ""
     role, cycle = Role(parts["role"]), int(parts["cycle"])
-    stage = stage_with(role)
+    stage = phase_def_of(role)
     if role is Role.TESTER:
         verdict = read_result(text)
-        return "no verdict" if verdict is Verdict.UNCLEAR else verdict.value
+        return "no verdict" if verdict is TesterVerdict.UNCLEAR else verdict.value
     if role is not stage.reviewer:
         return ""
     if not says_approved(text):
@@ -385,7 +385,7 @@ def iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def agent_as_json(told: Told) -> dict[str, Any]:
+def agent_as_json(told: TurnView) -> dict[str, Any]:
     """Who was asked; of a build also the level, the component and what for."""
     turn = level_turn(told.turn)
     if turn is None:
@@ -393,7 +393,7 @@ def agent_as_json(told: Told) -> dict[str, Any]:
     return {"agent": told.agent, "level": turn.level.name, "kind": turn.kind.value, "component": turn.component or None}
 
 
-def turns_as_json(story: Story) -> list[dict[str, Any]]:
+def turns_as_json(story: RunView) -> list[dict[str, Any]]:
     return [
         {
             "turn": told.turn,

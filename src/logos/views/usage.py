@@ -10,7 +10,7 @@ from logos.domain.usage import Spent, Usage
 from logos.views.text import count, number
 
 if TYPE_CHECKING:
-    from logos.views.run import Told
+    from logos.views.run import TurnView
 
 UNKNOWN = "unknown"
 
@@ -24,7 +24,7 @@ class Bill:
     tokens_unknown: int = 0
     cost_unknown: int = 0
 
-    def plus(self, told: Told) -> Bill:
+    def plus(self, told: TurnView) -> Bill:
         total = self.usage
         for usage in told.bills:
             total = total.plus(usage or Usage())
@@ -36,7 +36,7 @@ class Bill:
         )
 
 
-def bill_for(turns: Iterable[Told]) -> Bill:
+def bill_for(turns: Iterable[TurnView]) -> Bill:
     """Every turn that ended, well or not. Checks cost nothing."""
     bill = Bill()
     for told in turns:

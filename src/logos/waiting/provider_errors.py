@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from logos.domain.turns import Trouble
+from logos.domain.turns import FailureKind
 
 _LIMITS = re.compile(
     r"\b429\b|too many requests|(?:usage|rate|session|weekly|request|token)[ _-]?limit|quota|"
@@ -22,11 +22,11 @@ _HICCUPS = re.compile(
 )
 
 
-def trouble_of(complaint: str) -> Trouble:
+def failure_kind_of(provider_error: str) -> FailureKind:
     """Limits first: a limit is often reported with a status of its own."""
-    if _LIMITS.search(complaint):
-        return Trouble.LIMIT
-    return Trouble.TRANSIENT if _HICCUPS.search(complaint) else Trouble.PROVIDER
+    if _LIMITS.search(provider_error):
+        return FailureKind.LIMIT
+    return FailureKind.TRANSIENT if _HICCUPS.search(provider_error) else FailureKind.PROVIDER
 
 
 class OnLimit(StrEnum):
@@ -38,32 +38,32 @@ class OnLimit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TryAgain:
+class Retry:
     """Ask the same agent once more; None: when the limit is said to end, or after a while."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Replace:
+class Failover:
     """Let the next provider in the list take over."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Stop:
     """Nothing Logos may do; the run stops and says why."""
 
 
-Remedy = TryAgain | Replace | Leave
+Recovery = Retry | Failover | Stop
 
 # Twice, with more and more time to breathe: the client itself has tried in its first seconds.
 _BACK_OFF = (1, 6)
 
 
-def remedy(trouble: Trouble, tries: int, on_limit: OnLimit, back_off: float) -> Remedy:
+def recovery_for(trouble: FailureKind, tries: int, on_limit: OnLimit, back_off: float) -> Recovery:
     """What to do about a turn that brought no response; `tries` counts the tries after the first."""
-    if trouble is Trouble.TRANSIENT and tries < len(_BACK_OFF):
-        return TryAgain(back_off * _BACK_OFF[tries])
-    if trouble is Trouble.LIMIT:
-        return {OnLimit.STOP: Leave(), OnLimit.WAIT: TryAgain(None), OnLimit.FALLBACK: Replace()}[on_limit]
-    return Leave()
+    if trouble is FailureKind.TRANSIENT and tries < len(_BACK_OFF):
+        return Retry(back_off * _BACK_OFF[tries])
+    if trouble is FailureKind.LIMIT:
+        return {OnLimit.STOP: Stop(), OnLimit.WAIT: Retry(None), OnLimit.FALLBACK: Failover()}[on_limit]
+    return Stop()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from logos.domain.turns import Status, Trouble
-from logos.waiting.provider_errors import trouble_of
+from logos.domain.turns import FailureKind, Status
+from logos.waiting.provider_errors import failure_kind_of
 
 # A terminal that rests from the first glance on may be one whose status never changes: let its file settle.
 SETTLE_SECONDS = 0.25
@@ -36,19 +36,19 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class Observation:
     """One look: `file` and `screen` are fingerprints, None for nothing there or not looked at."""
 
     at: float
     status: Status
     file: str | None = None
     screen: str | None = None
-    complaint: str | None = None
+    provider_error: str | None = None
     shell: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WaitState:
     """What is remembered of a turn being waited for."""
 
     since: float
@@ -66,7 +66,7 @@ class Watch:
     answered_at: float = float("-inf")
 
     @classmethod
-    def begin(cls, at: float, timeout: float, reminders: int = 0, permissions: int = 0) -> Watch:
+    def begin(cls, at: float, timeout: float, reminders: int = 0, permissions: int = 0) -> WaitState:
         return cls(
             since=at,
             deadline=at + timeout,
@@ -90,7 +90,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class Accept:
     """The response is there and the agent has finished with it."""
 
 
@@ -116,14 +116,14 @@ class FallBack:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    trouble: Trouble
+    trouble: FailureKind
     detail: str = ""
 
 
-Decision = Wait | Take | Remind | ShowPermission | GivePermission | FallBack | GiveUp
+Decision = Wait | Accept | Remind | ShowPermission | GivePermission | FallBack | GiveUp
 
 
-def remember(watch: Watch, glance: Glance) -> Watch:
+def remember(watch: WaitState, glance: Observation) -> WaitState:
     """The watch after a glance."""
     busy = glance.status in (Status.PROCESSING, Status.WAITING)
     if glance.screen is not None:
@@ -142,16 +142,16 @@ def remember(watch: Watch, glance: Glance) -> Watch:
     )
 
 
-def reminded(watch: Watch, at: float) -> Watch:
+def reminded(watch: WaitState, at: float) -> WaitState:
     """The watch after a reminder: the grace period starts again."""
     return replace(watch, reminders=watch.reminders + 1, busy_at=at)
 
 
-def shown(watch: Watch) -> Watch:
+def shown(watch: WaitState) -> WaitState:
     return replace(watch, waiting=True)
 
 
-def permitted(watch: Watch, at: float) -> Watch:
+def permitted(watch: WaitState, at: float) -> WaitState:
     return replace(watch, permissions=watch.permissions + 1, answered_at=at, waiting=True)
 
 
@@ -160,27 +160,27 @@ def wants_screen(status: Status, file: str | None) -> bool:
     return file is None or not status.resting
 
 
-def decide(watch: Watch, glance: Glance, rules: Rules) -> Decision:
+def decide(watch: WaitState, glance: Observation, rules: Rules) -> Decision:
     """What to do now. `watch` already remembers `glance`."""
     if glance.status is Status.ERROR:
-        return GiveUp(Trouble.ERROR, glance.complaint or "")
+        return GiveUp(FailureKind.ERROR, glance.provider_error or "")
     if glance.file is not None and _finished(watch, glance, rules):
-        return Take()
+        return Accept()
     if glance.file is None and watch.shell_looks >= SHELL_LOOKS:
-        return GiveUp(Trouble.DIED)
+        return GiveUp(FailureKind.DIED)
     if glance.at >= watch.deadline:
-        return _no_file(rules) if glance.status.resting else GiveUp(Trouble.TIMEOUT)
+        return _no_file(rules) if glance.status.resting else GiveUp(FailureKind.TIMEOUT)
     if glance.status is Status.WAITING:
         return _permission(watch, glance, rules)
     if glance.file is None and glance.status is not Status.PROCESSING:
         return _idle(watch, glance, rules)
-    if rules.exact and glance.file is None and glance.complaint is not None:
+    if rules.exact and glance.file is None and glance.provider_error is not None:
         # A client that waits out a limit looks like one that works.
-        return GiveUp(trouble_of(glance.complaint), glance.complaint)
+        return GiveUp(failure_kind_of(glance.provider_error), glance.provider_error)
     return Wait(_pace(watch, glance, rules))
 
 
-def _finished(watch: Watch, glance: Glance, rules: Rules) -> bool:
+def _finished(watch: WaitState, glance: Observation, rules: Rules) -> bool:
     if watch.shell_looks >= SHELL_LOOKS:
         # The agent left after its response; its status will never say so.
         return True
@@ -199,30 +199,30 @@ def _finished(watch: Watch, glance: Glance, rules: Rules) -> bool:
             return False
 
 
-def _idle(watch: Watch, glance: Glance, rules: Rules) -> Decision:
+def _idle(watch: WaitState, glance: Observation, rules: Rules) -> Decision:
     fresh = rules.exact or watch.worked or glance.at - watch.since >= COMPLAINT_GRACE_SECONDS
-    if glance.complaint is not None and fresh:
-        return GiveUp(trouble_of(glance.complaint), glance.complaint)
+    if glance.provider_error is not None and fresh:
+        return GiveUp(failure_kind_of(glance.provider_error), glance.provider_error)
     if glance.at - watch.quiet_since < rules.idle_grace:
         return Wait(min(_pace(watch, glance, rules), rules.idle_grace))
     return Remind() if watch.reminders < rules.max_reminders else _no_file(rules)
 
 
 def _no_file(rules: Rules) -> Decision:
-    return GiveUp(Trouble.NO_FILE) if rules.strict else FallBack()
+    return GiveUp(FailureKind.NO_FILE) if rules.strict else FallBack()
 
 
-def _permission(watch: Watch, glance: Glance, rules: Rules) -> Decision:
+def _permission(watch: WaitState, glance: Observation, rules: Rules) -> Decision:
     if not rules.auto_accept:
         return Wait(_pace(watch, glance, rules)) if watch.waiting else ShowPermission()
     if watch.waiting and glance.at - watch.answered_at < max(rules.poll_seconds, PERMISSION_SECONDS):
         return Wait(_pace(watch, glance, rules))
     if watch.permissions >= MAX_PERMISSIONS:
-        return GiveUp(Trouble.PERMISSION, f"{MAX_PERMISSIONS} permission prompts in one turn")
+        return GiveUp(FailureKind.PERMISSION, f"{MAX_PERMISSIONS} permission prompts in one turn")
     return GivePermission()
 
 
-def _pace(watch: Watch, glance: Glance, rules: Rules) -> float:
+def _pace(watch: WaitState, glance: Observation, rules: Rules) -> float:
     """How long until the next look: short where an end is near, never past the deadline."""
     pace = max(rules.poll_seconds, 0.02)
     if glance.file is not None:
@@ -231,22 +231,22 @@ def _pace(watch: Watch, glance: Glance, rules: Rules) -> float:
     return max(min(pace, watch.deadline - glance.at), 0.001)
 
 
-def may_send(watch: Watch, glance: Glance, rules: Rules) -> Decision:
+def may_send(watch: WaitState, glance: Observation, rules: Rules) -> Decision:
     """Whether a prompt may be typed now (Take): a busy agent would lose it, a dead agent's shell would run it."""
     still = glance.at - watch.screen_at
     if glance.status is Status.ERROR:
-        return GiveUp(Trouble.ERROR)
+        return GiveUp(FailureKind.ERROR)
     if glance.shell:
         # An agent that is just starting shows its shell for a moment, too.
-        return GiveUp(Trouble.DIED) if still >= SHELL_SECONDS else Wait(READY_POLL_SECONDS)
+        return GiveUp(FailureKind.DIED) if still >= SHELL_SECONDS else Wait(READY_POLL_SECONDS)
     if glance.at >= watch.deadline:
-        return GiveUp(Trouble.TIMEOUT)
+        return GiveUp(FailureKind.TIMEOUT)
     if glance.status is Status.WAITING:
         return _permission(watch, glance, rules)
     # Some providers say `processing` for ever; a screen that stands still then decides.
     if glance.status is Status.PROCESSING and still < rules.idle_grace:
         return Wait(READY_POLL_SECONDS)
-    return Take()
+    return Accept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class OnReturn:
     why: str
 
 
-def on_return(first: Glance, latest: Glance, rules: Rules) -> OnReturn | None:
+def on_return(first: Observation, latest: Observation, rules: Rules) -> OnReturn | None:
     """Is somebody still at work on this turn, or must it be asked again? None: look once more."""
     if latest.file is not None:
         return OnReturn(True, "its response is there")

@@ -64,7 +64,7 @@ def shows_shell(screen: str) -> bool:
     return bool(lines) and _SHELL_PROMPT.match(lines[0]) is not None
 
 
-def complaint(screen: str) -> str | None:
+def provider_error(screen: str) -> str | None:
     """The newest provider error near the end of the screen, as the provider words it."""
     for line in reversed(last_lines(screen)):
         text = _BULLETS.sub("", line)

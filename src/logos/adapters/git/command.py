@@ -94,7 +94,7 @@ class Git:
     def ask(self, *arguments: str, stdin: bytes = b"") -> bytes:
         done = self.run(*arguments, stdin=stdin)
         if done.returncode != 0:
-            raise HostError(f"git {arguments[0]} failed: {complaint(done)}")
+            raise HostError(f"git {arguments[0]} failed: {provider_error(done)}")
         return done.stdout
 
     def line(self, *arguments: str, stdin: bytes = b"") -> str:
@@ -154,7 +154,7 @@ def _driver(key: str) -> tuple[str, str]:
     return section, rest.rpartition(".")[0]
 
 
-def complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+def provider_error(done: subprocess.CompletedProcess[bytes]) -> str:
     """What git said went wrong, in one line."""
     lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     told = (

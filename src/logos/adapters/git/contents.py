@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logos.adapters.git.command import Change, Git, blobs, complaint, paths_in, text_of
+from logos.adapters.git.command import Change, Git, blobs, paths_in, provider_error, text_of
 from logos.adapters.git.definitions import LARGEST, defined_in
-from logos.domain.specs import Touched
+from logos.domain.specs import TouchedFile
 
 MOST_FILES = 5_000
 LARGEST_FILE = 20_000_000
@@ -136,7 +136,7 @@ def _update(git: Git, staged: Staged) -> list[Problem]:
             continue
         done = git.run("update-index", *flags, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in paths))
         if done.returncode != 0:
-            return [Problem(b"", f"git cannot take what lies there: {complaint(done)}")]
+            return [Problem(b"", f"git cannot take what lies there: {provider_error(done)}")]
         refused += [line.removeprefix(_REFUSED) for line in done.stderr.splitlines() if line.startswith(_REFUSED)]
     return [Problem(path, "has a name that git refuses") for path in refused]
 
@@ -187,13 +187,13 @@ def not_in(git: Git, commit: str, paths: Iterable[str], changed: list[Change]) -
     return [Problem(path, "was declared and is not there") for path in wanted if path not in there]
 
 
-def touched(git: Git, folder: Path, changed: list[Change], prefix: str) -> tuple[Touched, ...]:
+def touched(git: Git, folder: Path, changed: list[Change], prefix: str) -> tuple[TouchedFile, ...]:
     """What each changed file is now, and what it newly defines; paths are as seen from the work dir."""
     python = [change for change in changed if change.path.endswith(b".py") and change.mode.startswith("100")]
     texts = _lying_there(folder, python)
     hashes = [blob for it in python for blob in (it.blob, it.old_blob) if blob and blob not in texts]
     texts |= blobs(git, hashes, LARGEST) if hashes else {}
-    return tuple(Touched(seen_from(prefix, it.path), it.blob, _newly_defined(it, texts)) for it in changed)
+    return tuple(TouchedFile(seen_from(prefix, it.path), it.blob, _newly_defined(it, texts)) for it in changed)
 
 
 def _lying_there(folder: Path, changed: list[Change]) -> dict[str, bytes]:

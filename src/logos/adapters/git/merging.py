@@ -14,36 +14,38 @@ from logos.adapters.git.command import (
     changes_of_many,
     checked_commit,
     commit_tree,
-    complaint,
+    provider_error,
     text_of,
     tree_of,
 )
 from logos.adapters.git.contents import seen_from
-from logos.domain.specs import Clash
+from logos.domain.specs import ContentConflict
 from logos.errors import HostError
 
 Pieces = tuple[tuple[str, str], ...]
 
 
-def merge_pieces(git: Git, onto: str, pieces: Pieces, prefix: str = "") -> tuple[str, tuple[Clash, ...]]:
+def merge_pieces(
+    git: Git, onto: str, contributions: Pieces, prefix: str = ""
+) -> tuple[str, tuple[ContentConflict, ...]]:
     """Every piece that can be merged, in order; and where the others clash with what came before them."""
     checked_commit(onto)
-    if not pieces:
+    if not contributions:
         return onto, ()
     with tempfile.TemporaryDirectory(prefix="logos-merge-") as folder:
         empty = Path(folder) / "empty"
         empty.mkdir()
         # Attributes come from the commit that is merged onto, not from what happens to lie in some work tree.
         git = git.using(GIT_WORK_TREE=str(empty), GIT_INDEX_FILE=f"{folder}/index").disarmed()
-        date = _latest_date(git, [onto, *(commit for _, commit in pieces)])
+        date = _latest_date(git, [onto, *(commit for _, commit in contributions)])
         git.ask("read-tree", onto)
-        together = _merge_apart(git, onto, pieces, date)
-        return (together, ()) if together else _merge_each(git, onto, pieces, date, prefix)
+        together = _merge_apart(git, onto, contributions, date)
+        return (together, ()) if together else _merge_each(git, onto, contributions, date, prefix)
 
 
-def _merge_apart(git: Git, onto: str, pieces: Pieces, date: int) -> str | None:
+def _merge_apart(git: Git, onto: str, contributions: Pieces, date: int) -> str | None:
     """One commit of pieces that change no path differently: they need no merging, only collecting. Else None."""
-    new = {commit: name for name, commit in pieces if commit != onto}
+    new = {commit: name for name, commit in contributions if commit != onto}
     commits = list(new)
     common = git.run("merge-base", "--octopus", onto, *commits).stdout.decode().strip()
     changed = _changes_in(git, onto, commits) if common == onto else None
@@ -75,17 +77,19 @@ def _changes_in(git: Git, onto: str, commits: list[str]) -> dict[bytes, Change] 
     return None if files & folders else found
 
 
-def _merge_each(git: Git, onto: str, pieces: Pieces, date: int, prefix: str) -> tuple[str, tuple[Clash, ...]]:
-    commit, tree, clashes, before = onto, tree_of(git, onto), list[Clash](), list[tuple[str, str]]()
-    for component, piece in pieces:
-        union = merge_trees(git, commit, piece)
+def _merge_each(
+    git: Git, onto: str, contributions: Pieces, date: int, prefix: str
+) -> tuple[str, tuple[ContentConflict, ...]]:
+    commit, tree, clashes, before = onto, tree_of(git, onto), list[ContentConflict](), list[tuple[str, str]]()
+    for component, contribution in contributions:
+        union = merge_trees(git, commit, contribution)
         if union.conflicts:
             clashes += _clashes(git, onto, component, union.conflicts, before, prefix)
         elif union.tree != tree:
             # What changes nothing is in already.
             tree = union.tree
-            commit = commit_tree(git, tree, [commit, piece], f"Merge {component}", date)
-            before.append((component, piece))
+            commit = commit_tree(git, tree, [commit, contribution], f"Merge {component}", date)
+            before.append((component, contribution))
     return commit, tuple(clashes)
 
 
@@ -106,7 +110,7 @@ class Union:
 def merge_trees(git: Git, ours: str, theirs: str) -> Union:
     done = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--messages", ours, theirs)
     if done.returncode not in (0, 1):
-        raise HostError(f"{theirs} cannot be merged into {ours}: {complaint(done)}")
+        raise HostError(f"{theirs} cannot be merged into {ours}: {provider_error(done)}")
     tree, *fields = done.stdout.split(b"\0")
     if done.returncode == 0:
         return Union(tree.decode())
@@ -130,10 +134,10 @@ def _details(fields: list[bytes]) -> dict[bytes, str]:
 
 def _clashes(
     git: Git, onto: str, component: str, conflicts: Iterable[Conflict], before: Iterable[tuple[str, str]], prefix: str
-) -> list[Clash]:
-    touched = {name: _touched_since(git, onto, piece) for name, piece in before}
+) -> list[ContentConflict]:
+    touched = {name: _touched_since(git, onto, contribution) for name, contribution in before}
     return [
-        Clash(
+        ContentConflict(
             "merge",
             (component, *(name for name, paths in touched.items() if conflict.path in paths)),
             seen_from(prefix, conflict.path),
@@ -143,13 +147,13 @@ def _clashes(
     ]
 
 
-def _touched_since(git: Git, onto: str, piece: str) -> set[bytes]:
-    return {change.path for change in changes(git, git.line("merge-base", onto, piece), piece)}
+def _touched_since(git: Git, onto: str, contribution: str) -> set[bytes]:
+    return {change.path for change in changes(git, git.line("merge-base", onto, contribution), contribution)}
 
 
 def _latest_date(git: Git, commits: Iterable[str]) -> int:
     """When the youngest of these commits was made: a date that does not change when a merge is repeated."""
     done = git.run("rev-list", "--no-walk=unsorted", "--timestamp", *map(checked_commit, commits), "--")
     if done.returncode != 0:
-        raise HostError(f"a commit of this run is not in the repository: {complaint(done)}")
+        raise HostError(f"a commit of this run is not in the repository: {provider_error(done)}")
     return max(int(line.split()[0]) for line in done.stdout.splitlines())

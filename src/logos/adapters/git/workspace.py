@@ -19,8 +19,8 @@ from logos.adapters.git.command import (
     changes,
     checked_commit,
     commit_tree,
-    complaint,
     point_refs,
+    provider_error,
     refs_under,
     repository_of,
     text_of,
@@ -28,9 +28,9 @@ from logos.adapters.git.command import (
 )
 from logos.adapters.git.contents import Problem, fresh_index, in_words, not_in, problems_in, stage, touched
 from logos.adapters.git.merging import merge_pieces
-from logos.adapters.git.worktrees import Spot, owner_of, remove, run_setup, text_in
+from logos.adapters.git.worktrees import WorktreePath, owner_of, remove, run_setup, text_in
 from logos.domain.events import WorkGathered, WorkMerged
-from logos.domain.turns import Gather, Merge, Place, RunId, TurnId
+from logos.domain.turns import Gather, Merge, RunId, TurnId, Worktree
 from logos.errors import HostError, UsageError
 
 MAIN = "main"
@@ -69,7 +69,7 @@ class GitWorkspace:
         self._starts: dict[tuple[str, ...], str] = {}
         self._trees: dict[str, str] = {}
 
-    def open(self, place: Place, *, anew: bool) -> str:
+    def open(self, place: Worktree, *, anew: bool) -> str:
         spot, start = self._spot(place.name), self._start(place)
         with self._at[place.name]:
             if spot.made_at != start or (anew and not self._is_whole(spot)):
@@ -80,21 +80,21 @@ class GitWorkspace:
                 self._mend(spot)
             return self._inside(spot)
 
-    def gather(self, errand: Gather) -> WorkGathered:
-        with self._at[errand.place.name]:
-            return self._gather(errand)
+    def gather(self, action: Gather) -> WorkGathered:
+        with self._at[action.place.name]:
+            return self._gather(action)
 
-    def _gather(self, errand: Gather) -> WorkGathered:
-        spot, start = self._spot(errand.place.name), self._start(errand.place)
-        base = self._start(Place(errand.place.name, errand.since)) if errand.since else start
+    def _gather(self, action: Gather) -> WorkGathered:
+        spot, start = self._spot(action.place.name), self._start(action.place)
+        base = self._start(Worktree(action.place.name, action.since)) if action.since else start
         if not spot.is_there:
-            return WorkGathered(errand.id, spot.name, start, problems=("the folder of the work is gone",))
+            return WorkGathered(action.id, spot.name, start, problems=("the folder of the work is gone",))
         if spot.made_at != start:
             raise HostError(f"{spot.folder} was not made at {start}: it cannot be told what was changed in it")
         git = self._git_in(spot).disarmed()
         problems = self._stage(git, spot, start)
-        commit = self._commit(git, start, errand.title)
-        gathered = self._gathered(git, errand, spot, base, commit, problems)
+        commit = self._commit(git, start, action.title)
+        gathered = self._gathered(git, action, spot, base, commit, problems)
         if gathered.problems:
             # It stays as it lies there, with the start under it: so its author can compare and mend it.
             fresh_index(git, spot.index, start)
@@ -104,7 +104,7 @@ class GitWorkspace:
         self._settle(spot)
         return gathered
 
-    def _stage(self, git: Git, spot: Spot, start: str) -> list[Problem]:
+    def _stage(self, git: Git, spot: WorktreePath, start: str) -> list[Problem]:
         """Take what lies there into our index, which says what the start says when nothing was taken yet."""
         if spot.name in self._just_made:
             self._just_made.discard(spot.name)
@@ -113,20 +113,20 @@ class GitWorkspace:
         fresh_index(git, spot.index, start)
         return stage(git, spot.folder)
 
-    def _give_back_the_telos(self, git: Git, spot: Spot, base: str) -> None:
+    def _give_back_the_telos(self, git: Git, spot: WorktreePath, base: str) -> None:
         """As the person has it: the start of a fork's place may hold what an agent made of it."""
         with suppress(OSError):
             (Path(self._inside(spot)) / TELOS).unlink(missing_ok=True)
         git.run("restore", f"--source={base}", "--worktree", "--", f":(top,literal){self._repository.prefix}{TELOS}")
 
-    def merge(self, errand: Merge) -> WorkMerged:
-        commit, clashes = merge_pieces(self._git, errand.onto, errand.pieces, self._repository.prefix)
+    def merge(self, action: Merge) -> WorkMerged:
+        commit, clashes = merge_pieces(self._git, action.onto, action.contributions, self._repository.prefix)
         if clashes:
-            return WorkMerged(errand.id, errand.onto, clashes)
+            return WorkMerged(action.id, action.onto, clashes)
         self._point({self._keeping(commit): commit})
-        return WorkMerged(errand.id, commit)
+        return WorkMerged(action.id, commit)
 
-    def ready(self, place: Place) -> str:
+    def ready(self, place: Worktree) -> str:
         spot, start = self._spot(place.name), self._start(place)
         with self._at[place.name]:
             if spot.made_at and self._is_whole(spot):
@@ -150,7 +150,7 @@ class GitWorkspace:
             with suppress(OSError):  # others are in it, or it is not there
                 folder.rmdir()
 
-    def keep(self, place: Place, turn: TurnId) -> None:
+    def keep(self, place: Worktree, turn: TurnId) -> None:
         spot = self._spot(place.name)
         with self._at[place.name]:
             # An index is made anew for it, so ours does not say any more what the start says.
@@ -172,7 +172,7 @@ class GitWorkspace:
                     self._point({self._keeping(commit): commit})
         self.close(result)
 
-    def _left_in(self, spot: Spot) -> str:
+    def _left_in(self, spot: WorktreePath) -> str:
         git, start = self._git_in(spot).disarmed(), checked_commit(spot.made_at)
         fresh_index(git, spot.index, start)
         stage(git, spot.folder)
@@ -186,10 +186,10 @@ class GitWorkspace:
 
     # -- names
 
-    def _spot(self, name: str) -> Spot:
+    def _spot(self, name: str) -> WorktreePath:
         if not _SLUG.fullmatch(name):
             raise HostError(f"{name!r} cannot be the name of a place")
-        return Spot(name, self._home / name, self._branch(name))
+        return WorktreePath(name, self._home / name, self._branch(name))
 
     def _branch(self, name: str) -> str:
         return f"logos/{self._run}" if name == MAIN else f"logos-work/{self._run}/{name}"
@@ -201,7 +201,7 @@ class GitWorkspace:
     def _leaving(self, turn: TurnId) -> str:
         return f"refs/logos/{self._run}/left/{turn}"
 
-    def _inside(self, spot: Spot) -> str:
+    def _inside(self, spot: WorktreePath) -> str:
         folder = spot.folder / self._repository.prefix
         if os.path.commonpath([spot.folder, os.path.realpath(folder)]) != str(spot.folder):
             raise HostError(f"{folder} leads out of the worktree")
@@ -218,7 +218,7 @@ class GitWorkspace:
         """Git on the shared folder: neither the person's index nor what an agent made of a worktree's .git is read."""
         return Git(self._wd).using(GIT_DIR=str(self._repository.common))
 
-    def _git_in(self, spot: Spot) -> Git:
+    def _git_in(self, spot: WorktreePath) -> Git:
         variables = {"GIT_WORK_TREE": str(spot.folder), "GIT_INDEX_FILE": str(spot.index)}
         return Git(spot.folder, {**self._git.variables, **variables})
 
@@ -236,7 +236,7 @@ class GitWorkspace:
 
     # -- making places
 
-    def _start(self, place: Place) -> str:
+    def _start(self, place: Worktree) -> str:
         """The commit a place begins at. Found again after a restart, because a merge repeated gives the same commit."""
         if not place.commits:
             raise HostError(f"the place {place.name!r} has no commit to start from")
@@ -252,7 +252,7 @@ class GitWorkspace:
             self._starts[place.commits] = start
         return self._starts[place.commits]
 
-    def _make(self, spot: Spot, start: str) -> None:
+    def _make(self, spot: WorktreePath, start: str) -> None:
         self._prepare_home()
         self._add(spot, start)
         git = self._git_in(spot).disarmed()
@@ -271,7 +271,7 @@ class GitWorkspace:
         private_folder(self._home.parent)
         private_folder(self._home)
 
-    def _add(self, spot: Spot, start: str) -> None:
+    def _add(self, spot: WorktreePath, start: str) -> None:
         """Register the worktree, empty, in the files that `git worktree add` writes: git itself would take its time,
         and fail where it meets a worktree of ours that another thread has half made."""
         self._scrub(spot)
@@ -289,7 +289,7 @@ class GitWorkspace:
         except OSError as error:
             raise HostError(f"cannot make the worktree {spot.folder}: {error.strerror}") from error
 
-    def _new_registration(self, spot: Spot) -> Path:
+    def _new_registration(self, spot: WorktreePath) -> Path:
         """A folder of git's for a worktree; others may have one of the same name."""
         shared = self._repository.common / "worktrees"
         shared.mkdir(exist_ok=True)
@@ -300,7 +300,7 @@ class GitWorkspace:
                 return folder
         raise AssertionError("numbers do not end")
 
-    def _scrub(self, spot: Spot) -> None:
+    def _scrub(self, spot: WorktreePath) -> None:
         """Remove a place and whatever a killed git left of it. Its branch stays."""
         for path in (spot.mark, spot.index, Path(f"{spot.index}.lock")):
             path.unlink(missing_ok=True)
@@ -308,23 +308,23 @@ class GitWorkspace:
             remove(folder)
         remove(spot.folder)
 
-    def _registered(self, spot: Spot) -> list[Path]:
+    def _registered(self, spot: WorktreePath) -> list[Path]:
         """Git's own folders that say they belong to this place."""
         return [folder for folder, of in self._registrations(spot) if of == str(spot.folder / ".git")]
 
-    def _half_registered(self, spot: Spot) -> list[Path]:
+    def _half_registered(self, spot: WorktreePath) -> list[Path]:
         """Folders that a git which was killed made for a worktree of this name, before it could say for which."""
         named = re.compile(rf"{re.escape(spot.name)}\d*")
         return [folder for folder, of in self._registrations(spot) if not of and named.fullmatch(folder.name)]
 
-    def _registrations(self, spot: Spot) -> list[tuple[Path, str]]:
+    def _registrations(self, spot: WorktreePath) -> list[tuple[Path, str]]:
         """Git's folders whose names begin like the place's, as git makes them, and what each is about."""
         folders = sorted((self._repository.common / "worktrees").glob(f"{spot.name}*"))
         return [(folder, owner_of(folder)) for folder in folders]
 
     # -- keeping places in order
 
-    def _mend(self, spot: Spot) -> None:
+    def _mend(self, spot: WorktreePath) -> None:
         """What the agent or a killed git broke of the worktree's tie to the repository."""
         for folder in self._registered(spot):
             for lock in folder.glob("*.lock"):
@@ -335,7 +335,7 @@ class GitWorkspace:
             if not tie.is_dir():
                 tie.write_text(f"gitdir: {folder}\n", encoding="utf-8")
 
-    def _settle(self, spot: Spot) -> None:
+    def _settle(self, spot: WorktreePath) -> None:
         """Let the agent's own git see the place as Logos does: on its branch, with nothing staged."""
         self._mend(spot)
         for folder in self._registered(spot):
@@ -345,17 +345,17 @@ class GitWorkspace:
             if text_in(folder / "HEAD") != f"ref: refs/heads/{spot.branch}\n":
                 self._git.using(GIT_DIR=str(folder)).ask("symbolic-ref", "HEAD", f"refs/heads/{spot.branch}")
 
-    def _is_whole(self, spot: Spot) -> bool:
+    def _is_whole(self, spot: WorktreePath) -> bool:
         return (spot.folder / ".git").is_file() and bool(self._registered(spot))
 
-    def _renew(self, spot: Spot, start: str) -> None:
+    def _renew(self, spot: WorktreePath, start: str) -> None:
         """As if just made, in the same folder: a terminal may be open in it already."""
         self._reset(spot, start)
         self._git_in(spot).disarmed().ask("clean", "-ffdxq")
         if self._setup:
             run_setup(self._setup, Path(self._inside(spot)), self._wd)
 
-    def _reset(self, spot: Spot, start: str) -> None:
+    def _reset(self, spot: WorktreePath, start: str) -> None:
         git = self._git_in(spot).disarmed()
         fresh_index(git, spot.index, start, "-u")
         git.ask("clean", "-ffdq")
@@ -366,7 +366,7 @@ class GitWorkspace:
     # -- gathering
 
     def _gathered(
-        self, git: Git, errand: Gather, spot: Spot, base: str, commit: str, problems: list[Problem]
+        self, git: Git, action: Gather, spot: WorktreePath, base: str, commit: str, problems: list[Problem]
     ) -> WorkGathered:
         prefix = self._repository.prefix
         changed = changes(git, base, commit) if commit != base else []
@@ -375,12 +375,12 @@ class GitWorkspace:
             for it in changed
             if it.path == os.fsencode(prefix + TELOS)
         ]
-        wanted = (posixpath.normpath(prefix + path) for path in errand.declared)
+        wanted = (posixpath.normpath(prefix + path) for path in action.declared)
         declared = not_in(git, commit, wanted, changed)
-        nothing = [Problem(b"", "nothing was changed")] if errand.must_change and not changed else []
+        nothing = [Problem(b"", "nothing was changed")] if action.must_change and not changed else []
         found = [*problems, *nothing, *declared, *belongs, *problems_in(git, spot.folder, changed)]
         return WorkGathered(
-            errand.id,
+            action.id,
             spot.name,
             commit,
             touched(git, spot.folder, changed, prefix),
@@ -423,7 +423,7 @@ def _persons_git(wd: Path) -> Git:
         raise UsageError(f"`logos build` needs git {'.'.join(map(str, _OLDEST))} or newer, this is {version}")
     done = git.run("rev-parse", "--is-bare-repository", "--is-inside-work-tree")
     if done.returncode != 0:
-        why = complaint(done)
+        why = provider_error(done)
         raise UsageError(
             f"{wd} is not a git repository: {_START} makes it one" if "not a git repository" in why else f"{wd}: {why}"
         )
@@ -444,7 +444,7 @@ def _snapshot(git: Git, head: str) -> str:
         git = git.using(GIT_INDEX_FILE=str(ours))
         done = git.run("add", "--all", "--", ".")
         if done.returncode != 0:
-            raise UsageError(f"cannot take a snapshot of {git.cwd}: {complaint(done)}")
+            raise UsageError(f"cannot take a snapshot of {git.cwd}: {provider_error(done)}")
         tree = git.line("write-tree")
     if head and tree == tree_of(git, head):
         return head

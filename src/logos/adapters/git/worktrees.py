@@ -19,7 +19,7 @@ SETUP_TAIL = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class WorktreePath:
     """Where a place is on this machine. What Logos notes of it lies beside it, where names begin with a dot."""
 
     name: str

@@ -14,7 +14,7 @@ from logos.adapters.hosts.providers import (
     COMMAND,
     LOST_CONVERSATION,
     PROVIDERS,
-    Leave,
+    Permission,
     Provider,
     Reading,
     command_provider,
@@ -23,7 +23,7 @@ from logos.adapters.hosts.providers import (
 from logos.domain.turns import Agent
 from logos.domain.usage import Usage
 from logos.errors import ConfigError, TerminalNotCreated
-from logos.ports import Report
+from logos.ports import TurnReport
 from logos.waiting.screens import plain
 
 # A program's arguments may not be longer than this on some systems; a longer prompt goes by file.
@@ -40,14 +40,14 @@ class LocalHost:
         wd: Path,
         env: Mapping[str, str],
         *,
-        leave_of: Callable[[str], Leave],
+        permission_of: Callable[[str], Permission],
         profile_text: Callable[[str], str],
         agent_command: str = "",
     ) -> None:
         self._turns = TurnProcesses(root)
         self._wd = wd
         self._env = env
-        self._leave_of = leave_of
+        self._leave_of = permission_of
         self._profile_text = profile_text
         self._agent_command = agent_command
 
@@ -118,7 +118,7 @@ class LocalHost:
         if row.as_argument:
             long = len(prompt.encode()) > MAX_ARGUMENT_BYTES
             command.append(_by_reference(file if cwd == self._wd else _copy(file, cwd)) if long else prompt)
-        env = {**row.env, **self._env, **(row.env_when_all if leave is Leave.ALL else {})}
+        env = {**row.env, **self._env, **(row.env_when_all if leave is Permission.ALL else {})}
         stdin = None if row.as_argument or row.name == COMMAND else file
         self._turns.begin(terminal_id, folder, Job(command, stdin, cwd, env))
 
@@ -130,11 +130,11 @@ class LocalHost:
         turns = self._turns.turns(terminal_id)
         return self._read(terminal_id, turns[-1]).final if turns else ""
 
-    def report(self, terminal_id: str) -> Report:
+    def report(self, terminal_id: str) -> TurnReport:
         turns = self._turns.turns(terminal_id)
         if not turns:
-            return Report()
-        return Report(self._usage(terminal_id, turns), self._complaint(terminal_id, turns[-1]))
+            return TurnReport()
+        return TurnReport(self._usage(terminal_id, turns), self._complaint(terminal_id, turns[-1]))
 
     def exit_terminal(self, terminal_id: str) -> None:
         self._turns.remove(terminal_id)
@@ -189,8 +189,8 @@ class LocalHost:
     def _complaint(self, terminal_id: str, turn: Path) -> str:
         stage, code = self._turns.stage(terminal_id)
         if stage is Stage.RUNNING:
-            nags = self._row(self._turns.about(terminal_id)["provider"]).nags
-            found = nags.search(_text(turn / "err")) if nags else None
+            stderr_warnings = self._row(self._turns.about(terminal_id)["provider"]).stderr_warnings
+            found = stderr_warnings.search(_text(turn / "err")) if stderr_warnings else None
             return plain(found[1])[:600] if found else ""
         error = self._read(terminal_id, turn).error
         if error or (stage is Stage.ENDED and code == 0):

@@ -16,7 +16,7 @@ from logos.waiting.screens import last_lines, plain
 Json = dict[str, Any]
 
 
-class Leave(IntEnum):
+class Permission(IntEnum):
     """What an agent may do, from the mildest on."""
 
     RESPOND = 0  # read, write specs and its response
@@ -171,7 +171,7 @@ def read_plain(rows: Sequence[Json]) -> Reading:
     return Reading()
 
 
-def _no_flags() -> Mapping[Leave, tuple[str, ...]]:
+def _no_flags() -> Mapping[Permission, tuple[str, ...]]:
     return {}
 
 
@@ -190,19 +190,21 @@ class Provider:
     again: tuple[str, ...]
     read: Callable[[Sequence[Json]], Reading]
     install: str
-    leaves: Mapping[Leave, tuple[str, ...]] = field(default_factory=_no_flags)
+    permissions: Mapping[Permission, tuple[str, ...]] = field(default_factory=_no_flags)
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     env_when_all: Mapping[str, str] = field(default_factory=dict[str, str])
     as_argument: bool = False
     cumulative: bool = False
     names_sessions: bool = False
-    nags: re.Pattern[str] | None = None
+    stderr_warnings: re.Pattern[str] | None = None
     login: tuple[str, ...] = ()
 
-    def arguments(self, leave: Leave, session: str, again: bool) -> list[str]:
+    def arguments(self, leave: Permission, session: str, again: bool) -> list[str]:
         words: list[str] = []
         for word in self.again if again else self.first:
-            words += self.leaves.get(leave, ()) if word == "{permissions}" else [word.replace("{session}", session)]
+            words += (
+                self.permissions.get(leave, ()) if word == "{permissions}" else [word.replace("{session}", session)]
+            )
         return words
 
     def reading(self, output: str, errors: str) -> Reading:
@@ -228,11 +230,11 @@ ROWS: tuple[Provider, ...] = (
         again=("exec", "--json", "--skip-git-repo-check", "{permissions}", "resume", "{session}", "-"),
         read=read_codex,
         install="npm install -g @openai/codex",
-        leaves={
-            Leave.RESPOND: ("--sandbox", "workspace-write"),
-            Leave.EDIT: ("--sandbox", "workspace-write"),
-            Leave.RUN: ("--sandbox", "workspace-write"),
-            Leave.ALL: ("--dangerously-bypass-approvals-and-sandbox",),
+        permissions={
+            Permission.RESPOND: ("--sandbox", "workspace-write"),
+            Permission.EDIT: ("--sandbox", "workspace-write"),
+            Permission.RUN: ("--sandbox", "workspace-write"),
+            Permission.ALL: ("--dangerously-bypass-approvals-and-sandbox",),
         },
         cumulative=True,
         login=("login", "status"),
@@ -244,11 +246,11 @@ ROWS: tuple[Provider, ...] = (
         again=("-p", "--output-format", "stream-json", "--verbose", "{permissions}", "--resume", "{session}"),
         read=read_claude,
         install="npm install -g @anthropic-ai/claude-code",
-        leaves={
-            Leave.RESPOND: _CLAUDE_EDITS,
-            Leave.EDIT: _CLAUDE_EDITS,
-            Leave.RUN: (*_CLAUDE_EDITS, "--allowedTools", "Bash"),
-            Leave.ALL: ("--dangerously-skip-permissions",),
+        permissions={
+            Permission.RESPOND: _CLAUDE_EDITS,
+            Permission.EDIT: _CLAUDE_EDITS,
+            Permission.RUN: (*_CLAUDE_EDITS, "--allowedTools", "Bash"),
+            Permission.ALL: ("--dangerously-skip-permissions",),
         },
         # It would retry a refused key for minutes.
         env={"CLAUDE_CODE_MAX_RETRIES": "5"},
@@ -263,9 +265,9 @@ ROWS: tuple[Provider, ...] = (
         again=(*_OPENCODE, "--session", "{session}"),
         read=read_opencode,
         install="npm install -g opencode-ai",
-        leaves={Leave.ALL: ("--auto",)},
+        permissions={Permission.ALL: ("--auto",)},
         # It waits out a limit in silence, however long that is.
-        nags=re.compile(r"AI_APICallError: ([^\"\n]*limit[^\"\n]*)", re.IGNORECASE),
+        stderr_warnings=re.compile(r"AI_APICallError: ([^\"\n]*limit[^\"\n]*)", re.IGNORECASE),
         login=("auth", "list"),
     ),
     Provider(
@@ -275,7 +277,12 @@ ROWS: tuple[Provider, ...] = (
         again=("-o", "json", "{permissions}", "--resume", "{session}"),
         read=read_gemini,
         install="npm install -g @google/gemini-cli",
-        leaves={Leave.RESPOND: _AUTO_EDIT, Leave.EDIT: _AUTO_EDIT, Leave.RUN: ("-y",), Leave.ALL: ("-y",)},
+        permissions={
+            Permission.RESPOND: _AUTO_EDIT,
+            Permission.EDIT: _AUTO_EDIT,
+            Permission.RUN: ("-y",),
+            Permission.ALL: ("-y",),
+        },
     ),
     Provider(
         name="qwen",
@@ -284,7 +291,12 @@ ROWS: tuple[Provider, ...] = (
         again=("-o", "stream-json", "{permissions}", "--resume", "{session}"),
         read=read_claude,
         install="npm install -g @qwen-code/qwen-code",
-        leaves={Leave.RESPOND: _AUTO_EDIT, Leave.EDIT: _AUTO_EDIT, Leave.RUN: ("-y",), Leave.ALL: ("-y",)},
+        permissions={
+            Permission.RESPOND: _AUTO_EDIT,
+            Permission.EDIT: _AUTO_EDIT,
+            Permission.RUN: ("-y",),
+            Permission.ALL: ("-y",),
+        },
         cumulative=True,
     ),
     Provider(
@@ -294,11 +306,11 @@ ROWS: tuple[Provider, ...] = (
         again=("--output-format", "json", "{permissions}", "--resume={session}", "-p"),
         read=read_copilot,
         install="npm install -g @github/copilot",
-        leaves={
-            Leave.RESPOND: ("--allow-tool", "write"),
-            Leave.EDIT: ("--allow-tool", "write"),
-            Leave.RUN: ("--allow-tool", "write", "--allow-tool", "shell"),
-            Leave.ALL: ("--allow-all",),
+        permissions={
+            Permission.RESPOND: ("--allow-tool", "write"),
+            Permission.EDIT: ("--allow-tool", "write"),
+            Permission.RUN: ("--allow-tool", "write", "--allow-tool", "shell"),
+            Permission.ALL: ("--allow-all",),
         },
         as_argument=True,
     ),

@@ -23,8 +23,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from logos.domain.levels import ALL_LEVELS, LADDER, PROVEN_BY_TOOLS, Level
-from logos.domain.reports import Kind
+from logos.domain.levels import ALL_LEVELS, LEVELS, PROVEN_BY_TOOLS, Level
+from logos.domain.reports import TurnKind
 from logos.domain.roles import Role
 from logos.domain.usage import Usage
 from logos.errors import ConfigError
@@ -72,9 +72,9 @@ def level_turn_of(prompt: str) -> LevelTurn | None:
 
 def _kinds_of(level: Level) -> tuple[str, ...]:
     """What a level can be asked for."""
-    judges = () if level in PROVEN_BY_TOOLS else (Kind.VALIDATE,)
-    guards = (Kind.ALIGN,) if level is max(Level) else ()
-    return (LADDER[level].document, *judges, Kind.POSITION, Kind.PROPOSE, Kind.AGREE, *guards)
+    judges = () if level in PROVEN_BY_TOOLS else (TurnKind.VALIDATE,)
+    guards = (TurnKind.ALIGN,) if level is max(Level) else ()
+    return (LEVELS[level].document, *judges, TurnKind.POSITION, TurnKind.PROPOSE, TurnKind.AGREE, *guards)
 
 
 _LEVEL_KEYS = tuple(
@@ -130,7 +130,7 @@ class Spending(Part):
         return Usage(self.input, self.cached, self.output, self.cost_usd)
 
 
-class Step(Part):
+class ScriptStep(Part):
     """What an agent does in one turn."""
 
     say: StrictStr | None = Field(None, description="the response; {verdict} and {output} stand for what `run` gave")
@@ -152,7 +152,7 @@ class Step(Part):
     question: StrictStr = Field("", description="what a permission prompt asks")
 
     @model_validator(mode="after")
-    def _fits(self) -> Step:
+    def _fits(self) -> ScriptStep:
         if self.say is not None and self.report is not None:
             raise PydanticCustomError("fits", "`say` and `report` are two ways to give one response")
         if self.times is not None and self.fault is None:
@@ -167,12 +167,12 @@ class Step(Part):
 class Script(Part):
     """Steps by agent and position, and by turn; a turn's own step wins."""
 
-    agents: dict[AgentKey, Annotated[tuple[Step, ...], Field(min_length=1)]] = Field(
+    agents: dict[AgentKey, Annotated[tuple[ScriptStep, ...], Field(min_length=1)]] = Field(
         {},
         description="per role its steps: the n-th turn takes step n, the last one repeats. "
         "For levels: per level (L5), kind (L5.validate) or author's component (L2.cart)",
     )
-    turns: dict[TurnName, Step] = Field({}, description="steps for single turns, by id; they win over `agents`")
+    turns: dict[TurnName, ScriptStep] = Field({}, description="steps for single turns, by id; they win over `agents`")
     otherwise: Otherwise = Field(
         Otherwise.GOOD, description="a turn the script does not mention: a good response, or an error"
     )
@@ -202,21 +202,21 @@ class Script(Part):
         """Whose agents it speaks of; None: of nobody's."""
         return next((_flow_of(name) for name in (*self.agents, *self.turns)), None)
 
-    def level_steps(self, turn: LevelTurn) -> tuple[str, tuple[Step, ...]]:
+    def level_steps(self, turn: LevelTurn) -> tuple[str, tuple[ScriptStep, ...]]:
         """The key that speaks of a level's turn, and its steps; none: an error."""
         for key in turn.keys:
             if steps := (self.turns[key],) if key in self.turns else self.agents.get(key, ()):
                 return key, steps
-        return "", (Step.model_validate({}),) if self.otherwise is Otherwise.GOOD else ()
+        return "", (ScriptStep.model_validate({}),) if self.otherwise is Otherwise.GOOD else ()
 
-    def step(self, role: Role, turn: str, position: int) -> Step | None:
+    def step(self, role: Role, turn: str, position: int) -> ScriptStep | None:
         """What `role` does in its `position`-th turn, whose id is `turn`."""
         steps = self.agents.get(role, ())
         if turn in self.turns:
             return self.turns[turn]
         if steps:
             return steps[min(position, len(steps)) - 1]
-        return Step.model_validate({}) if self.otherwise is Otherwise.GOOD else None
+        return ScriptStep.model_validate({}) if self.otherwise is Otherwise.GOOD else None
 
 
 # What an agent says where its step leaves that open: a response that passes every gate.
@@ -380,7 +380,7 @@ def _known(place: tuple[int | str, ...], flow: Flow) -> list[str]:
         return _EXAMPLES[flow]
     if place[-1:] == ("edit",):
         return ["path"]
-    keys = list((Step if place else Script).model_fields)
+    keys = list((ScriptStep if place else Script).model_fields)
     return [key for key in keys if key != "report" or flow is Flow.LEVELS]
 
 

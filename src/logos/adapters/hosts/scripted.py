@@ -20,14 +20,14 @@ from logos.adapters.hosts import script as scripts
 from logos.adapters.hosts import scripted_agent
 from logos.adapters.hosts.processes import Job, Stage, TurnProcesses
 from logos.adapters.hosts.providers import end_of
-from logos.adapters.hosts.script import GOOD, Fault, LevelTurn, Spending, Step, level_turn_of, read_script
+from logos.adapters.hosts.script import GOOD, Fault, LevelTurn, ScriptStep, Spending, level_turn_of, read_script
 from logos.adapters.reports import example
-from logos.domain.reports import Kind, Say
-from logos.domain.roles import RESPONSE_FILES, SEATS, Role
-from logos.domain.turns import Trouble
+from logos.domain.reports import TurnKind, Verdict
+from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
+from logos.domain.turns import FailureKind
 from logos.domain.usage import Usage
-from logos.ports import Report
-from logos.waiting.provider_errors import trouble_of
+from logos.ports import TurnReport
+from logos.waiting.provider_errors import failure_kind_of
 
 # A script as it was read from a file, or role → steps as a program makes it.
 Script = scripts.Script | Mapping[str, Any]
@@ -111,7 +111,7 @@ class ScriptedHost:
             role, turn = played
             orders = self._orders(cast, role, turn or f"{terminal_id}/{folder.name}")
             _order(folder, orders)
-            response = self._response_dir / RESPONSE_FILES[SEATS[role].answer]
+            response = self._response_dir / RESPONSE_FILES[ROLE_DEFS[role].answer]
         # Isolated and without site: the agent needs nothing but the standard library, and starts in half the time.
         command = [sys.executable, "-I", "-S", scripted_agent.__file__, str(folder), str(response)]
         self._turns.begin(terminal_id, folder, Job(command, None, cwd, os.environ))
@@ -136,19 +136,19 @@ class ScriptedHost:
         if folder is not None:
             write_atomically(folder / "answer", key)
 
-    def report(self, terminal_id: str) -> Report:
+    def report(self, terminal_id: str) -> TurnReport:
         turns = self._turns.turns(terminal_id)
         if not turns:
-            return Report()
+            return TurnReport()
         stage, code = self._turns.stage(terminal_id)
         told = [_told(turn) for turn in turns]
         if told[-1] is None:
             # Unknown is not "nothing more than before".
-            return Report(None, _complaint(turns[-1], stage, code))
+            return TurnReport(None, _complaint(turns[-1], stage, code))
         total = Usage()
         for usage in told:
             total = total.plus(usage or Usage())
-        return Report(total, _complaint(turns[-1], stage, code))
+        return TurnReport(total, _complaint(turns[-1], stage, code))
 
     def exit_terminal(self, terminal_id: str) -> None:
         self._turns.remove(terminal_id)
@@ -171,7 +171,7 @@ class ScriptedHost:
         step = self._script.step(role, turn, known.index(turn) + 1)
         if step is None:
             missing = f"the script has no step for {turn} ({role})"
-            step = Step.model_validate({"fault": Fault.CRASH, "message": missing})
+            step = ScriptStep.model_validate({"fault": Fault.CRASH, "message": missing})
         return {"turn": turn, "role": role.value, **_done_now(step, role, past.count(turn))}
 
     def _take_place(self, cast: str, turn: LevelTurn, folder: Path) -> None:
@@ -231,12 +231,12 @@ def _addressed(message: str) -> tuple[Role, str] | None:
     last = max(places)
     if last < 0:
         return None
-    role = next(seat.role for seat in SEATS.values() if seat.answer == places[last])
+    role = next(agent_def.role for agent_def in ROLE_DEFS.values() if agent_def.answer == places[last])
     head = _TURN.match(message)
     return role, head[1] if head else ""
 
 
-def _done_now(step: Step, role: Role, tries: int) -> Json:
+def _done_now(step: ScriptStep, role: Role, tries: int) -> Json:
     """A step as it is carried out after so many tries: everything that was left open filled in."""
     said = step.say if step.say is not None else GOOD[role]
     if step.say is None and not step.run:
@@ -244,25 +244,25 @@ def _done_now(step: Step, role: Role, tries: int) -> Json:
     return {"say": said, **_carried_out(step, tries)}
 
 
-def at_level(step: Step, turn: LevelTurn, tries: int = 0) -> Json:
+def at_level(step: ScriptStep, turn: LevelTurn, tries: int = 0) -> Json:
     """The same for a turn of a level, whose response is a report unless the step says a text."""
     told = step.report or {}
     edit = step.edit if "edit" in step.model_fields_set or step.say is not None else good_edit(turn, told)
     report = good_report(turn, edit, told) if step.say is None else None
-    judged = turn.kind is Kind.VALIDATE and step.run and step.say is None and step.report is None
+    judged = turn.kind is TurnKind.VALIDATE and step.run and step.say is None and step.report is None
     failure = {"what": step.run, "expected": "exit code 0", "observed": "{output}"}
     return {
         **_carried_out(step, tries),
         "say": step.say,
         "edit": dict(edit),
         "report": report,
-        "failed": {**(report or {}), "verdict": Say.FAIL.value, "failures": [failure]} if judged else None,
+        "failed": {**(report or {}), "verdict": Verdict.FAIL.value, "failures": [failure]} if judged else None,
     }
 
 
 def good_edit(turn: LevelTurn, told: Mapping[str, Any]) -> Edit:
     """What an author changes where neither the step nor the report it tells says so: one function, in one file."""
-    if turn.kind is not Kind.AUTHOR or "files" in told:
+    if turn.kind is not TurnKind.AUTHOR or "files" in told:
         return {}
     name = (turn.component or turn.level.name.lower()).replace("-", "_")
     head = f"def {name}() -> None:"
@@ -277,7 +277,7 @@ def good_report(turn: LevelTurn, edit: Edit, told: Mapping[str, Any]) -> Json:
     if isinstance(told.get("spec_updates"), Mapping):
         # By name, so that the sections which are not told stay.
         report["spec_updates"] = {row["section"]: row["text"] for row in report["spec_updates"]}
-    if turn.kind is Kind.AUTHOR:
+    if turn.kind is TurnKind.AUTHOR:
         report |= {"files": [*edit], "tests": [path for path in edit if _is_test(path)], "provides": _provided(edit)}
     return _over(report, told)
 
@@ -311,17 +311,17 @@ _TEST_FOLDERS = frozenset({"test", "tests", "__tests__"})
 _DEFINED = re.compile(r"^(?:async )?(?:def|class) ([A-Za-z]\w*)", re.MULTILINE)
 
 
-def _depends_on_the_past(steps: tuple[Step, ...]) -> bool:
+def _depends_on_the_past(steps: tuple[ScriptStep, ...]) -> bool:
     return len(steps) > 1 or any(step.times is not None for step in steps)
 
 
-def _chosen(steps: tuple[Step, ...], place: int, turn: LevelTurn) -> Step:
+def _chosen(steps: tuple[ScriptStep, ...], place: int, turn: LevelTurn) -> ScriptStep:
     if steps:
         return steps[min(place, len(steps) - 1)]
-    return Step.model_validate({"fault": Fault.CRASH, "message": f"the script has no step for {turn.id}"})
+    return ScriptStep.model_validate({"fault": Fault.CRASH, "message": f"the script has no step for {turn.id}"})
 
 
-def _carried_out(step: Step, tries: int) -> Json:
+def _carried_out(step: ScriptStep, tries: int) -> Json:
     fault = step.fault if step.times is None or tries < step.times else None
     return {
         "delay": step.delay,
@@ -340,10 +340,10 @@ def _message(fault: Fault | None, message: str) -> str:
     match fault:
         case Fault.USAGE_LIMIT:
             told = message or _LIMIT
-            return told if trouble_of(told) is Trouble.LIMIT else f"usage limit reached: {told}"
+            return told if failure_kind_of(told) is FailureKind.LIMIT else f"usage limit reached: {told}"
         case Fault.TRANSIENT:
             told = message or _HICCUP
-            return told if trouble_of(told) is Trouble.TRANSIENT else f"service unavailable: {told}"
+            return told if failure_kind_of(told) is FailureKind.TRANSIENT else f"service unavailable: {told}"
         case Fault.CRASH:
             return message or "crashed, as the script says"
         case _:

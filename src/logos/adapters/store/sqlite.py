@@ -223,7 +223,7 @@ def opened(path: Path) -> sqlite3.Connection:
         try:
             # FULL: an event that was accepted survives a power cut, not only a kill.
             db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
-            db.executescript(files("logos.adapters").joinpath("schema.sql").read_text("utf-8"))
+            db.executescript(files("logos.adapters.store").joinpath("schema.sql").read_text("utf-8"))
             _number_runs(db)
             return db
         except sqlite3.Error as error:

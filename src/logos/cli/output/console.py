@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from logos.domain.usage import Usage
 from logos.views import usage as bill
-from logos.views.events import Line, Tone, tone_of
+from logos.views.events import Line, Severity, severity_of
 from logos.views.redact import clean, one_line, redacted
 from logos.views.text import count, duration, number
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
     from logos.domain.specs import Question
     from logos.flows.levels.state import LevelsState
-    from logos.views.run import Story, Told
+    from logos.views.run import RunView, TurnView
 
-STYLES: dict[Tone, str] = {
-    Tone.QUIET: "dim",
-    Tone.NORMAL: "",
-    Tone.GOOD: "green",
-    Tone.BAD: "red",
-    Tone.WARNING: "yellow",
-    Tone.ALARM: "bold reverse yellow",
+STYLES: dict[Severity, str] = {
+    Severity.QUIET: "dim",
+    Severity.NORMAL: "",
+    Severity.GOOD: "green",
+    Severity.BAD: "red",
+    Severity.WARNING: "yellow",
+    Severity.ALARM: "bold reverse yellow",
 }
 _NUMBER = re.compile(r"-|unknown|\$?[\d.,]+")
-MARKS = {"ok": Tone.GOOD, "warn": Tone.WARNING, "fail": Tone.BAD}
+MARKS = {"ok": Severity.GOOD, "warn": Severity.WARNING, "fail": Severity.BAD}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -104,7 +104,7 @@ def columns(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[st
 
 
 def put_table(
-    target: Console, headers: Sequence[str], rows: Sequence[Sequence[object]], tones: Sequence[Tone] = ()
+    target: Console, headers: Sequence[str], rows: Sequence[Sequence[object]], tones: Sequence[Severity] = ()
 ) -> None:
     head, *body = columns(headers, rows)
     put(target, head, "bold")
@@ -112,7 +112,7 @@ def put_table(
         put(target, line, STYLES[tones[number_]] if tones else "")
 
 
-def put_timeline(target: Console, story: Story) -> None:
+def put_timeline(target: Console, story: RunView) -> None:
     """Per turn: who, how long, what was decided, and what it cost where anybody told."""
     priced = story.bill.usage != Usage()
     rows = [
@@ -126,20 +126,20 @@ def put_timeline(target: Console, story: Story) -> None:
         )
         for told in story.turns
     ]
-    tones = [tone_of(told.verdict) if not told.failure else Tone.BAD for told in story.turns]
+    tones = [severity_of(told.verdict) if not told.failure else Severity.BAD for told in story.turns]
     prices = ("tokens", "cost") if priced else ()
     who = "role" if story.build is None else "agent"
     put_table(target, ("turn", who, "seconds", "characters", *prices, "verdict"), rows, tones)
 
 
-def _prices(told: Told) -> tuple[str, str]:
+def _prices(told: TurnView) -> tuple[str, str]:
     if not told.bills:
         return "-", "-"
     usage = told.usage or Usage()
     return bill.tokens(usage.tokens), bill.dollars(usage.cost_usd)
 
 
-def put_summary(target: Console, story: Story) -> None:
+def put_summary(target: Console, story: RunView) -> None:
     """Outcome, reason, and what it took; of a build also what it leaves and what it asks."""
     from rich.text import Text
 
@@ -159,7 +159,7 @@ def put_summary(target: Console, story: Story) -> None:
         _put_build(target, story, build)
 
 
-def _put_build(target: Console, story: Story, build: LevelsState) -> None:
+def _put_build(target: Console, story: RunView, build: LevelsState) -> None:
     from pathlib import Path
 
     from logos.app.workdir import wd_flag
@@ -167,7 +167,7 @@ def _put_build(target: Console, story: Story, build: LevelsState) -> None:
     if story.branch:
         put(target, f"what was built is on the branch {story.branch}")
     if story.unproven:
-        put(target, f"unproven: {', '.join(story.unproven)}; telos.toml names no tool for it", STYLES[Tone.WARNING])
+        put(target, f"unproven: {', '.join(story.unproven)}; telos.toml names no tool for it", STYLES[Severity.WARNING])
     for alternative in build.alternatives:
         put(target, f"  instead: {one_line(alternative)}")
     if story.question is not None:
@@ -238,7 +238,7 @@ def tell(text: str) -> None:
     print(one_line(text), file=sys.stderr, flush=True)
 
 
-def run_as_json(story: Story, state_file: str, exit_code: int) -> dict[str, Any]:
+def run_as_json(story: RunView, state_file: str, exit_code: int) -> dict[str, Any]:
     return {
         "run": story.run,
         "outcome": story.outcome.value if story.outcome else None,
@@ -254,7 +254,7 @@ def run_as_json(story: Story, state_file: str, exit_code: int) -> dict[str, Any]
     }
 
 
-def _build_as_json(story: Story, build: LevelsState) -> dict[str, Any]:
+def _build_as_json(story: RunView, build: LevelsState) -> dict[str, Any]:
     return {
         "flow": build.plan.flow,
         "reconciliations": len(build.settled),

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from logos.cli.output.console import short
 from logos.domain.ledger import Ledger
-from logos.domain.levels import LADDER, Level, Rung
-from logos.domain.reports import Kind
+from logos.domain.levels import LEVELS, Level, LevelDef
+from logos.domain.reports import TurnKind
 from logos.domain.turns import Outcome
 from logos.flows.levels.reconcile import Cause, Dispute
-from logos.flows.levels.state import Ask, LevelsState, Stage, Standing
+from logos.flows.levels.state import LevelsState, LevelStatus, PendingTurn, Stage
 from logos.views.redact import one_line
-from logos.views.run import Told
+from logos.views.run import TurnView
 from logos.views.text import count, duration, listed
 
 if TYPE_CHECKING:
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 Part = tuple[str, str]
 
 _DOING = {
-    Kind.DECOMPOSE: "decomposing",
-    Kind.AUTHOR: "writing",
-    Kind.LINT: "linting",
-    Kind.VALIDATE: "validating",
-    Kind.POSITION: "position",
-    Kind.PROPOSE: "proposal",
-    Kind.AGREE: "vote",
-    Kind.ALIGN: "alignment check",
+    TurnKind.DECOMPOSE: "decomposing",
+    TurnKind.AUTHOR: "writing",
+    TurnKind.LINT: "linting",
+    TurnKind.VALIDATE: "validating",
+    TurnKind.POSITION: "position",
+    TurnKind.PROPOSE: "proposal",
+    TurnKind.AGREE: "vote",
+    TurnKind.ALIGN: "alignment check",
 }
 _SAYS = {
-    Kind.POSITION: "positions",
-    Kind.PROPOSE: "a proposal",
-    Kind.AGREE: "votes on the proposal",
-    Kind.ALIGN: "L9 checks alignment",
+    TurnKind.POSITION: "positions",
+    TurnKind.PROPOSE: "a proposal",
+    TurnKind.AGREE: "votes on the proposal",
+    TurnKind.ALIGN: "L9 checks alignment",
 }
-_MARKS: dict[Standing, Part] = {
-    Standing.PROVEN: ("✓", "green"),
-    Standing.PASSED: ("✓", "green"),
-    Standing.UNPROVEN: ("○", "yellow"),
-    Standing.FAILED: ("✗", "red"),
+_MARKS: dict[LevelStatus, Part] = {
+    LevelStatus.PROVEN: ("✓", "green"),
+    LevelStatus.PASSED: ("✓", "green"),
+    LevelStatus.UNPROVEN: ("○", "yellow"),
+    LevelStatus.FAILED: ("✗", "red"),
 }
 # Down to here, everything above is specified while the stage lasts.
 _FLOOR = {Stage.BUILD: Level.L2, Stage.MERGE: Level.L2, Stage.LINT: Level.L1}
-_TITLE = max(len(rung.title) for rung in LADDER.values())
+_TITLE = max(len(level_def.title) for level_def in LEVELS.values())
 # Before a title: mark and level. Authors are many, so their line begins right after its title.
 _LEAD = len("✓ L9 ")
 _GAP = "  "
@@ -58,7 +58,7 @@ class Sight:
 
     state: LevelsState
     ledger: Ledger
-    turns: Mapping[str, Told]
+    turns: Mapping[str, TurnView]
     now: float
 
 
@@ -83,7 +83,7 @@ def _going(sight: Sight) -> str:
         case Stage.DOWN:
             return f"down: {state.level.name} writes its spec"
         case Stage.BUILD:
-            held = sum(ask.turn in sight.ledger.in_hand for ask in state.asks)
+            held = sum(ask.turn in sight.ledger.in_flight for ask in state.pending_turns)
             left = len(state.todo) - len(state.gathered)
             return f"build: {count(held, 'author')} at work, {len(state.gathered)} done, {left - held} to come"
         case Stage.MERGE:
@@ -98,7 +98,7 @@ def _going(sight: Sight) -> str:
 
 def _checking(state: LevelsState) -> str:
     left = state.unproven_tools(state.level)
-    return f"Logos runs `{one_line(left[0].command)}` itself" if left and not state.asks else ""
+    return f"Logos runs `{one_line(left[0].command)}` itself" if left and not state.pending_turns else ""
 
 
 def _reconciling(dispute: Dispute, max_rounds: int) -> str:
@@ -106,23 +106,23 @@ def _reconciling(dispute: Dispute, max_rounds: int) -> str:
     return f"reconciliation {dispute.id} at {dispute.level.name} ({dispute.cause}), {around}"
 
 
-def rungs(sight: Sight, width: int) -> list[Text]:
+def level_defs(sight: Sight, width: int) -> list[Text]:
     """The nine levels, purpose on top, each on one line of `width` characters at most."""
-    return [_line(sight, rung, width) for rung in LADDER.values()]
+    return [_line(sight, level_def, width) for level_def in LEVELS.values()]
 
 
-def _line(sight: Sight, rung: Rung, width: int) -> Text:
-    state, level = sight.state, rung.level
+def _line(sight: Sight, level_def: LevelDef, width: int) -> Text:
+    state, level = sight.state, level_def.level
     mark, style = _mark(state, level)
     writing = level is Level.L2 and level in _at_work(state) and state.stage is Stage.BUILD
-    title = (rung.title if writing else rung.title.ljust(_TITLE)) + _GAP
+    title = (level_def.title if writing else level_def.title.ljust(_TITLE)) + _GAP
     if writing:
         told = [_authors(sight, width - _LEAD - len(title))]
     else:
         told = [_doing(sight, level), _version(state, level), _standing(state, level)]
     quiet = "dim" if style == "dim" else ""
     said = " · ".join(part for part in told if part)
-    return short((f"{mark} {rung.name} ", style), (title, quiet), (said, quiet))
+    return short((f"{mark} {level_def.name} ", style), (title, quiet), (said, quiet))
 
 
 def _mark(state: LevelsState, level: Level) -> Part:
@@ -146,7 +146,7 @@ def _blocked_at(state: LevelsState) -> Level | None:
 def _at_work(state: LevelsState) -> set[Level]:
     if state.outcome is not None:
         return set()
-    agents = {ask.level for ask in state.asks} | {done.ask.level for done in state.answered.values()}
+    agents = {ask.level for ask in state.pending_turns} | {done.ask.level for done in state.answered.values()}
     if state.stage is Stage.MERGE:
         return {Level.L2}
     return agents or ({state.level} if state.stage is Stage.UP else set())
@@ -163,7 +163,7 @@ def _is_specified(state: LevelsState, level: Level) -> bool:
     if _is_judged(state):
         return False
     if state.stage is Stage.DISPUTE:
-        return state.spec_of(level) is not None or (level is Level.L2 and bool(state.pieces))
+        return state.spec_of(level) is not None or (level is Level.L2 and bool(state.contributions))
     return level > _FLOOR.get(state.stage, state.level)
 
 
@@ -177,20 +177,20 @@ def _doing(sight: Sight, level: Level) -> str:
         return "waits for you"
     if state.outcome is not None or level not in _at_work(state):
         return ""
-    ask = next((ask for ask in state.asks if ask.level is level), None)
+    ask = next((ask for ask in state.pending_turns if ask.level is level), None)
     if ask is not None:
         return f"{_DOING[ask.kind]}{_again(ask)}, {_since(sight, ask)}"
     return _checking(state) or ("being merged" if state.stage is Stage.MERGE else "being gathered")
 
 
-def _again(ask: Ask) -> str:
+def _again(ask: PendingTurn) -> str:
     return f", attempt {ask.attempt}" if ask.attempt > 1 else ""
 
 
-def _since(sight: Sight, ask: Ask) -> str:
+def _since(sight: Sight, ask: PendingTurn) -> str:
     told = sight.turns.get(ask.turn)
     if told is None:
-        return "at work" if ask.turn in sight.ledger.in_hand else "starting"
+        return "at work" if ask.turn in sight.ledger.in_flight else "starting"
     if told.waits:
         return "waits for you"
     if told.rests:
@@ -210,11 +210,11 @@ def _authors(sight: Sight, room: int) -> str:
 
 def _author(sight: Sight, name: str) -> tuple[int, str]:
     state = sight.state
-    ask = next((ask for ask in state.asks if ask.component == name), None)
+    ask = next((ask for ask in state.pending_turns if ask.component == name), None)
     if name in state.stuck:
         return 0, f"{name} ✗ stuck"
     if ask is not None:
-        held = ask.turn in sight.ledger.in_hand or ask.turn in sight.turns
+        held = ask.turn in sight.ledger.in_flight or ask.turn in sight.turns
         since = _since(sight, ask).removeprefix("at it for ")
         return (1, f"{name} ●{_again(ask).removeprefix(',')} {since}") if held else (3, f"{name} ○ next")
     if name in state.answered:
@@ -239,7 +239,7 @@ def capped(words: Sequence[str], room: int) -> str:
 
 def _version(state: LevelsState, level: Level) -> str:
     if level is Level.L2 and state.components:
-        built = sum(own.name in state.pieces for own in state.components)
+        built = sum(own.name in state.contributions for own in state.components)
         return f"{built} of {count(len(state.components), 'component')}"
     spec = state.spec_of(level)
     return f"v{spec.version}" if spec is not None else ""

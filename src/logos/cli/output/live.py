@@ -14,13 +14,13 @@ from logos.cli.output import levels as ladder
 from logos.cli.output.console import short
 from logos.domain.events import Noted, Recorded, RunResumed, RunStarted, TerminalClosed, TerminalOpened, Topic, TurnSent
 from logos.domain.ledger import Ledger
-from logos.domain.roles import STAGES, Role
+from logos.domain.roles import PHASE_DEFS, Role
 from logos.domain.turns import RunId
 from logos.flows.cycle.flow import CycleState
 from logos.flows.levels.state import LevelsState
-from logos.views.events import Line, Narrator, Tone, tone_of
+from logos.views.events import EventFormatter, Line, Severity, severity_of
 from logos.views.redact import one_line
-from logos.views.run import State, Telling, Told
+from logos.views.run import State, TurnView, TurnViewBuilder
 from logos.views.text import count, duration, first_line
 from logos.views.usage import spent_in_words
 
@@ -35,7 +35,7 @@ KEPT_EVENTS = 20
 ALARMS_OF_A_BUILD = 2
 REDRAW_SECONDS = 0.1
 _UNREMARKABLE = (TurnSent, TerminalOpened, TerminalClosed)
-_ORDER = [role for stage in STAGES for role in (stage.author, stage.reviewer) if role is not None]
+_ORDER = [role for stage in PHASE_DEFS for role in (stage.author, stage.reviewer) if role is not None]
 
 
 class View(AbstractContextManager["View"], Protocol):
@@ -58,7 +58,7 @@ class PlainView:
 
     def __init__(self) -> None:
         self.run: RunId | None = None
-        self._narrator = Narrator()
+        self._narrator = EventFormatter()
         self._console = show.console(stderr=True)
 
     def watch(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002
@@ -84,15 +84,15 @@ class LiveView:
     def __init__(self, target: Console | None = None) -> None:
         self.run: RunId | None = None
         self._console = target or show.console(stderr=True)
-        self._narrator = Narrator()
-        self._telling = Telling()
+        self._narrator = EventFormatter()
+        self._telling = TurnViewBuilder()
         self._live: Live | None = None
         self._state: State | None = None
         self._ledger = Ledger()
         # Replaced as a whole, never changed: the frame is drawn by a thread of its own.
         self._lines: tuple[Line, ...] = ()
         self._warnings: tuple[Line, ...] = ()
-        self._turns: tuple[Told, ...] = ()
+        self._turns: tuple[TurnView, ...] = ()
         self._started = self._last = time.time()
         self._drawn = 0.0
 
@@ -103,7 +103,7 @@ class LiveView:
         self._turns = self._telling.turns
         remarkable = [] if isinstance(record.event, _UNREMARKABLE) else [first]
         self._lines = (*self._lines, *remarkable, *changes)[-KEPT_EVENTS:]
-        if first.tone is Tone.WARNING and isinstance(record.event, Noted):
+        if first.tone is Severity.WARNING and isinstance(record.event, Noted):
             self._warnings = (*self._warnings, first)[-2:]
         if isinstance(record.event, RunStarted | RunResumed):
             self._begin()
@@ -181,7 +181,12 @@ class LiveView:
         more = len(alarms) - ALARMS_OF_A_BUILD
         if more > 0:
             alarms = [*alarms[:-more], short((f"… and {count(more, 'agent')} more", "bold yellow"))]
-        above: list[RenderableType] = [*ladder.where(sight), self._numbers(now), *ladder.rungs(sight, width), Text()]
+        above: list[RenderableType] = [
+            *ladder.where(sight),
+            self._numbers(now),
+            *ladder.level_defs(sight, width),
+            Text(),
+        ]
         options = self._console.options.update_width(width)
         high = sum(len(self._console.render_lines(alarm, options)) for alarm in alarms)
         # Two lines are the frame's own, and one is the cursor's.
@@ -227,7 +232,7 @@ class LiveView:
         if isinstance(self._state, LevelsState):
             parts += [(f" · {count(self._ledger.spent.turns, 'turn')}", "")]
         elif judged is not None:
-            verdict = (judged.verdict, show.STYLES[tone_of(judged.verdict)])
+            verdict = (judged.verdict, show.STYLES[severity_of(judged.verdict)])
             parts += [(" · last verdict ", ""), verdict, (f" ({judged.turn})", "")]
         return short(*parts, (f" · {spent_in_words(self._ledger.spent, self._ledger.characters)}", ""))
 
@@ -241,7 +246,7 @@ def _roles(state: CycleState) -> Text:
         if role is state.role and state.outcome is None and not state.checking:
             mark, style = "●", "bold cyan"
         if role is Role.TESTER and state.outcome is not None:
-            mark, style = ("✓" if _ended(state) is Tone.GOOD else "✗"), show.STYLES[_ended(state)]
+            mark, style = ("✓" if _ended(state) is Severity.GOOD else "✗"), show.STYLES[_ended(state)]
         parts += [(" → " if place else "", "dim"), (f"{mark} {role.replace('_', ' ')}", style)]
     return short(*parts)
 
@@ -250,7 +255,7 @@ def _event(line: Line) -> Text:
     return short((f"{show.clock(line.at)}  ", "dim"), (one_line(line.text), show.STYLES[line.tone]))
 
 
-def _alarm(told: Told) -> RenderableType:
+def _alarm(told: TurnView) -> RenderableType:
     from rich.panel import Panel
     from rich.text import Text
 
@@ -258,13 +263,13 @@ def _alarm(told: Told) -> RenderableType:
     return Panel(words, title=Text(f"{told.turn} waits for you", "bold yellow"), border_style="bold yellow")
 
 
-def _ended(state: State) -> Tone:
-    return Tone.GOOD if state.outcome is not None and state.outcome.value == "PASSED" else Tone.BAD
+def _ended(state: State) -> Severity:
+    return Severity.GOOD if state.outcome is not None and state.outcome.value == "PASSED" else Severity.BAD
 
 
 def _border(state: State) -> str:
     return show.STYLES[_ended(state)] if state.outcome is not None else "red" if state.stalled else "cyan"
 
 
-def _tone_of_word(text: str) -> Tone:
-    return Tone.WARNING if text.startswith("warning") else Tone.NORMAL
+def _tone_of_word(text: str) -> Severity:
+    return Severity.WARNING if text.startswith("warning") else Severity.NORMAL

@@ -9,20 +9,20 @@ from itertools import groupby
 
 from logos.cli.output import console as show
 from logos.views.continuity.entries import Entry
-from logos.views.continuity.report import HEADED, TOLD_ANYWAY, Continuity, heading, lane_title, newest
-from logos.views.continuity.turns import Act, Effort
-from logos.views.events import Tone
+from logos.views.continuity.report import HEADED, TOLD_ANYWAY, ContinuityReport, heading, lane_title, newest
+from logos.views.continuity.turns import Effort, TurnSpan
+from logos.views.events import Severity
 from logos.views.text import count, duration, number
 from logos.views.usage import dollars, sum_in_words, tokens
 
-_MARKS = {Tone.GOOD: "✓ ", Tone.BAD: "✗ ", Tone.WARNING: "! ", Tone.ALARM: "! "}
+_MARKS = {Severity.GOOD: "✓ ", Severity.BAD: "✗ ", Severity.WARNING: "! ", Severity.ALARM: "! "}
 # An underscore inside a word, as in a turn's id, is no markup.
 _MARKUP = re.compile(r"[\\*\[\]<>|~]|(?<!\w)_|_(?!\w)")
 _MOST_TURNS = 30
 _NOTHING = "Nothing."
 
 
-def as_markdown(report: Continuity) -> str:
+def as_markdown(report: ContinuityReport) -> str:
     parts = report.parts
     effort = "tokens" if report.bill.usage.tokens is not None else "characters"
     sections: tuple[tuple[str, Iterable[str]], ...] = (
@@ -46,7 +46,7 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
     yield ""
 
 
-def _head(report: Continuity) -> Iterator[str]:
+def _head(report: ContinuityReport) -> Iterator[str]:
     simulated = " (simulated)" if report.simulated else ""
     yield f"# Continuity report: {report.what} {escaped(report.run)}{simulated}, {report.word}"
     yield ""
@@ -61,12 +61,12 @@ def _head(report: Continuity) -> Iterator[str]:
     spent = sum_in_words(report.bill, report.characters)
     sessions = f"{count(len(report.sessions), 'session')} on {count(report.days, 'day')}"
     yield f"- {sessions}, {duration(report.driven)} driven, {count(report.answered, 'turn')} answered, {spent}"
-    for act in report.in_hand:
+    for act in report.in_flight:
         yield f"- {code(act.turn)} is with {escaped(act.who)} since {show.date(act.begun[1])}"
     yield f"- next: {code(report.next)}"
 
 
-def _grouped(report: Continuity, entries: Sequence[Entry]) -> Iterator[str]:
+def _grouped(report: ContinuityReport, entries: Sequence[Entry]) -> Iterator[str]:
     """Under what they are part of: a round, a sweep, specs, components."""
     for part, group in groupby(entries, lambda entry: entry.part):
         yield from (f"**{escaped(heading(part))}**", "")
@@ -74,7 +74,7 @@ def _grouped(report: Continuity, entries: Sequence[Entry]) -> Iterator[str]:
         yield ""
 
 
-def _listed(report: Continuity, entries: Iterable[Entry]) -> Iterator[str]:
+def _listed(report: ContinuityReport, entries: Iterable[Entry]) -> Iterator[str]:
     for entry in entries:
         part = "" if entry.part in HEADED else entry.part
         what = ", ".join(word for word in (part, entry.what) if word)
@@ -84,7 +84,7 @@ def _listed(report: Continuity, entries: Iterable[Entry]) -> Iterator[str]:
             yield f"  {escaped(entry.about)}"
 
 
-def _origin(report: Continuity, entry: Entry) -> str:
+def _origin(report: ContinuityReport, entry: Entry) -> str:
     """Where it comes from; where there is only one session, that goes without saying."""
     several = len(report.sessions) > 1
     turn = code(entry.turn) if entry.turn and entry.turn != entry.what else ""
@@ -94,7 +94,7 @@ def _origin(report: Continuity, entry: Entry) -> str:
     return f" ({', '.join(told)})" if told else ""
 
 
-def _changed(report: Continuity) -> Iterator[str]:
+def _changed(report: ContinuityReport) -> Iterator[str]:
     changed = report.changed
     if report.all_new and not changed.nothing:
         yield from ("Everything: nothing was before.", "")
@@ -112,12 +112,12 @@ def _changed(report: Continuity) -> Iterator[str]:
         yield from ("### Files", "", "```text", *(line.replace("`", "'") for line in changed.files), "```")
 
 
-def _turn(act: Act) -> tuple[str, ...]:
+def _turn(act: TurnSpan) -> tuple[str, ...]:
     verdict = f"{_MARKS.get(act.tone, '')}{act.verdict}" + (" (inherited)" if act.inherited else "")
     return act.turn, act.who, show.date(act.over[1]), duration(act.seconds), verdict
 
 
-def _effort(report: Continuity) -> Iterator[str]:
+def _effort(report: ContinuityReport) -> Iterator[str]:
     if not report.efforts:
         return
     headers = (report.by, "turns", "time", "sent", "received", "tokens", "cost")
@@ -134,7 +134,7 @@ def _cells(effort: Effort, title: str) -> tuple[str, ...]:
     return (title, number(effort.turns), duration(effort.seconds), *(told if asked else ("-",) * 4))
 
 
-def _sessions(report: Continuity) -> Iterator[str]:
+def _sessions(report: ContinuityReport) -> Iterator[str]:
     headers = ("session", "began", "took", "turns", "checks", "how it ended")
     yield from _table(
         headers,

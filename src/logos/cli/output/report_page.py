@@ -15,7 +15,7 @@ from logos.cli.output import report_timeline as timeline
 from logos.views import usage as bill
 from logos.views.continuity import report as facts
 from logos.views.continuity.entries import Entry
-from logos.views.continuity.report import Continuity
+from logos.views.continuity.report import ContinuityReport
 from logos.views.redact import clean
 from logos.views.text import count, duration, number
 
@@ -23,7 +23,7 @@ _HERE = Path(__file__).parent
 _MARKS = {"good": "✓", "bad": "✗", "warning": "!", "alarm": "!"}
 
 
-def as_page(report: Continuity) -> str:
+def as_page(report: ContinuityReport) -> str:
     drawing = timeline.timeline(report)
     return _template().render(
         report=report,
@@ -53,7 +53,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template("report_page.html.j2")
 
 
 def _fit(value: object) -> object:

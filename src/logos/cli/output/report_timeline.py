@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from html import escape
 
 from logos.cli.output import console as show
-from logos.views.continuity.report import Continuity, lane_title
-from logos.views.continuity.turns import Act, Stretch
-from logos.views.events import Tone
+from logos.views.continuity.report import ContinuityReport, lane_title
+from logos.views.continuity.turns import SessionSpan, TurnSpan
+from logos.views.events import Severity
 from logos.views.text import count, duration
 
 # In pixels; across, the least that the page gives it, and a session in it: room for a date.
@@ -59,7 +59,7 @@ NEUTRAL = Look("neutral", "", "work without a verdict")
 OPEN = Look("open", "…", "in hand")
 LOOKS = (GOOD, BAD, WARNING, NEUTRAL, OPEN)
 HATCHED = (BAD, WARNING)
-_BY_TONE = {Tone.GOOD: GOOD, Tone.BAD: BAD, Tone.WARNING: WARNING, Tone.ALARM: WARNING}
+_BY_TONE = {Severity.GOOD: GOOD, Severity.BAD: BAD, Severity.WARNING: WARNING, Severity.ALARM: WARNING}
 
 # Hatches: what is told apart without colours.
 _PATTERNS = (
@@ -86,7 +86,7 @@ class Scale:
 
     left: Mapping[int, float]
     width: Mapping[int, float]
-    sessions: Mapping[int, Stretch]
+    sessions: Mapping[int, SessionSpan]
     narrowest: int
 
     def room(self, width: float) -> float:
@@ -104,15 +104,15 @@ class Scale:
 class Lane:
     name: str
     top: float
-    rows: tuple[tuple[int, Act], ...]
+    rows: tuple[tuple[int, TurnSpan], ...]
     height: float
 
 
-def look_of(act: Act) -> Look:
-    return OPEN if act.in_hand else _BY_TONE.get(act.tone, NEUTRAL)
+def look_of(act: TurnSpan) -> Look:
+    return OPEN if act.in_flight else _BY_TONE.get(act.tone, NEUTRAL)
 
 
-def timeline(report: Continuity) -> Drawing:
+def timeline(report: ContinuityReport) -> Drawing:
     scale = scale_of(report.sessions)
     lanes = tuple(_lanes(report, scale))
     bottom = lanes[-1].top + lanes[-1].height if lanes else HEAD
@@ -133,7 +133,7 @@ def timeline(report: Continuity) -> Drawing:
     )
 
 
-def scale_of(sessions: Sequence[Stretch]) -> Scale:
+def scale_of(sessions: Sequence[SessionSpan]) -> Scale:
     many = len(sessions)
     narrowest = max(NARROWEST, many * (SESSION + GAP) * 5 // 4)
     gap, least = 100 * GAP / narrowest, 100 * SESSION / narrowest
@@ -146,7 +146,7 @@ def scale_of(sessions: Sequence[Stretch]) -> Scale:
     return Scale(left, width, {session.number: session for session in sessions}, narrowest)
 
 
-def _lanes(report: Continuity, scale: Scale) -> Iterator[Lane]:
+def _lanes(report: ContinuityReport, scale: Scale) -> Iterator[Lane]:
     top = float(HEAD)
     for name in report.lanes:
         rows = tuple(_rows((act for act in report.acts if act.lane == name), scale))
@@ -155,7 +155,7 @@ def _lanes(report: Continuity, scale: Scale) -> Iterator[Lane]:
         top += height
 
 
-def _rows(acts: Iterable[Act], scale: Scale) -> Iterator[tuple[int, Act]]:
+def _rows(acts: Iterable[TurnSpan], scale: Scale) -> Iterator[tuple[int, TurnSpan]]:
     """Turns of one lane that went on at the same time, one under the other."""
     ends: list[float] = []
     for act in sorted(acts, key=lambda act: scale.x(act.begun)):
@@ -176,7 +176,7 @@ def _label(lane: Lane, flow: str) -> str:
     return f'<text x="0" y="{middle:g}"><tspan class="name">{_text(short)}</tspan>{more}</text>'
 
 
-def _band(session: Stretch, scale: Scale, bottom: float, *, new: bool) -> str:
+def _band(session: SessionSpan, scale: Scale, bottom: float, *, new: bool) -> str:
     """A session: its ground, its number and date, whether it counts as new, and the hours in it."""
     x, width = f"{scale.left[session.number]:.3f}%", scale.width[session.number]
     room, took, (day, clock) = scale.room(width), duration(session.seconds), session.date.split(" ")
@@ -200,7 +200,7 @@ def _fitting(room: float, *texts: str) -> str:
     return next((text for text in texts if len(text) * CHARACTER + AROUND <= room), texts[-1])
 
 
-def _ticks(session: Stretch, scale: Scale, bottom: float) -> Iterator[str]:
+def _ticks(session: SessionSpan, scale: Scale, bottom: float) -> Iterator[str]:
     """Round hours of the day, as many as there is room for."""
     room = scale.room(scale.width[session.number])
     step = next((step for step in TICKS if session.seconds / step * TICKS_APART <= room), None)
@@ -218,12 +218,12 @@ def _ticks(session: Stretch, scale: Scale, bottom: float) -> Iterator[str]:
         at += step
 
 
-def _bar(act: Act, scale: Scale, top: float) -> str:
+def _bar(act: TurnSpan, scale: Scale, top: float) -> str:
     look, x = look_of(act), scale.x(act.begun)
     width = max(scale.x(act.over) - x, LEAST_BAR)
     x = min(x, 100 - width)
     kind = f"act {look.name}{' inherited' if act.inherited else ''}"
-    took = f"in hand since {show.date(act.begun[1])}" if act.in_hand else duration(act.seconds)
+    took = f"in hand since {show.date(act.begun[1])}" if act.in_flight else duration(act.seconds)
     told = [act.turn, took, act.verdict, "inherited" if act.inherited else ""]
     title = " · ".join(part for part in told if part)
     middle, room = f"{x + width / 2:.3f}%", scale.room(width)
@@ -237,7 +237,7 @@ def _bar(act: Act, scale: Scale, top: float) -> str:
     )
 
 
-def _component(act: Act) -> str:
+def _component(act: TurnSpan) -> str:
     """Which part of the work an author was at."""
     return act.who.partition(" ")[2] if act.lane == "L2" else ""
 

@@ -26,10 +26,10 @@ from logos.domain.events import (
     WorkMerged,
 )
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
-from logos.domain.roles import ANSWERS, RESPONSE_FILES, SEATS, Phase, Role, phase_after, stage_of, stage_with
-from logos.domain.turns import AgentName, Check, Errand, Fact, Outcome, Trouble, Turn, TurnId
+from logos.domain.roles import ANSWERS, RESPONSE_FILES, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
+from logos.domain.turns import Action, AgentName, Check, Fact, FailureKind, Outcome, Turn, TurnId
 from logos.flows import condense
-from logos.flows.cycle.verdicts import Verdict, is_approved, read_result
+from logos.flows.cycle.verdicts import TesterVerdict, is_approved, read_result
 
 EXPLORE_BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
 UPSTREAM_BACK_REFERENCE = "(Same as in your first turn of this round -- refer to your conversation history.)"
@@ -64,12 +64,12 @@ class CycleState:
     fresh: bool = True
     checking: bool = False
     stalled: str | None = None
-    trouble: Trouble | None = None
+    trouble: FailureKind | None = None
     outcome: Outcome | None = None
     reason: str = ""
 
     def said(self, role: Role) -> str:
-        return self.outputs[SEATS[role].answer]
+        return self.outputs[ROLE_DEFS[role].answer]
 
     @property
     def turn_id(self) -> TurnId:
@@ -91,9 +91,9 @@ class Cycle:
         if self.seed is not None:
             return _planted(self.plan, self.seed)
         first = self.plan.start
-        return CycleState(self.plan, phase=stage_with(first).phase, role=first)
+        return CycleState(self.plan, phase=phase_def_of(first).phase, role=first)
 
-    def due(self, state: CycleState) -> tuple[Errand, ...]:
+    def due(self, state: CycleState) -> tuple[Action, ...]:
         if state.outcome is not None or state.stalled is not None:
             return ()
         if state.checking:
@@ -158,9 +158,9 @@ def _planted(plan: CyclePlan, seed: CycleSeed) -> CycleState:
         fresh=False,
     )
     # A file that says "done" and still runs was left between the verdict and its status: test again.
-    stage = stage_of(Phase.TESTER if seed.phase is Phase.DONE else seed.phase)
+    stage = phase_def(Phase.TESTER if seed.phase is Phase.DONE else seed.phase)
     while stage.upstream is not None and not state.said(stage.upstream):
-        stage = stage_with(stage.upstream)
+        stage = phase_def_of(stage.upstream)
     # An author that has answered and was not reviewed yet is not asked again.
     reviewed = stage.reviewer is None or not state.said(stage.author) or bool(state.said(stage.reviewer))
     role = stage.author if reviewed or stage.reviewer is None else stage.reviewer
@@ -168,10 +168,10 @@ def _planted(plan: CyclePlan, seed: CycleSeed) -> CycleState:
 
 
 def _answered(state: CycleState, text: str) -> CycleState:
-    outputs = {**state.outputs, SEATS[state.role].answer: text}
-    stage = stage_of(state.phase)
+    outputs = {**state.outputs, ROLE_DEFS[state.role].answer: text}
+    stage = phase_def(state.phase)
     if state.role is stage.author and stage.reviewer is not None:
-        outputs[SEATS[stage.reviewer].answer] = ""
+        outputs[ROLE_DEFS[stage.reviewer].answer] = ""
     state = replace(state, outputs=MappingProxyType(outputs), memory=_remembered(state, text), fresh=False)
     if state.role is stage.reviewer:
         return _reviewed(state, text)
@@ -195,7 +195,7 @@ def _remembered(state: CycleState, text: str) -> Mapping[Role, tuple[str, ...]]:
 
 
 def _reviewed(state: CycleState, text: str) -> CycleState:
-    stage, rules = stage_of(state.phase), state.plan.review
+    stage, rules = phase_def(state.phase), state.plan.review
     nothing_reviewed = not state.said(stage.author)
     if not nothing_reviewed and is_approved(text, state.cycle, state.phase, rules):
         return _enter(_object(state, ""), phase_after(state.phase))
@@ -217,14 +217,14 @@ def _object(state: CycleState, notes: str) -> CycleState:
 
 
 def _enter(state: CycleState, phase: Phase) -> CycleState:
-    return replace(state, phase=phase, role=stage_of(phase).author, cycle=1)
+    return replace(state, phase=phase, role=phase_def(phase).author, cycle=1)
 
 
 def _tested(state: CycleState, text: str) -> CycleState:
     verdict = read_result(text)
-    if verdict is Verdict.UNCLEAR and state.cycle < TESTER_TRIES:
+    if verdict is TesterVerdict.UNCLEAR and state.cycle < TESTER_TRIES:
         return replace(state, cycle=state.cycle + 1)
-    if verdict is not Verdict.PASS:
+    if verdict is not TesterVerdict.PASS:
         return failed(state, condense.test_evidence(text, state.plan.condense))
     if state.plan.verify_pass and state.plan.test_command:
         return replace(state, checking=True)
@@ -261,8 +261,8 @@ def failed(state: CycleState, evidence: str) -> CycleState:
 
 
 def turn_for(state: CycleState) -> Turn:
-    seat = SEATS[state.role]
-    return Turn(state.turn_id, AgentName(state.role), seat.answer, state.role, facts_for(state))
+    role_def = ROLE_DEFS[state.role]
+    return Turn(state.turn_id, AgentName(state.role), role_def.answer, state.role, facts_for(state))
 
 
 def explore_for(state: CycleState) -> str:
@@ -272,7 +272,7 @@ def explore_for(state: CycleState) -> str:
 
 def facts_for(state: CycleState) -> Mapping[str, Fact]:
     """Everything the prompt of the role that is due may tell."""
-    plan, seat = state.plan, SEATS[state.role]
+    plan, role_def = state.plan, ROLE_DEFS[state.role]
     common: dict[str, Fact] = {
         "turn": state.turn_id,
         "role": state.role,
@@ -281,7 +281,7 @@ def facts_for(state: CycleState) -> Mapping[str, Fact]:
         "wd": plan.wd,
         "explore": explore_for(state),
         "history": "" if state.role in state.briefed else "\n\n".join(state.memory.get(state.role, ())),
-        "response_path": f"{plan.response_dir}/{RESPONSE_FILES[seat.answer]}",
+        "response_path": f"{plan.response_dir}/{RESPONSE_FILES[role_def.answer]}",
     }
     return {**common, **_FACTS[state.role](state)}
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from logos.domain.levels import PROVEN_BY_TOOLS, Level, above
-from logos.domain.reports import Kind, Report, Say
-from logos.domain.specs import Proof, Tool, Toward
+from logos.domain.reports import Report, TurnKind, Verdict
+from logos.domain.specs import Direction, Proof, Tool
 from logos.domain.turns import Outcome, TurnId
 from logos.flows.levels.briefing import handed, proof_in_words
 from logos.flows.levels.reconcile import Cause
-from logos.flows.levels.state import Ask, LevelsState, Standing
+from logos.flows.levels.state import LevelsState, LevelStatus, PendingTurn
 from logos.flows.levels.steps import ask_for, dispute_over, hand, put
 
 
@@ -21,7 +21,7 @@ def enter(state: LevelsState) -> LevelsState:
 
 def resumed(state: LevelsState) -> LevelsState:
     """With other settings there may be nothing left to wait for."""
-    return proceed(state) if not state.asks else state
+    return proceed(state) if not state.pending_turns else state
 
 
 def check_id(state: LevelsState, tool: Tool) -> TurnId:
@@ -45,12 +45,12 @@ def proceed(state: LevelsState) -> LevelsState:
     if failed:
         what = ", ".join(f"`{proof.command}` exits {proof.exit_code}" for proof in failed)
         evidence = "\n\n".join(map(proof_in_words, failed))
-        state = _stands(state, level, Standing.FAILED)
+        state = _stands(state, level, LevelStatus.FAILED)
         return dispute_over(state, Cause.FAILURE, level, f"{level.name} fails: {what}", evidence=evidence)
     if level in PROVEN_BY_TOOLS:
-        standing = Standing.PROVEN if state.tools_of(level) else Standing.UNPROVEN
+        standing = LevelStatus.PROVEN if state.tools_of(level) else LevelStatus.UNPROVEN
         return _higher(_stands(state, level, standing))
-    return ask_for(state, level, Kind.VALIDATE)
+    return ask_for(state, level, TurnKind.VALIDATE)
 
 
 def _higher(state: LevelsState) -> LevelsState:
@@ -58,21 +58,21 @@ def _higher(state: LevelsState) -> LevelsState:
     return _passed(state) if higher is None else proceed(replace(state, level=higher))
 
 
-def _stands(state: LevelsState, level: Level, standing: Standing) -> LevelsState:
+def _stands(state: LevelsState, level: Level, standing: LevelStatus) -> LevelsState:
     return replace(state, standing=put(state.standing, level, standing))
 
 
-def validated(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
-    if report.verdict is not Say.PASS:
-        return _failed(_stands(state, ask.level, Standing.FAILED), ask, report)
-    state = _stands(state, ask.level, Standing.PASSED)
+def validated(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
+    if report.verdict is not Verdict.PASS:
+        return _failed(_stands(state, ask.level, LevelStatus.FAILED), ask, report)
+    state = _stands(state, ask.level, LevelStatus.PASSED)
     higher = above(ask.level, state.levels)
     if higher is not None:
-        state = hand(state, ask.level, higher, Toward.UP, ask.turn, handed(report))
+        state = hand(state, ask.level, higher, Direction.UP, ask.turn, handed(report))
     return _higher(state)
 
 
-def _failed(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
+def _failed(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
     """The highest level whose spec is contradicted has the conflict."""
     contradicted = {level for failure in report.failures for level in failure.conflicts_with if level in state.levels}
     told = [
@@ -87,6 +87,6 @@ def _failed(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
 def _passed(state: LevelsState) -> LevelsState:
     ran = ", ".join(f"`{proof.command}`" for proof in state.proofs)
     proof = f"; Logos itself ran {ran}" if ran else ""
-    unproven = [level.name for level, standing in state.standing.items() if standing is Standing.UNPROVEN]
+    unproven = [level.name for level, standing in state.standing.items() if standing is LevelStatus.UNPROVEN]
     doubt = f"; nothing proves {' and '.join(sorted(unproven))}: telos.toml names no tool for it" if unproven else ""
     return replace(state, outcome=Outcome.PASSED, reason=f"every level finds its spec satisfied{proof}{doubt}")

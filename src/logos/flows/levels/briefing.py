@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from logos.domain.levels import LADDER, PROVEN_BY_TOOLS, Level
-from logos.domain.reports import Component, Finding, Kind, Proposal, Report
-from logos.domain.specs import Proof, Spec, Toward
+from logos.domain.levels import LEVELS, PROVEN_BY_TOOLS, Level
+from logos.domain.reports import Component, Finding, Proposal, Report, TurnKind
+from logos.domain.specs import Direction, Proof, Spec
 from logos.domain.turns import Fact
 from logos.flows import condense
 from logos.flows.levels.reconcile import Dispute
-from logos.flows.levels.state import Ask, LevelsState
+from logos.flows.levels.state import LevelsState, PendingTurn
 
 # The end of a tool's output says most.
 EVIDENCE_LINES = 40
@@ -20,7 +20,7 @@ EVIDENCE_LINES = 40
 class Briefing(Mapping[str, Fact]):
     """The facts of a turn, put together when somebody reads them: a flow is asked far more often than an agent."""
 
-    def __init__(self, state: LevelsState, ask: Ask) -> None:
+    def __init__(self, state: LevelsState, ask: PendingTurn) -> None:
         self._state, self._ask = state, ask
 
     @cached_property
@@ -37,24 +37,24 @@ class Briefing(Mapping[str, Fact]):
         return len(self._facts)
 
 
-def facts_for(state: LevelsState, ask: Ask) -> Mapping[str, Fact]:
+def facts_for(state: LevelsState, ask: PendingTurn) -> Mapping[str, Fact]:
     """Every fact a document of the levels may name; what does not apply is empty."""
-    rung, plan = LADDER[ask.level], state.plan
+    level_def, plan = LEVELS[ask.level], state.plan
     own = state.spec_of(ask.level, ask.component)
     facts: dict[str, Fact] = {
         "turn": ask.turn,
-        "level": rung.name,
-        "title": rung.title,
-        "mandate": rung.mandate,
+        "level": level_def.name,
+        "title": level_def.title,
+        "mandate": level_def.mandate,
         "feature": plan.feature,
         "telos": "\n".join(f"{level.name}: {text}" for level, text in plan.telos if level >= ask.level),
         "specs": "\n\n".join(map(spec_in_words, state.specs_above(ask.level))),
         "own_spec": spec_in_words(own) if own is not None else "",
         "tools": "\n".join(f"{tool.name}: `{tool.command}`" for tool in state.tools_of(ask.level)),
         "handoff": _handoff(state, ask),
-        "previous": ask.said if ask.turn in state.strangers else "",
+        "previous": ask.said if ask.turn in state.reassigned else "",
         "errors": "\n".join(f"- {error}" for error in ask.errors),
-        "sections": ", ".join(rung.sections),
+        "sections": ", ".join(level_def.sections),
         "taking_part": ", ".join(level.name for level in state.levels),
         "decision": decision_for(state, ask),
         "components": ", ".join(component.name for component in state.components),
@@ -67,7 +67,7 @@ def facts_for(state: LevelsState, ask: Ask) -> Mapping[str, Fact]:
 
 
 def spec_in_words(spec: Spec) -> str:
-    parts = [f"[{spec.id}] {LADDER[spec.level].title}: {spec.summary}"]
+    parts = [f"[{spec.id}] {LEVELS[spec.level].title}: {spec.summary}"]
     return "\n".join([*parts, *(f"## {section.name}\n{section.text}" for section in spec.sections)])
 
 
@@ -97,13 +97,13 @@ def component_in_words(component: Component) -> str:
     return f"{component.name}{needs}: {component.purpose}"
 
 
-def _handoff(state: LevelsState, ask: Ask) -> str:
-    if ask.kind in (Kind.POSITION, Kind.PROPOSE, Kind.AGREE, Kind.ALIGN):
+def _handoff(state: LevelsState, ask: PendingTurn) -> str:
+    if ask.kind in (TurnKind.POSITION, TurnKind.PROPOSE, TurnKind.AGREE, TurnKind.ALIGN):
         return ""
     judging = [level for level in state.levels if level not in PROVEN_BY_TOOLS]
-    if ask.kind is Kind.LINT or (ask.kind is Kind.VALIDATE and ask.level is min(judging)):
+    if ask.kind is TurnKind.LINT or (ask.kind is TurnKind.VALIDATE and ask.level is min(judging)):
         return work_in_words(state)
-    toward = (Toward.UP,) if ask.kind is Kind.VALIDATE else (Toward.DOWN, Toward.BACK)
+    toward = (Direction.UP,) if ask.kind is TurnKind.VALIDATE else (Direction.DOWN, Direction.BACK)
     found = state.handed_to(ask.level, *toward)
     return f"From {found.from_level.name} ({found.turn}):\n{found.text}" if found is not None else ""
 
@@ -112,25 +112,25 @@ def work_in_words(state: LevelsState) -> str:
     """All that the authors did, in one text."""
     parts: list[str] = []
     for component in state.components:
-        piece, spec = state.pieces.get(component.name), state.spec_of(Level.L2, component.name)
-        if piece is not None and spec is not None:
-            files = ", ".join(piece.files) or "none"
-            tests = ", ".join(piece.tests) or "none"
+        contribution, spec = state.contributions.get(component.name), state.spec_of(Level.L2, component.name)
+        if contribution is not None and spec is not None:
+            files = ", ".join(contribution.files) or "none"
+            tests = ", ".join(contribution.tests) or "none"
             parts.append(f"{spec_in_words(spec)}\nFiles: {files}\nTests: {tests}")
     return "\n\n".join(parts)
 
 
-def decision_for(state: LevelsState, ask: Ask) -> str:
+def decision_for(state: LevelsState, ask: PendingTurn) -> str:
     """What was decided since this level last worked: by the levels together, or by a person."""
-    told = [f"A person answered: {state.answers[ask.seat]}"] if ask.seat in state.answers else []
+    told = [f"A person answered: {state.answers[ask.agent_def]}"] if ask.agent_def in state.answers else []
     settled = state.decision
-    if settled is not None and ask.kind in (Kind.DECOMPOSE, Kind.AUTHOR, Kind.LINT):
+    if settled is not None and ask.kind in (TurnKind.DECOMPOSE, TurnKind.AUTHOR, TurnKind.LINT):
         told.append(f"{settled.question}\nDecided by {settled.by}: {proposal_in_words(settled.proposal)}")
-        told += [settled.evidence] if settled.evidence and ask.kind is not Kind.DECOMPOSE else []
+        told += [settled.evidence] if settled.evidence and ask.kind is not TurnKind.DECOMPOSE else []
     return "\n\n".join(told)
 
 
-def _component_facts(state: LevelsState, ask: Ask) -> dict[str, Fact]:
+def _component_facts(state: LevelsState, ask: PendingTurn) -> dict[str, Fact]:
     found = next((own for own in state.components if own.name == ask.component), None)
     component = found or Component("", "")
     return {
@@ -144,12 +144,12 @@ def _component_facts(state: LevelsState, ask: Ask) -> dict[str, Fact]:
     }
 
 
-def _dispute_facts(state: LevelsState, ask: Ask) -> dict[str, Fact]:
+def _dispute_facts(state: LevelsState, ask: PendingTurn) -> dict[str, Fact]:
     dispute = state.dispute
     if dispute is None:
-        proofs = "\n\n".join(map(proof_in_words, state.proofs)) if ask.kind is Kind.VALIDATE else ""
+        proofs = "\n\n".join(map(proof_in_words, state.proofs)) if ask.kind is TurnKind.VALIDATE else ""
         return {"evidence": proofs, "question": "", "positions": "", "proposal": "", "objections": ""}
-    later = ask.kind is not Kind.POSITION
+    later = ask.kind is not TurnKind.POSITION
     return {
         "evidence": dispute.evidence,
         "question": dispute.question,
@@ -160,4 +160,4 @@ def _dispute_facts(state: LevelsState, ask: Ask) -> dict[str, Fact]:
 
 
 def _positions(dispute: Dispute) -> str:
-    return "\n\n".join(f"{level.name} {LADDER[level].title}: {text}" for level, text in dispute.positions.items())
+    return "\n\n".join(f"{level.name} {LEVELS[level].title}: {text}" for level, text in dispute.positions.items())

@@ -7,23 +7,23 @@ from types import MappingProxyType
 
 from logos.domain.events import WorkGathered
 from logos.domain.levels import Level
-from logos.domain.reports import Component, Kind, Report
-from logos.domain.specs import Clash, Toward
+from logos.domain.reports import Component, Report, TurnKind
+from logos.domain.specs import ContentConflict, Direction
 from logos.flows.levels.briefing import handed
 from logos.flows.levels.components import needs
-from logos.flows.levels.overlap import Piece, clashes
+from logos.flows.levels.overlap import Contribution, clashes
 from logos.flows.levels.reconcile import Cause
-from logos.flows.levels.state import MAIN, WHOLE, Answered, Ask, LevelsState, Stage
+from logos.flows.levels.state import MAIN, WHOLE, Answered, LevelsState, PendingTurn, Stage
 from logos.flows.levels.steps import ask_for, blocked_by_stuck, dispute_over, go, hand, put, specified
 
 
 def enter(state: LevelsState) -> LevelsState:
     components = state.components or (Component(WHOLE, state.plan.feature),)
-    pieces = {own.name: state.pieces[own.name] for own in components if own.name in state.pieces}
+    contributions = {own.name: state.contributions[own.name] for own in components if own.name in state.contributions}
     state = replace(
         state,
         components=components,
-        pieces=MappingProxyType(pieces),
+        contributions=MappingProxyType(contributions),
         gathered=frozenset(),
         constraints=MappingProxyType({}),
     )
@@ -34,9 +34,11 @@ def _todo(state: LevelsState) -> tuple[str, ...]:
     """What is new, was divided otherwise when it was built, is owed, or stands on unmerged work that is redone."""
     todo: list[str] = []
     for own in state.components:
-        piece = state.pieces.get(own.name)
-        changed = piece is None or piece.component != own or own.name in state.owed
-        if changed or (piece is not None and not piece.merged and needs(own.name, state.components) & {*todo}):
+        contribution = state.contributions.get(own.name)
+        changed = contribution is None or contribution.component != own or own.name in state.owed
+        if changed or (
+            contribution is not None and not contribution.merged and needs(own.name, state.components) & {*todo}
+        ):
             todo.append(own.name)
     return tuple(todo)
 
@@ -45,12 +47,12 @@ def on(state: LevelsState) -> LevelsState:
     """Ask the authors that have become ready; when nobody is at work and nobody ready, collect."""
     for name in state.todo:
         if _is_ready(state, name):
-            state = ask_for(state, Level.L2, Kind.AUTHOR, name)
-    return state if state.asks or state.answered else _collected(state)
+            state = ask_for(state, Level.L2, TurnKind.AUTHOR, name)
+    return state if state.pending_turns or state.answered else _collected(state)
 
 
 def _is_ready(state: LevelsState, name: str) -> bool:
-    begun = {*state.gathered, *state.answered, *state.stuck, *(ask.component for ask in state.asks)}
+    begun = {*state.gathered, *state.answered, *state.stuck, *(ask.component for ask in state.pending_turns)}
     if name in begun:
         return False
     wanted = needs(name, state.components)
@@ -60,11 +62,11 @@ def _is_ready(state: LevelsState, name: str) -> bool:
     ):
         return False
     # Built on work that contradicts itself, it could not even begin.
-    under = [piece for piece in state.unmerged if piece.component.name in wanted] if wanted else []
+    under = [contribution for contribution in state.unmerged if contribution.component.name in wanted] if wanted else []
     return not clashes(under, state.components)
 
 
-def authored(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
+def authored(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
     done = Answered(ask, report, state.place_for(ask))
     return replace(state, answered=put(state.answered, ask.component, done))
 
@@ -72,11 +74,11 @@ def authored(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
 def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsState:
     """An author's work is a commit now."""
     name = done.ask.component
-    before = state.pieces.get(name)
+    before = state.contributions.get(name)
     began = state.place_of(name) if done.ask.key in state.left else done.place
     files = dict.fromkeys((*(before.files if before else ()), *(touched.path for touched in event.touched)))
     tests = dict.fromkeys((*(before.tests if before else ()), *done.report.tests))
-    piece = Piece(
+    contribution = Contribution(
         state.component(name),
         event.commit,
         event.touched,
@@ -86,13 +88,13 @@ def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsS
         tuple(tests),
         state.head,
         tuple((under.component.name, under.commit) for under in state.foundation(name)),
-        (*before.grown, before.commit) if before and began.commits[0] == before.commit else (),
+        (*before.previous, before.commit) if before and began.commits[0] == before.commit else (),
         # Whoever found nothing to change has nothing to merge.
         merged=event.commit == state.head,
     )
     state = replace(
         state,
-        pieces=put(state.pieces, name, piece),
+        contributions=put(state.contributions, name, contribution),
         gathered=state.gathered | {name},
         owed=state.owed - {name},
     )
@@ -105,10 +107,10 @@ def _collected(state: LevelsState) -> LevelsState:
     """Every author that could work has: what came of it decides, in one order whoever was first."""
     if state.stuck:
         return blocked_by_stuck(state)
-    for piece in (state.pieces[name] for name in state.todo if name in state.gathered):
-        state = specified(state, Level.L2, piece.turn, piece.report, piece.component.name)
+    for contribution in (state.contributions[name] for name in state.todo if name in state.gathered):
+        state = specified(state, Level.L2, contribution.turn, contribution.report, contribution.component.name)
         if Level.L1 in state.levels:
-            state = hand(state, Level.L2, Level.L1, Toward.DOWN, piece.turn, handed(piece.report))
+            state = hand(state, Level.L2, Level.L1, Direction.DOWN, contribution.turn, handed(contribution.report))
     if state.constraints:
         return _constrained(state)
     found = clashes(state.unmerged, state.components)
@@ -130,18 +132,18 @@ def _constrained(state: LevelsState) -> LevelsState:
     return dispute_over(state, Cause.CONSTRAINT, top, question, others=others, parties=tuple(sorted(state.constraints)))
 
 
-def _clashed(state: LevelsState, found: tuple[Clash, ...]) -> LevelsState:
+def _clashed(state: LevelsState, found: tuple[ContentConflict, ...]) -> LevelsState:
     parties = tuple(sorted({name for clash in found for name in clash.components}))
     level = Level.L3 if Level.L3 in state.levels else Level.L2
     question = "components conflict: " + "; ".join(clash.words for clash in found)
     return dispute_over(state, Cause.CONFLICT, level, question, parties=parties)
 
 
-def merged(state: LevelsState, commit: str, found: tuple[Clash, ...]) -> LevelsState:
+def merged(state: LevelsState, commit: str, found: tuple[ContentConflict, ...]) -> LevelsState:
     if found:
         return _clashed(state, found)
-    pieces = {name: replace(piece, merged=True) for name, piece in state.pieces.items()}
-    return _lint_or_up(replace(state, head=commit, pieces=MappingProxyType(pieces)))
+    contributions = {name: replace(contribution, merged=True) for name, contribution in state.contributions.items()}
+    return _lint_or_up(replace(state, head=commit, contributions=MappingProxyType(contributions)))
 
 
 def _lint_or_up(state: LevelsState) -> LevelsState:
@@ -150,8 +152,8 @@ def _lint_or_up(state: LevelsState) -> LevelsState:
 
 
 def enter_lint(state: LevelsState) -> LevelsState:
-    return ask_for(state, Level.L1, Kind.LINT)
+    return ask_for(state, Level.L1, TurnKind.LINT)
 
 
-def linted(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
+def linted(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
     return replace(state, answered=put(state.answered, MAIN, Answered(ask, report, state.place_for(ask))))

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from logos.domain.levels import Level
-from logos.domain.reports import Kind, Report, Step
-from logos.flows.levels.state import MAIN, Ask, LevelsState
+from logos.domain.reports import ActionKind, Report, TurnKind
+from logos.flows.levels.state import MAIN, LevelsState, PendingTurn
 
-Look = Callable[[LevelsState, Ask, Report], Iterator[str]]
+Look = Callable[[LevelsState, PendingTurn, Report], Iterator[str]]
 
 
-def problems_with(state: LevelsState, ask: Ask, report: Report) -> tuple[str, ...]:
+def problems_with(state: LevelsState, ask: PendingTurn, report: Report) -> tuple[str, ...]:
     """Every reason not to accept a report here and now, each a line its agent can act on."""
     looks: tuple[Look, ...] = (_next_step, *_BY_KIND.get(ask.kind, ()))
     return tuple(problem for look in looks for problem in look(state, ask, report))
 
 
-def _next_step(state: LevelsState, ask: Ask, report: Report) -> Iterator[str]:
+def _next_step(state: LevelsState, ask: PendingTurn, report: Report) -> Iterator[str]:
     step = report.next
-    if step.step is not Step.HAND_BACK:
+    if step.step is not ActionKind.HAND_BACK:
         return
-    if ask.kind is not Kind.DECOMPOSE:
+    if ask.kind is not TurnKind.DECOMPOSE:
         instead = _INSTEAD.get(ask.kind, "say it in this report's own fields")
         yield f"next_recommended_action.action = hand_back: not possible in this turn; {instead}"
     elif step.to is None or step.to not in state.levels or step.to <= ask.level:
@@ -30,12 +30,12 @@ def _next_step(state: LevelsState, ask: Ask, report: Report) -> Iterator[str]:
 
 
 _INSTEAD = {
-    Kind.AUTHOR: "report a constraint",
-    Kind.VALIDATE: "give the verdict FAIL with failures",
+    TurnKind.AUTHOR: "report a constraint",
+    TurnKind.VALIDATE: "give the verdict FAIL with failures",
 }
 
 
-def _changes_take_part(state: LevelsState, ask: Ask, report: Report) -> Iterator[str]:  # noqa: ARG001
+def _changes_take_part(state: LevelsState, ask: PendingTurn, report: Report) -> Iterator[str]:  # noqa: ARG001
     if report.proposal is None:
         yield "proposal: is missing"
         return
@@ -45,7 +45,7 @@ def _changes_take_part(state: LevelsState, ask: Ask, report: Report) -> Iterator
             yield f"proposal.changes[{place}].level = {change.level.name}: takes no part; taking part: {taking}"
 
 
-def _rework_is_known(state: LevelsState, ask: Ask, report: Report) -> Iterator[str]:  # noqa: ARG001
+def _rework_is_known(state: LevelsState, ask: PendingTurn, report: Report) -> Iterator[str]:  # noqa: ARG001
     proposal, known = report.proposal, [component.name for component in state.components]
     if proposal is None:
         return
@@ -58,15 +58,15 @@ def _rework_is_known(state: LevelsState, ask: Ask, report: Report) -> Iterator[s
         yield f"proposal.rework: code changes, so name the components to work on again, of: {', '.join(known)}"
 
 
-def _main_is_taken(state: LevelsState, ask: Ask, report: Report) -> Iterator[str]:  # noqa: ARG001
+def _main_is_taken(state: LevelsState, ask: PendingTurn, report: Report) -> Iterator[str]:  # noqa: ARG001
     for place, component in enumerate(report.components):
         if component.name == MAIN:
             yield f"components[{place}].name = {MAIN!r}: this is where all work is merged; choose another name"
 
 
-_BY_KIND: dict[Kind, tuple[Look, ...]] = {
-    Kind.DECOMPOSE: (_main_is_taken,),
-    Kind.PROPOSE: (_changes_take_part, _rework_is_known),
+_BY_KIND: dict[TurnKind, tuple[Look, ...]] = {
+    TurnKind.DECOMPOSE: (_main_is_taken,),
+    TurnKind.PROPOSE: (_changes_take_part, _rework_is_known),
 }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from logos.domain.levels import Level, below
-from logos.domain.reports import Kind, Report, Say, Step
-from logos.domain.specs import Toward
+from logos.domain.reports import ActionKind, Report, TurnKind, Verdict
+from logos.domain.specs import Direction
 from logos.domain.turns import Outcome
 from logos.flows.levels.briefing import handed
 from logos.flows.levels.components import in_order
 from logos.flows.levels.reconcile import Cause
-from logos.flows.levels.state import Ask, LevelsState
+from logos.flows.levels.state import LevelsState, PendingTurn
 from logos.flows.levels.steps import ask_for, dispute_over, down_to, hand, specified
 
 # The same handoff so often is a loop; and so is handing back so often in all.
@@ -20,26 +20,26 @@ HAND_BACKS = 6
 
 
 def enter(state: LevelsState) -> LevelsState:
-    return ask_for(state, state.level, Kind.DECOMPOSE)
+    return ask_for(state, state.level, TurnKind.DECOMPOSE)
 
 
-def decomposed(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
-    if report.verdict is Say.MISALIGNED:
+def decomposed(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
+    if report.verdict is Verdict.MISALIGNED:
         told = replace(state, violation=report.violation, alternatives=report.alternatives)
         return replace(told, outcome=Outcome.REJECTED, reason=report.violation)
-    if report.next.step is Step.HAND_BACK and report.next.to is not None:
+    if report.next.step is ActionKind.HAND_BACK and report.next.to is not None:
         return _handed_back(state, ask, report, report.next.to)
     state = specified(state, ask.level, ask.turn, report)
     if ask.level is Level.L3:
         state = replace(state, components=in_order(report.components))
     lower = below(ask.level, state.levels)
     if lower is not None:
-        state = hand(state, ask.level, lower, Toward.DOWN, ask.turn, handed(report))
+        state = hand(state, ask.level, lower, Direction.DOWN, ask.turn, handed(report))
     return down_to(state, lower)
 
 
-def _handed_back(state: LevelsState, ask: Ask, report: Report, to: Level) -> LevelsState:
-    state = hand(state, ask.level, to, Toward.BACK, ask.turn, handed(report))
+def _handed_back(state: LevelsState, ask: PendingTurn, report: Report, to: Level) -> LevelsState:
+    state = hand(state, ask.level, to, Direction.BACK, ask.turn, handed(report))
     pattern = state.handoffs[-1].pattern
     if state.loops.count(pattern) < SAME_HANDOFFS and len(state.loops) < HAND_BACKS:
         return down_to(state, to)

@@ -25,17 +25,17 @@ from logos.domain.events import (
     WorkGathered,
     WorkMerged,
 )
-from logos.domain.levels import LADDER, Level
+from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import LevelsPlan
-from logos.domain.reports import Kind, Refused, Report, Step
-from logos.domain.turns import AgentName, Check, Errand, Gather, Merge, Outcome, Trouble, Turn, TurnId
+from logos.domain.reports import ActionKind, Refused, Report, TurnKind
+from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
 from logos.flows.levels import ascent, building, descent, middle
 from logos.flows.levels.briefing import Briefing
 from logos.flows.levels.deliverables import problems_with
-from logos.flows.levels.state import GATHERED, Ask, LevelsState, Stage, turn_of
+from logos.flows.levels.state import GATHERED, LevelsState, PendingTurn, Stage, turn_of
 from logos.flows.levels.steps import blocked_by_stuck, down_to, go, put
 
-Read = Callable[[Kind, Level, str], Report | Refused]
+Read = Callable[[TurnKind, Level, str], Report | Refused]
 
 # A report may be asked for so often; then a person is asked.
 ATTEMPTS = 3
@@ -49,15 +49,15 @@ _ENTER: dict[Stage, Callable[[LevelsState], LevelsState]] = {
     Stage.UP: ascent.enter,
     Stage.DISPUTE: middle.enter,
 }
-_ACCEPT: dict[Kind, Callable[[LevelsState, Ask, Report], LevelsState]] = {
-    Kind.DECOMPOSE: descent.decomposed,
-    Kind.AUTHOR: building.authored,
-    Kind.LINT: building.linted,
-    Kind.VALIDATE: ascent.validated,
-    Kind.POSITION: middle.said,
-    Kind.PROPOSE: middle.said,
-    Kind.AGREE: middle.said,
-    Kind.ALIGN: middle.said,
+_ACCEPT: dict[TurnKind, Callable[[LevelsState, PendingTurn, Report], LevelsState]] = {
+    TurnKind.DECOMPOSE: descent.decomposed,
+    TurnKind.AUTHOR: building.authored,
+    TurnKind.LINT: building.linted,
+    TurnKind.VALIDATE: ascent.validated,
+    TurnKind.POSITION: middle.said,
+    TurnKind.PROPOSE: middle.said,
+    TurnKind.AGREE: middle.said,
+    TurnKind.ALIGN: middle.said,
 }
 
 
@@ -71,13 +71,13 @@ class Levels:
     def start(self) -> LevelsState:
         return _entered(down_to(LevelsState(self.plan, head=self.plan.base), max(self.plan.levels)))
 
-    def due(self, state: LevelsState) -> tuple[Errand, ...]:
+    def due(self, state: LevelsState) -> tuple[Action, ...]:
         if state.outcome is not None or state.stalled is not None:
             return ()
         if state.stage is Stage.MERGE:
-            pieces = tuple((piece.component.name, piece.commit) for piece in state.unmerged)
-            return (Merge(_merge_id(state), state.head, pieces),)
-        if state.stage is Stage.UP and not state.asks:
+            contributions = tuple((contribution.component.name, contribution.commit) for contribution in state.unmerged)
+            return (Merge(_merge_id(state), state.head, contributions),)
+        if state.stage is Stage.UP and not state.pending_turns:
             tool = state.unproven_tools(state.level)[0]
             return (Check(ascent.check_id(state, tool), tool.command, state.main),)
         gathers = (_gather_for(state, name) for name in sorted(state.answered))
@@ -95,17 +95,17 @@ class Levels:
             case TurnAsked(turn):
                 return replace(state, started=state.started | {turn})
             case TurnAnswered(turn, text):
-                ask = next((ask for ask in state.asks if ask.turn == turn), None)
+                ask = next((ask for ask in state.pending_turns if ask.turn == turn), None)
                 return state if ask is None or over else self._heard(state, ask, text)
             case TurnFailed(turn, trouble, message):
-                ask = next((ask for ask in state.asks if ask.turn == turn), None)
+                ask = next((ask for ask in state.pending_turns if ask.turn == turn), None)
                 if ask is None or over:
                     return state
                 # What cannot be taken as a response is a report like any other that cannot be used.
-                unfit = trouble is Trouble.UNFIT
+                unfit = trouble is FailureKind.UNFIT
                 return _again(state, ask, (message,)) if unfit else replace(state, stalled=message, trouble=trouble)
             case CheckRan(turn, command, exit_code, output):
-                awaited = state.stage is Stage.UP and not state.asks and not over
+                awaited = state.stage is Stage.UP and not state.pending_turns and not over
                 return ascent.checked(state, turn, command, exit_code, output) if awaited else state
             case WorkGathered():
                 return state if over else _gathered(state, event)
@@ -132,18 +132,18 @@ class Levels:
         state = replace(state, plan=plan, stalled=None, trouble=None)
         return ascent.resumed(state) if state.stage is Stage.UP and state.outcome is None else state
 
-    def _heard(self, state: LevelsState, ask: Ask, text: str) -> LevelsState:
+    def _heard(self, state: LevelsState, ask: PendingTurn, text: str) -> LevelsState:
         report = self.read(ask.kind, ask.level, text)
         if isinstance(report, Refused):
             return _again(state, ask, report.errors, text)
         problems = problems_with(state, ask, report)
         if problems:
             return _again(state, ask, problems, text)
-        state = replace(state, asks=tuple(other for other in state.asks if other != ask))
+        state = replace(state, pending_turns=tuple(other for other in state.pending_turns if other != ask))
         ask = replace(ask, said=text)
         if ask.kind not in GATHERED:
             state = _heeded(state, ask)
-        if report.next.step is Step.ASK_PERSON:
+        if report.next.step is ActionKind.ASK_PERSON:
             return _stuck(state, ask, report.next.why)
         return _ACCEPT[ask.kind](state, ask, report)
 
@@ -162,26 +162,28 @@ def _entered(state: LevelsState) -> LevelsState:
     return state
 
 
-def _turn_for(state: LevelsState, ask: Ask) -> Turn:
+def _turn_for(state: LevelsState, ask: PendingTurn) -> Turn:
     facts, place = Briefing(state, ask), state.place_for(ask)
-    return Turn(ask.turn, AgentName(ask.key), ask.turn, ask.kind.value, facts, seat=ask.level.name, place=place)
+    return Turn(ask.turn, AgentName(ask.key), ask.turn, ask.kind.value, facts, agent_def=ask.level.name, place=place)
 
 
 def _gather_for(state: LevelsState, name: str) -> Gather:
     done = state.answered[name]
-    title = f"{LADDER[done.ask.level].title}{f': {name}' if done.ask.component else ''}"
-    finished = done.ask.kind is Kind.AUTHOR and done.report.constraint is None
+    title = f"{LEVELS[done.ask.level].title}{f': {name}' if done.ask.component else ''}"
+    finished = done.ask.kind is TurnKind.AUTHOR and done.report.constraint is None
     declared = (*done.report.files, *done.report.tests) if finished else ()
     since = state.begins_at(name) if done.ask.component else (state.head,) if done.ask.key in state.left else ()
     # Who looks at its work again may find nothing to change.
-    return Gather(_gather_id(done.ask), done.place, title, declared, finished and name not in state.pieces, since)
+    return Gather(
+        _gather_id(done.ask), done.place, title, declared, finished and name not in state.contributions, since
+    )
 
 
 def _merge_id(state: LevelsState) -> TurnId:
     return TurnId(f"s{state.sweep}.merge")
 
 
-def _gather_id(ask: Ask) -> TurnId:
+def _gather_id(ask: PendingTurn) -> TurnId:
     return TurnId(f"{ask.turn}.gather")
 
 
@@ -194,23 +196,23 @@ def _gathered(state: LevelsState, event: WorkGathered) -> LevelsState:
     if event.problems:
         return _again(state, done.ask, event.problems, done.ask.said)
     state = _heeded(state, done.ask)
-    if done.ask.kind is Kind.AUTHOR:
+    if done.ask.kind is TurnKind.AUTHOR:
         return building.gathered(state, done, event)
     return go(replace(state, head=event.commit), Stage.UP, min(state.levels))
 
 
-def _heeded(state: LevelsState, ask: Ask) -> LevelsState:
+def _heeded(state: LevelsState, ask: PendingTurn) -> LevelsState:
     """What a person answered was for this ask, which is done."""
-    left = {seat: answer for seat, answer in state.answers.items() if seat != ask.seat}
+    left = {agent_def: answer for agent_def, answer in state.answers.items() if agent_def != ask.agent_def}
     return replace(state, answers=MappingProxyType(left))
 
 
 def _moved(state: LevelsState, left: Mapping[str, str]) -> LevelsState:
     """A fork's agents are all new, and work in places of its own: where work was left, they go on from that."""
-    sent_back = (ask.turn for ask in state.asks if ask.attempt > 1)
+    sent_back = (ask.turn for ask in state.pending_turns if ask.attempt > 1)
     may_be = (turn_of(done.ask.key, done.ask.attempt + 1) for done in state.answered.values())
     left_too = MappingProxyType({**state.left, **left})
-    state = replace(state, started=frozenset(), left=left_too, strangers=frozenset((*sent_back, *may_be)))
+    state = replace(state, started=frozenset(), left=left_too, reassigned=frozenset((*sent_back, *may_be)))
     moved = {name: replace(done, place=state.place_for(done.ask)) for name, done in state.answered.items()}
     return replace(state, answered=MappingProxyType(moved))
 
@@ -219,19 +221,23 @@ def _given_up(state: LevelsState, why: str) -> LevelsState:
     return replace(state, outcome=Outcome.ABANDONED, question=None, reason=why, stalled=None, trouble=None)
 
 
-def _again(state: LevelsState, ask: Ask, errors: tuple[str, ...], said: str = "") -> LevelsState:
+def _again(state: LevelsState, ask: PendingTurn, errors: tuple[str, ...], said: str = "") -> LevelsState:
     """The same agent once more, with what was wrong; in the end a person."""
     if ask.attempt < ATTEMPTS:
         more = replace(ask, attempt=ask.attempt + 1, errors=errors, said=said)
-        if ask in state.asks:
-            return replace(state, asks=tuple(more if other == ask else other for other in state.asks))
+        if ask in state.pending_turns:
+            return replace(state, pending_turns=tuple(more if other == ask else other for other in state.pending_turns))
         # Its slot was given to another while its work was gathered: it comes next, and pushes nobody out.
         ahead = state.at_hand
-        return replace(state, asks=(*ahead, more, *(other for other in state.asks if other not in ahead)))
+        return replace(
+            state, pending_turns=(*ahead, more, *(other for other in state.pending_turns if other not in ahead))
+        )
     told = f"{ask.key}: no usable report in {ATTEMPTS} attempts; wrong with the last: {'; '.join(errors)}"
-    return _stuck(replace(state, asks=tuple(other for other in state.asks if other != ask)), ask, told)
+    return _stuck(
+        replace(state, pending_turns=tuple(other for other in state.pending_turns if other != ask)), ask, told
+    )
 
 
-def _stuck(state: LevelsState, ask: Ask, why: str) -> LevelsState:
+def _stuck(state: LevelsState, ask: PendingTurn, why: str) -> LevelsState:
     state = replace(state, stuck=put(state.stuck, ask.component or ask.key, why))
-    return building.on(state) if ask.kind is Kind.AUTHOR else blocked_by_stuck(state)
+    return building.on(state) if ask.kind is TurnKind.AUTHOR else blocked_by_stuck(state)

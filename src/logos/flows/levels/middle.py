@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 from logos.domain.events import QuestionResolved
 from logos.domain.levels import Level
-from logos.domain.reports import Change, Kind, Proposal, Report
+from logos.domain.reports import Change, Proposal, Report, TurnKind
 from logos.domain.specs import Question
 from logos.flows.levels import ascent, building
 from logos.flows.levels.reconcile import Agreed, Dispute, Settled, hear
-from logos.flows.levels.state import Ask, LevelsState, Stage
+from logos.flows.levels.state import LevelsState, PendingTurn, Stage
 from logos.flows.levels.steps import blocked, blocked_by_stuck, down_to, put
 
 
@@ -20,14 +20,15 @@ def enter(state: LevelsState) -> LevelsState:
     dispute = state.dispute
     if dispute is None:
         return state
-    around = "" if dispute.kind is Kind.POSITION else f".r{dispute.round}"
-    asks = tuple(
-        Ask(f"{dispute.id}.{level.name}.{dispute.kind.value}{around}", level, dispute.kind) for level in dispute.asked
+    around = "" if dispute.kind is TurnKind.POSITION else f".r{dispute.round}"
+    pending_turns = tuple(
+        PendingTurn(f"{dispute.id}.{level.name}.{dispute.kind.value}{around}", level, dispute.kind)
+        for level in dispute.asked
     )
-    return replace(state, asks=asks)
+    return replace(state, pending_turns=pending_turns)
 
 
-def said(state: LevelsState, ask: Ask, report: Report) -> LevelsState:
+def said(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
     before = state.dispute
     if before is None:
         return state

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from logos.domain.reports import Component, Report
-from logos.domain.specs import Clash, Touched
+from logos.domain.specs import ContentConflict, TouchedFile
 from logos.domain.turns import TurnId
 from logos.flows.levels.components import needs
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Contribution:
     """One component's work as a commit, and the component as it was when the work was done.
 
     `touched` is what is not merged yet; `files` and `tests` are all that was ever written for it. `head` and `upon`
@@ -23,14 +23,14 @@ class Piece:
 
     component: Component
     commit: str
-    touched: tuple[Touched, ...]
+    touched: tuple[TouchedFile, ...]
     report: Report
     turn: TurnId
     files: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     head: str = ""
-    upon: tuple[tuple[str, str], ...] = ()
-    grown: tuple[str, ...] = ()
+    based_on: tuple[tuple[str, str], ...] = ()
+    previous: tuple[str, ...] = ()
     merged: bool = False
 
 
@@ -43,59 +43,61 @@ class _Mark:
     blob: str = ""
 
 
-def clashes(pieces: Sequence[Piece], components: tuple[Component, ...]) -> tuple[Clash, ...]:
+def clashes(contributions: Sequence[Contribution], components: tuple[Component, ...]) -> tuple[ContentConflict, ...]:
     """Everything that two pieces contradict each other in; whoever built on the other's work saw it."""
-    built_on = {piece.component.name: needs(piece.component.name, components) for piece in pieces}
+    built_on = {
+        contribution.component.name: needs(contribution.component.name, components) for contribution in contributions
+    }
 
-    def strangers(one: str, other: str) -> bool:
+    def unaware(one: str, other: str) -> bool:
         return one != other and one not in built_on[other] and other not in built_on[one]
 
-    found: list[Clash] = []
+    found: list[ContentConflict] = []
     for kind, marks, contradict, words in _LOOKS:
         # By what must be one's own alone: a name, a path, a content.
         by_key: defaultdict[str, list[_Mark]] = defaultdict(list)
-        for piece in pieces:
-            for key, mark in marks(piece):
+        for contribution in contributions:
+            for key, mark in marks(contribution):
                 by_key[key].append(mark)
         for key in by_key:
             meeting = [
                 (one, other)
                 for one, other in combinations(by_key[key], 2)
-                if contradict(one, other) and strangers(one.name, other.name)
+                if contradict(one, other) and unaware(one.name, other.name)
             ]
             if meeting:
                 met = [mark for pair in meeting for mark in pair]
                 who = tuple(dict.fromkeys(mark.name for mark in met))
                 # A content is told by the file it lies in.
-                found.append(Clash(kind, who, met[0].path if marks is _texts else key, words(met)))
-    return (*found, *_files_as_folders(pieces, strangers))
+                found.append(ContentConflict(kind, who, met[0].path if marks is _texts else key, words(met)))
+    return (*found, *_files_as_folders(contributions, unaware))
 
 
-Marks = Callable[[Piece], Iterable[tuple[str, _Mark]]]
+Marks = Callable[[Contribution], Iterable[tuple[str, _Mark]]]
 
 
-def _declared(piece: Piece) -> Iterator[tuple[str, _Mark]]:
-    name = piece.component.name
-    for provided in sorted({*piece.component.provides, *piece.report.provides}):
+def _declared(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
+    name = contribution.component.name
+    for provided in sorted({*contribution.component.provides, *contribution.report.provides}):
         yield provided, _Mark(name, "")
 
 
-def _paths(piece: Piece) -> Iterator[tuple[str, _Mark]]:
-    for touched in piece.touched:
-        yield touched.path, _Mark(piece.component.name, touched.path, touched.blob)
+def _paths(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
+    for touched in contribution.touched:
+        yield touched.path, _Mark(contribution.component.name, touched.path, touched.blob)
 
 
-def _definitions(piece: Piece) -> Iterator[tuple[str, _Mark]]:
-    for touched in piece.touched:
+def _definitions(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
+    for touched in contribution.touched:
         for defined in touched.defines:
-            yield defined, _Mark(piece.component.name, touched.path)
+            yield defined, _Mark(contribution.component.name, touched.path)
 
 
-def _texts(piece: Piece) -> Iterator[tuple[str, _Mark]]:
+def _texts(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
     """Whole files by their content; definitions say it better where they could be read."""
-    for touched in piece.touched:
+    for touched in contribution.touched:
         if touched.blob and touched.blob not in EMPTY and not touched.defines:
-            yield touched.blob, _Mark(piece.component.name, touched.path)
+            yield touched.blob, _Mark(contribution.component.name, touched.path)
 
 
 def _in_places(marks: list[_Mark]) -> str:
@@ -110,10 +112,17 @@ _LOOKS: tuple[tuple[str, Marks, Callable[[_Mark, _Mark], bool], Callable[[list[_
 )
 
 
-def _files_as_folders(pieces: Sequence[Piece], strangers: Callable[[str, str], bool]) -> Iterator[Clash]:
+def _files_as_folders(
+    contributions: Sequence[Contribution], unaware: Callable[[str, str], bool]
+) -> Iterator[ContentConflict]:
     """A path that is a file for one and a folder for another."""
-    files = [(touched.path, piece.component.name) for piece in pieces for touched in piece.touched if touched.blob]
-    rank = {piece.component.name: number for number, piece in enumerate(pieces)}
+    files = [
+        (touched.path, contribution.component.name)
+        for contribution in contributions
+        for touched in contribution.touched
+        if touched.blob
+    ]
+    rank = {contribution.component.name: number for number, contribution in enumerate(contributions)}
     owners: defaultdict[str, list[str]] = defaultdict(list)
     for path, name in files:
         owners[path].append(name)
@@ -121,9 +130,9 @@ def _files_as_folders(pieces: Sequence[Piece], strangers: Callable[[str, str], b
         parts = path.split("/")
         for folder in ("/".join(parts[:depth]) for depth in range(1, len(parts))):
             for owner in owners.get(folder, ()):
-                if strangers(name, owner):
+                if unaware(name, owner):
                     both = tuple(sorted((owner, name), key=rank.__getitem__))
-                    yield Clash("same path", both, folder, f"a file here, the folder of {path} there")
+                    yield ContentConflict("same path", both, folder, f"a file here, the folder of {path} there")
 
 
 # An empty file is nobody's: package markers are alike everywhere (sha-1 and sha-256 repositories).

@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from logos.domain.levels import Level, above, below
-from logos.domain.reports import Kind, Proposal, Report, Say
+from logos.domain.reports import Proposal, Report, TurnKind, Verdict
 from logos.domain.specs import Question
 
 
@@ -32,7 +32,7 @@ class Dispute:
     question: str
     evidence: str = ""
     parties: tuple[str, ...] = ()
-    kind: Kind = Kind.POSITION
+    kind: TurnKind = TurnKind.POSITION
     round: int = 1
     positions: Mapping[Level, str] = field(default_factory=lambda: MappingProxyType({}))
     proposals: tuple[Proposal, ...] = ()
@@ -40,7 +40,7 @@ class Dispute:
     objections: tuple[str, ...] = ()
 
     @property
-    def pen(self) -> Level:
+    def proposer(self) -> Level:
         """Who writes this round's proposal: the level in conflict first, then its neighbours."""
         return self.participants[(self.round - 1) % len(self.participants)]
 
@@ -52,12 +52,12 @@ class Dispute:
     def asked(self) -> tuple[Level, ...]:
         """Who has a say now."""
         match self.kind:
-            case Kind.POSITION:
+            case TurnKind.POSITION:
                 return self.participants
-            case Kind.PROPOSE:
-                return (self.pen,)
-            case Kind.AGREE:
-                return tuple(level for level in self.participants if level is not self.pen)
+            case TurnKind.PROPOSE:
+                return (self.proposer,)
+            case TurnKind.AGREE:
+                return tuple(level for level in self.participants if level is not self.proposer)
             case _:
                 return (Level.L9,)
 
@@ -97,20 +97,20 @@ def hear(
 ) -> Dispute | Agreed | Question:
     """The dispute after a report; `guarded`: L9 has the last word on a decision."""
     match report.kind:
-        case Kind.POSITION:
+        case TurnKind.POSITION:
             dispute = replace(dispute, positions=_with(dispute.positions, level, report.position))
-            return replace(dispute, kind=Kind.PROPOSE) if _all_in(dispute, dispute.positions) else dispute
-        case Kind.PROPOSE if report.proposal is not None:
-            dispute = replace(dispute, kind=Kind.AGREE, proposals=(*dispute.proposals, report.proposal))
+            return replace(dispute, kind=TurnKind.PROPOSE) if _all_in(dispute, dispute.positions) else dispute
+        case TurnKind.PROPOSE if report.proposal is not None:
+            dispute = replace(dispute, kind=TurnKind.AGREE, proposals=(*dispute.proposals, report.proposal))
             return dispute if dispute.asked else _unanimous(dispute, guarded=guarded)
-        case Kind.AGREE:
-            objection = (report.objection or "objects, without a reason") if report.verdict is Say.OBJECT else ""
+        case TurnKind.AGREE:
+            objection = (report.objection or "objects, without a reason") if report.verdict is Verdict.OBJECT else ""
             return _voted(
                 replace(dispute, votes=_with(dispute.votes, level, objection)), guarded=guarded, max_rounds=max_rounds
             )
-        case Kind.ALIGN if report.verdict is Say.ALIGNED:
+        case TurnKind.ALIGN if report.verdict is Verdict.ALIGNED:
             return Agreed(dispute.proposal)
-        case Kind.ALIGN:
+        case TurnKind.ALIGN:
             said = f"L9: {report.violation}; instead: {'; '.join(report.alternatives)}"
             return _next_round(dispute, (said,), max_rounds)
         case _:
@@ -125,7 +125,7 @@ def _voted(dispute: Dispute, *, guarded: bool, max_rounds: int) -> Dispute | Agr
 
 
 def _unanimous(dispute: Dispute, *, guarded: bool) -> Dispute | Agreed:
-    return replace(dispute, kind=Kind.ALIGN) if guarded else Agreed(dispute.proposal)
+    return replace(dispute, kind=TurnKind.ALIGN) if guarded else Agreed(dispute.proposal)
 
 
 def _next_round(dispute: Dispute, objections: tuple[str, ...], max_rounds: int) -> Dispute | Question:
@@ -133,7 +133,7 @@ def _next_round(dispute: Dispute, objections: tuple[str, ...], max_rounds: int) 
     if dispute.round >= max_rounds:
         options = tuple(dict.fromkeys(dispute.proposals))
         return Question(dispute.id, dispute.question, options, dispute.objections)
-    return replace(dispute, kind=Kind.PROPOSE, round=dispute.round + 1)
+    return replace(dispute, kind=TurnKind.PROPOSE, round=dispute.round + 1)
 
 
 def _all_in(dispute: Dispute, said: Mapping[Level, str]) -> bool:

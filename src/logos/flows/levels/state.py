@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from logos.domain.levels import LADDER, Level
+from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import LevelsPlan
-from logos.domain.reports import Component, Constraint, Kind, Report
-from logos.domain.specs import Handoff, Proof, Question, Spec, Tool, Toward
-from logos.domain.turns import Outcome, Place, Trouble, TurnId
+from logos.domain.reports import Component, Constraint, Report, TurnKind
+from logos.domain.specs import Direction, Handoff, Proof, Question, Spec, Tool
+from logos.domain.turns import FailureKind, Outcome, TurnId, Worktree
 from logos.flows.levels.components import needs
-from logos.flows.levels.overlap import Piece
+from logos.flows.levels.overlap import Contribution
 from logos.flows.levels.reconcile import Dispute, Settled
 
 MAIN = "main"
 # What is built where nobody divides the work.
 WHOLE = "feature"
 # Kinds of turns whose agents leave work in their places.
-GATHERED = (Kind.AUTHOR, Kind.LINT)
+GATHERED = (TurnKind.AUTHOR, TurnKind.LINT)
 
 
 class Stage(StrEnum):
@@ -34,7 +34,7 @@ class Stage(StrEnum):
     DISPUTE = "reconcile"
 
 
-class Standing(StrEnum):
+class LevelStatus(StrEnum):
     """What is known of a level's validity in this sweep."""
 
     PROVEN = "proven"
@@ -48,7 +48,7 @@ def turn_of(key: str, attempt: int) -> TurnId:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PendingTurn:
     """A turn that is wanted of a level; another attempt, with the errors of the last, goes to the same agent.
 
     `said` is what the last attempt answered.
@@ -56,7 +56,7 @@ class Ask:
 
     key: str
     level: Level
-    kind: Kind
+    kind: TurnKind
     component: str = ""
     attempt: int = 1
     errors: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Ask:
         return turn_of(self.key, self.attempt - 1) if self.attempt > 1 else None
 
     @property
-    def seat(self) -> str:
+    def agent_def(self) -> str:
         """Whom a person's answer is for."""
         return self.component or self.level.name
 
@@ -81,9 +81,9 @@ class Ask:
 class Answered:
     """A turn whose report is accepted and whose work is still to be gathered."""
 
-    ask: Ask
+    ask: PendingTurn
     report: Report
-    place: Place
+    place: Worktree
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class LevelsState:
     stage: Stage = Stage.DOWN
     level: Level = Level.L9
     entering: bool = False
-    asks: tuple[Ask, ...] = ()
+    pending_turns: tuple[PendingTurn, ...] = ()
     started: frozenset[TurnId] = frozenset()
     visits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     specs: tuple[Spec, ...] = ()
@@ -105,11 +105,11 @@ class LevelsState:
     owed: frozenset[str] = frozenset()
     answered: Mapping[str, Answered] = field(default_factory=lambda: MappingProxyType({}))
     gathered: frozenset[str] = frozenset()
-    pieces: Mapping[str, Piece] = field(default_factory=lambda: MappingProxyType({}))
+    contributions: Mapping[str, Contribution] = field(default_factory=lambda: MappingProxyType({}))
     constraints: Mapping[str, Constraint] = field(default_factory=lambda: MappingProxyType({}))
     stuck: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     proofs: tuple[Proof, ...] = ()
-    standing: Mapping[Level, Standing] = field(default_factory=lambda: MappingProxyType({}))
+    standing: Mapping[Level, LevelStatus] = field(default_factory=lambda: MappingProxyType({}))
     dispute: Dispute | None = None
     settled: tuple[Settled, ...] = ()
     question: Question | None = None
@@ -117,11 +117,11 @@ class LevelsState:
     # What agents of the run that this one was forked from left unfinished, by ask.
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # Further attempts that go to agents which did not make the one before.
-    strangers: frozenset[TurnId] = frozenset()
+    reassigned: frozenset[TurnId] = frozenset()
     violation: str = ""
     alternatives: tuple[str, ...] = ()
     stalled: str | None = None
-    trouble: Trouble | None = None
+    trouble: FailureKind | None = None
     outcome: Outcome | None = None
     reason: str = ""
 
@@ -131,7 +131,7 @@ class LevelsState:
 
     @property
     def skipped(self) -> tuple[Level, ...]:
-        return tuple(level for level in LADDER if level not in self.plan.levels)
+        return tuple(level for level in LEVELS if level not in self.plan.levels)
 
     @property
     def decision(self) -> Settled | None:
@@ -139,21 +139,21 @@ class LevelsState:
         return self.settled[-1] if self.settled else None
 
     @property
-    def sent_back(self) -> tuple[Ask, ...]:
+    def sent_back(self) -> tuple[PendingTurn, ...]:
         """Asks whose agents are to go on with what lies in their places."""
-        return tuple(ask for ask in self.asks if ask.attempt > 1 and ask.kind in GATHERED)
+        return tuple(ask for ask in self.pending_turns if ask.attempt > 1 and ask.kind in GATHERED)
 
     @property
-    def unkept(self) -> Mapping[TurnId, Place]:
+    def unkept(self) -> Mapping[TurnId, Worktree]:
         """Turns whose work lies in their places and is in no commit that the log names, and these places."""
         back = {ask.before: self.place_for(ask) for ask in self.sent_back if ask.before is not None}
         return {**back, **{done.ask.turn: done.place for done in self.answered.values()}}
 
     @property
-    def at_hand(self) -> tuple[Ask, ...]:
+    def at_hand(self) -> tuple[PendingTurn, ...]:
         """The asks that should be with an agent now: those that are, and as many more as may be at work."""
-        held = [ask for ask in self.asks if ask.turn in self.started]
-        waiting = [ask for ask in self.asks if ask.turn not in self.started]
+        held = [ask for ask in self.pending_turns if ask.turn in self.started]
+        waiting = [ask for ask in self.pending_turns if ask.turn not in self.started]
         free = max(self.plan.max_parallel - len(held), 0)
         return (*held, *waiting[:free])
 
@@ -178,12 +178,12 @@ class LevelsState:
         return next(component for component in self.components if component.name == name)
 
     @property
-    def unmerged(self) -> tuple[Piece, ...]:
+    def unmerged(self) -> tuple[Contribution, ...]:
         """Work that is done and not in the head yet, dependencies first."""
-        done = (self.pieces.get(own.name) for own in self.components)
-        return tuple(piece for piece in done if piece is not None and not piece.merged)
+        done = (self.contributions.get(own.name) for own in self.components)
+        return tuple(contribution for contribution in done if contribution is not None and not contribution.merged)
 
-    def handed_to(self, level: Level, *toward: Toward) -> Handoff | None:
+    def handed_to(self, level: Level, *toward: Direction) -> Handoff | None:
         """The last handoff to a level in this sweep."""
         fitting = (h for h in reversed(self.handoffs) if h.to_level is level and h.toward in toward and self.is_now(h))
         return next(fitting, None)
@@ -192,40 +192,46 @@ class LevelsState:
         return handoff.turn.startswith(f"s{self.sweep}.")
 
     @property
-    def main(self) -> Place:
-        return Place(MAIN, (self.head,))
+    def main(self) -> Worktree:
+        return Worktree(MAIN, (self.head,))
 
-    def foundation(self, component: str) -> tuple[Piece, ...]:
+    def foundation(self, component: str) -> tuple[Contribution, ...]:
         """The unmerged work that a component depends on."""
         wanted = needs(component, self.components)
-        return tuple(piece for piece in self.unmerged if piece.component.name in wanted) if wanted else ()
+        return (
+            tuple(contribution for contribution in self.unmerged if contribution.component.name in wanted)
+            if wanted
+            else ()
+        )
 
     def begins_at(self, component: str) -> tuple[str, ...]:
         """What a component is built upon: the head, and the unmerged work it depends on."""
-        return (self.head, *(piece.commit for piece in self.foundation(component)))
+        return (self.head, *(contribution.commit for contribution in self.foundation(component)))
 
-    def place_for(self, ask: Ask) -> Place:
+    def place_for(self, ask: PendingTurn) -> Worktree:
         """Where the agent of an ask works."""
         if ask.key in self.left:
-            return Place(ask.component or MAIN, (self.left[ask.key],))
+            return Worktree(ask.component or MAIN, (self.left[ask.key],))
         return self.place_of(ask.component) if ask.component else self.main
 
-    def place_of(self, component: str) -> Place:
+    def place_of(self, component: str) -> Worktree:
         """Where an author works: on its own unmerged work where that still stands, with its foundation."""
-        own, begin = self.pieces.get(component), self.begins_at(component)
+        own, begin = self.contributions.get(component), self.begins_at(component)
         if own is None or own.merged or not self._still_stands(own):
-            return Place(component, begin)
-        return Place(component, (own.commit, *begin[1:]))
+            return Worktree(component, begin)
+        return Worktree(component, (own.commit, *begin[1:]))
 
-    def _still_stands(self, own: Piece) -> bool:
+    def _still_stands(self, own: Contribution) -> bool:
         """Whether what a piece was built on is there and only grew since, and not where the piece itself is."""
-        under = {piece.component.name: piece for piece in self.foundation(own.component.name)}
-        grew = all(name in under and commit in (under[name].commit, *under[name].grown) for name, commit in own.upon)
-        moved = [under[name] for name, commit in own.upon if name in under and commit != under[name].commit]
-        theirs = {touched.path for piece in moved for touched in piece.touched}
+        under = {contribution.component.name: contribution for contribution in self.foundation(own.component.name)}
+        grew = all(
+            name in under and commit in (under[name].commit, *under[name].previous) for name, commit in own.based_on
+        )
+        moved = [under[name] for name, commit in own.based_on if name in under and commit != under[name].commit]
+        theirs = {touched.path for contribution in moved for touched in contribution.touched}
         return own.head == self.head and grew and not any(touched.path in theirs for touched in own.touched)
 
     @property
     def loops(self) -> tuple[str, ...]:
         """Handoffs that went back, as patterns, in this sweep."""
-        return tuple(h.pattern for h in self.handoffs if h.toward is Toward.BACK and self.is_now(h))
+        return tuple(h.pattern for h in self.handoffs if h.toward is Direction.BACK and self.is_now(h))

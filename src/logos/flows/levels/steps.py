@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from logos.domain.levels import Level, above
-from logos.domain.reports import Kind, Report
-from logos.domain.specs import Handoff, Question, Spec, Toward
+from logos.domain.reports import Report, TurnKind
+from logos.domain.specs import Direction, Handoff, Question, Spec
 from logos.domain.turns import Outcome, TurnId
 from logos.flows.levels.reconcile import Cause, Dispute, participants
-from logos.flows.levels.state import Ask, LevelsState, Stage
+from logos.flows.levels.state import LevelsState, PendingTurn, Stage
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", str, Level)
@@ -24,7 +24,7 @@ def put(table: Mapping[Key, Value], key: Key, value: Value) -> Mapping[Key, Valu
 
 def go(state: LevelsState, stage: Stage, level: Level) -> LevelsState:
     """On to a stage; the flow enters it next."""
-    return replace(state, stage=stage, level=level, asks=(), entering=True)
+    return replace(state, stage=stage, level=level, pending_turns=(), entering=True)
 
 
 def down_to(state: LevelsState, level: Level | None) -> LevelsState:
@@ -34,12 +34,12 @@ def down_to(state: LevelsState, level: Level | None) -> LevelsState:
     return go(state, Stage.DOWN, level)
 
 
-def ask_for(state: LevelsState, level: Level, kind: Kind, component: str = "") -> LevelsState:
+def ask_for(state: LevelsState, level: Level, kind: TurnKind, component: str = "") -> LevelsState:
     """One more ask; a level that is asked the same thing again in a sweep gets a new agent, and its turn a new name."""
     key = ".".join(part for part in (f"s{state.sweep}", level.name, component, kind.value) if part)
     visit = state.visits.get(key, 0) + 1
-    ask = Ask(key if visit == 1 else f"{key}.v{visit}", level, kind, component)
-    return replace(state, visits=put(state.visits, key, visit), asks=(*state.asks, ask))
+    ask = PendingTurn(key if visit == 1 else f"{key}.v{visit}", level, kind, component)
+    return replace(state, visits=put(state.visits, key, visit), pending_turns=(*state.pending_turns, ask))
 
 
 def specified(state: LevelsState, level: Level, turn: TurnId, report: Report, component: str = "") -> LevelsState:
@@ -53,7 +53,7 @@ def specified(state: LevelsState, level: Level, turn: TurnId, report: Report, co
     return replace(state, specs=(*state.specs, spec))
 
 
-def hand(state: LevelsState, giver: Level, taker: Level, toward: Toward, turn: TurnId, text: str) -> LevelsState:
+def hand(state: LevelsState, giver: Level, taker: Level, toward: Direction, turn: TurnId, text: str) -> LevelsState:
     return replace(state, handoffs=(*state.handoffs, Handoff(giver, taker, toward, turn, text)))
 
 
@@ -70,7 +70,7 @@ def dispute_over(
     """Open a reconciliation, unless there were too many."""
     if len(state.settled) >= state.plan.max_reconciliations:
         reason = f"after {len(state.settled)} reconciliations: {question}"
-        return replace(state, asks=(), outcome=Outcome.FAILED, reason=reason)
+        return replace(state, pending_turns=(), outcome=Outcome.FAILED, reason=reason)
     number = f"s{state.sweep}.q{len(state.settled) + 1}"
     invited = participants(cause, level, others, state.levels)
     dispute = Dispute(number, cause, level, invited, question, evidence, parties)
@@ -78,12 +78,12 @@ def dispute_over(
 
 
 def blocked(state: LevelsState, question: Question) -> LevelsState:
-    return replace(state, question=question, asks=(), outcome=Outcome.BLOCKED, reason=question.text)
+    return replace(state, question=question, pending_turns=(), outcome=Outcome.BLOCKED, reason=question.text)
 
 
 def blocked_by_stuck(state: LevelsState) -> LevelsState:
     """Only a person can help; whoever is at work beside it finishes first."""
-    if state.asks or state.answered or not state.stuck:
+    if state.pending_turns or state.answered or not state.stuck:
         return state
     names = sorted(state.stuck)
     text = "\n".join(state.stuck[name] for name in names)
@@ -92,6 +92,6 @@ def blocked_by_stuck(state: LevelsState) -> LevelsState:
 
 def _asked_as(state: LevelsState, name: str) -> str:
     """The turn in which somebody got stuck; components are known by their name alone."""
-    key = f"s{state.sweep}.{Level.L2.name}.{name}.{Kind.AUTHOR.value}"
+    key = f"s{state.sweep}.{Level.L2.name}.{name}.{TurnKind.AUTHOR.value}"
     visit = state.visits.get(key, 0)
     return name if not visit else key if visit == 1 else f"{key}.v{visit}"

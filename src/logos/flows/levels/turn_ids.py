@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 
 from logos.domain.levels import Level
-from logos.domain.reports import Kind
+from logos.domain.reports import TurnKind
 
 NUMBER = r"[1-9][0-9]{0,5}"
 COMPONENT = r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}"
 _LEVEL_TURN = re.compile(
     rf"(?P<key>s(?P<sweep>{NUMBER})(?:\.q{NUMBER})?\.(?P<level>L[1-9])(?:\.(?P<component>{COMPONENT}))?"
-    rf"\.(?P<kind>{'|'.join(Kind)})(?:\.(?P<again>[rv]{NUMBER}))?)(?:\.t(?P<attempt>{NUMBER}))?"
+    rf"\.(?P<kind>{'|'.join(TurnKind)})(?:\.(?P<again>[rv]{NUMBER}))?)(?:\.t(?P<attempt>{NUMBER}))?"
 )
 GATHER = ".gather"
 
@@ -23,7 +23,7 @@ class LevelTurn:
 
     id: str
     level: Level
-    kind: Kind
+    kind: TurnKind
     component: str = ""
     first: bool = True
     sweep: int = 1
@@ -56,7 +56,7 @@ def level_turn(turn: str) -> LevelTurn | None:
     return LevelTurn(
         turn,
         Level[found["level"]],
-        Kind(found["kind"]),
+        TurnKind(found["kind"]),
         found["component"] or "",
         first=found["sweep"] == "1" and found["again"] is None,
         sweep=int(found["sweep"]),

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from logos.views.continuity.entries import Entry
-from logos.views.continuity.report import Changes, Continuity
-from logos.views.continuity.turns import Act, Effort, Stretch
+from logos.views.continuity.report import Changes, ContinuityReport
+from logos.views.continuity.turns import Effort, SessionSpan, TurnSpan
 from logos.views.run import iso
 from logos.views.usage import bill_as_json
 
 Json = dict[str, Any]
 
 
-def as_document(report: Continuity) -> Json:
+def as_document(report: ContinuityReport) -> Json:
     parts = report.parts
     return {
         "run": report.run,
@@ -44,7 +44,7 @@ def as_document(report: Continuity) -> Json:
         "pending": _entries(parts.pending),
         "blocked": _entries(parts.blocked),
         "decisions": _entries(parts.decisions),
-        "in_hand": [_act(act) for act in report.in_hand],
+        "in_hand": [_act(act) for act in report.in_flight],
         "changed": _changes(report.changed),
         "effort": {
             "by": report.by,
@@ -85,7 +85,7 @@ def _entry(entry: Entry) -> Json:
     }
 
 
-def _session(session: Stretch) -> Json:
+def _session(session: SessionSpan) -> Json:
     return {
         "session": session.number,
         "began_at": iso(session.began),
@@ -100,14 +100,14 @@ def _session(session: Stretch) -> Json:
     }
 
 
-def _act(act: Act) -> Json:
+def _act(act: TurnSpan) -> Json:
     return {
         "turn": act.turn,
         "agent": act.who,
         "asked_in_session": act.begun[0],
         "asked_at": iso(act.begun[1]),
-        "session": None if act.in_hand else act.over[0],
-        "answered_at": None if act.in_hand else iso(act.over[1]),
+        "session": None if act.in_flight else act.over[0],
+        "answered_at": None if act.in_flight else iso(act.over[1]),
         "seconds": round(act.seconds, 3),
         "verdict": act.verdict or None,
         "characters_sent": act.sent,

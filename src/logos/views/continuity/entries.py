@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from logos.domain.events import Recorded, RunStarted
 from logos.engine.journal import flow_of
-from logos.views.events import Tone
+from logos.views.events import Severity
 from logos.views.redact import clean, one_line
-from logos.views.run import Story
+from logos.views.run import RunView
 from logos.views.sessions import Session
 from logos.views.text import cut
 
@@ -30,7 +30,7 @@ class Entry:
     part: str
     what: str
     how: str = ""
-    tone: Tone = Tone.NORMAL
+    tone: Severity = Severity.NORMAL
     about: str = ""
     turn: str = ""
     at: float | None = None
@@ -39,7 +39,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment(Generic[S]):
+class Transition(Generic[S]):
     """An event, the session it fell into, and the states before and after it."""
 
     record: Recorded
@@ -47,13 +47,13 @@ class Moment(Generic[S]):
     before: S
     after: S
 
-    def entry(self, part: str, what: str, how: str = "", tone: Tone = Tone.NORMAL, about: str = "") -> Entry:
+    def entry(self, part: str, what: str, how: str = "", tone: Severity = Severity.NORMAL, about: str = "") -> Entry:
         turn = str(getattr(self.record.event, "turn", "") or "")
         lines = (said(part), said(what), said(how), tone, said(about), said(turn))
         return Entry(*lines, self.record.at, self.session.number, self.session.inherited)
 
 
-def moments(story: Story) -> Iterator[Moment[Any]]:
+def moments(story: RunView) -> Iterator[Transition[Any]]:
     """A run once more, event by event."""
     first = story.records[0].event
     if not isinstance(first, RunStarted):
@@ -64,7 +64,7 @@ def moments(story: Story) -> Iterator[Moment[Any]]:
         if record.seq > session.last:
             session = next(sessions)
         before, state = state, flow.apply(state, record.event)
-        yield Moment(record, session, before, state)
+        yield Transition(record, session, before, state)
 
 
 def said(text: object, at_most: int = LONGEST) -> str:

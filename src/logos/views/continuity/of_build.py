@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from logos.domain.events import QuestionResolved, WorkMerged
-from logos.domain.levels import LADDER, Level
-from logos.domain.reports import Kind
+from logos.domain.levels import LEVELS, Level
+from logos.domain.reports import TurnKind
 from logos.domain.turns import Outcome
-from logos.flows.levels.state import LevelsState, Stage, Standing
-from logos.views.continuity.entries import Entry, Moment, said
-from logos.views.events import Tone, proposal_in_short
+from logos.flows.levels.state import LevelsState, LevelStatus, Stage
+from logos.views.continuity.entries import Entry, Transition, said
+from logos.views.events import Severity, proposal_in_short
 from logos.views.text import count, listed
 
-Moments = Iterable[Moment[LevelsState]]
+Moments = Iterable[Transition[LevelsState]]
 
 _CLASHES = 3
 
@@ -27,31 +27,31 @@ def completed(state: LevelsState, moments: Moments) -> Iterator[Entry]:
         if spec is not None:
             yield _from(origins.get(spec.id), "spec", title(level), f"v{spec.version}: {spec.summary}")
     for component in state.components:
-        piece = state.pieces.get(component.name)
-        if piece is not None and not _again(state, component.name):
-            done = "merged" if piece.merged else "built, not merged yet"
-            tests = f", {count(len(piece.tests), 'test')}" if piece.tests else ""
-            how = f"{done}; {count(len(piece.files), 'file')}{tests}"
-            tone = Tone.GOOD if piece.merged else Tone.NORMAL
+        contribution = state.contributions.get(component.name)
+        if contribution is not None and not _again(state, component.name):
+            done = "merged" if contribution.merged else "built, not merged yet"
+            tests = f", {count(len(contribution.tests), 'test')}" if contribution.tests else ""
+            how = f"{done}; {count(len(contribution.files), 'file')}{tests}"
+            tone = Severity.GOOD if contribution.merged else Severity.NORMAL
             yield _from(origins.get(component.name), "component", component.name, how, tone)
     for level in reversed(state.levels):
-        if state.standing.get(level) in (Standing.PROVEN, Standing.PASSED):
-            yield _from(origins.get(level), "validation", title(level), _valid(state, level), Tone.GOOD)
+        if state.standing.get(level) in (LevelStatus.PROVEN, LevelStatus.PASSED):
+            yield _from(origins.get(level), "validation", title(level), _valid(state, level), Severity.GOOD)
 
 
 def title(level: Level) -> str:
-    return f"{level.name} {LADDER[level].title}"
+    return f"{level.name} {LEVELS[level].title}"
 
 
-def _origins(moments: Moments) -> Mapping[str | Level, Moment[LevelsState]]:
+def _origins(moments: Moments) -> Mapping[str | Level, Transition[LevelsState]]:
     """The moments that made each spec, component and level what it is, by the spec's id, the name and the level."""
-    found: dict[str | Level, Moment[LevelsState]] = {}
+    found: dict[str | Level, Transition[LevelsState]] = {}
     for moment in moments:
         before, after = moment.before, moment.after
         found |= dict.fromkeys((spec.id for spec in after.specs[len(before.specs) :]), moment)
-        for name, piece in after.pieces.items():
-            old = before.pieces.get(name)
-            if old is None or (old.commit, old.merged) != (piece.commit, piece.merged):
+        for name, contribution in after.contributions.items():
+            old = before.contributions.get(name)
+            if old is None or (old.commit, old.merged) != (contribution.commit, contribution.merged):
                 found[name] = moment
         for level, standing in after.standing.items():
             if before.standing.get(level) is not standing:
@@ -59,7 +59,9 @@ def _origins(moments: Moments) -> Mapping[str | Level, Moment[LevelsState]]:
     return found
 
 
-def _from(moment: Moment[LevelsState] | None, part: str, what: str, how: str, tone: Tone = Tone.NORMAL) -> Entry:
+def _from(
+    moment: Transition[LevelsState] | None, part: str, what: str, how: str, tone: Severity = Severity.NORMAL
+) -> Entry:
     return moment.entry(part, what, how, tone) if moment else Entry(part, said(what), said(how), tone)
 
 
@@ -70,7 +72,7 @@ def _again(state: LevelsState, name: str) -> bool:
 
 def _valid(state: LevelsState, level: Level) -> str:
     ran = listed(f"`{proof.command}`" for proof in state.proofs if proof.level is level)
-    if state.standing.get(level) is Standing.PROVEN:
+    if state.standing.get(level) is LevelStatus.PROVEN:
         return f"proven by {ran}, run by Logos"
     return f"finds its spec satisfied{f'; Logos itself ran {ran}' if ran else ''}"
 
@@ -82,19 +84,19 @@ def pending(state: LevelsState) -> Iterator[Entry]:
     part = f"sweep {state.sweep}"
     for level in reversed(state.levels):
         match state.standing.get(level):
-            case Standing.FAILED:
+            case LevelStatus.FAILED:
                 left = f"; reconciliation {state.dispute.id} is to settle it" if state.dispute else ""
-                yield Entry(part, title(level), f"FAILED{left}", Tone.BAD)
-            case Standing.UNPROVEN:
-                yield Entry(part, title(level), "unproven: telos.toml names no tool for it", Tone.WARNING)
+                yield Entry(part, title(level), f"FAILED{left}", Severity.BAD)
+            case LevelStatus.UNPROVEN:
+                yield Entry(part, title(level), "unproven: telos.toml names no tool for it", Severity.WARNING)
             case None:
                 yield Entry(part, title(level), said(_awaited(state, level)))
-            case Standing.PROVEN | Standing.PASSED:
+            case LevelStatus.PROVEN | LevelStatus.PASSED:
                 pass
 
 
 def _awaited(state: LevelsState, level: Level) -> str:
-    judging = [ask.turn for ask in state.asks if (ask.level, ask.kind) == (level, Kind.VALIDATE)]
+    judging = [ask.turn for ask in state.pending_turns if (ask.level, ask.kind) == (level, TurnKind.VALIDATE)]
     if judging:
         return f"is judging its spec now ({judging[0]})"
     tools = state.tools_of(level)
@@ -109,27 +111,27 @@ def blocked(state: LevelsState) -> Iterator[Entry]:
     if state.outcome is Outcome.REJECTED:
         instead = "; ".join(state.alternatives)
         about = f"instead: {instead}" if instead else ""
-        yield Entry("purpose", "the request", said(state.violation or state.reason), Tone.BAD, said(about))
+        yield Entry("purpose", "the request", said(state.violation or state.reason), Severity.BAD, said(about))
     question = state.question
     if question is not None:
         options = [f"{place}. {proposal_in_short(option)}" for place, option in enumerate(question.options, 1)]
         how = f"a person must decide: {question.text}"
-        yield Entry("question", said(question.id), said(how), Tone.ALARM, said(" ".join(options)))
+        yield Entry("question", said(question.id), said(how), Severity.ALARM, said(" ".join(options)))
     if question is None:
         for name, why in sorted(state.stuck.items()):
-            yield Entry("stuck", said(name), said(f"waits for a person: {why}"), Tone.WARNING)
+            yield Entry("stuck", said(name), said(f"waits for a person: {why}"), Severity.WARNING)
     yield from _waiting(state) if state.outcome in (None, Outcome.BLOCKED) else ()
 
 
 def _waiting(state: LevelsState) -> Iterator[Entry]:
     """Components that are not built and cannot be: others come first, or a conflict is to be settled."""
-    missing = {own.name for own in state.components if own.name not in state.pieces or _again(state, own.name)}
+    missing = {own.name for own in state.components if own.name not in state.contributions or _again(state, own.name)}
     for component in (own for own in state.components if own.name in missing):
         first = listed(name for name in component.depends_on if name in missing)
         waits = first or (f"reconciliation {state.dispute.id}" if state.dispute is not None else "")
         if waits:
             how = f"waits for {waits}"
-            yield Entry("component", said(component.name), said(how), Tone.WARNING, said(component.purpose))
+            yield Entry("component", said(component.name), said(how), Severity.WARNING, said(component.purpose))
 
 
 def decisions(state: LevelsState, moments: Moments) -> Iterator[Entry]:
@@ -140,16 +142,16 @@ def decisions(state: LevelsState, moments: Moments) -> Iterator[Entry]:
             rounds = "" if settled.by == "a person" else f" in {count(settled.rounds, 'round')}"
             how = f"decided by {settled.by}{rounds}: {proposal_in_short(settled.proposal)}"
             what = f"{settled.id}, {settled.cause} at {settled.level.name}"
-            yield moment.entry("reconciliation", what, how, Tone.GOOD, settled.question)
+            yield moment.entry("reconciliation", what, how, Severity.GOOD, settled.question)
         answered = before.question is not None and after.question is None and after.settled == before.settled
         if isinstance(event, QuestionResolved) and answered and before.question is not None:
             how = f"a person answered: {event.text}"
-            yield moment.entry("answer", event.question, how, Tone.GOOD, before.question.text)
+            yield moment.entry("answer", event.question, how, Severity.GOOD, before.question.text)
         now = after.dispute
         if now is not None and before.dispute is None and state.dispute is not None and state.dispute.id == now.id:
             how = f"open, round {state.dispute.round} of at most {state.plan.max_rounds}"
             what = f"{now.id}, {now.cause} at {now.level.name}"
-            yield moment.entry("reconciliation", what, how, Tone.WARNING, now.question)
+            yield moment.entry("reconciliation", what, how, Severity.WARNING, now.question)
 
 
 def specs(moments: Moments) -> Iterator[Entry]:
@@ -165,11 +167,11 @@ def merges(moments: Moments) -> Iterator[Entry]:
     for moment in moments:
         match moment.record.event:
             case WorkMerged(turn, commit, ()):
-                names = listed(piece.component.name for piece in moment.before.unmerged)
-                yield moment.entry("merge", turn, f"{names or 'work'} merged, commit {commit[:7]}", Tone.GOOD)
+                names = listed(contribution.component.name for contribution in moment.before.unmerged)
+                yield moment.entry("merge", turn, f"{names or 'work'} merged, commit {commit[:7]}", Severity.GOOD)
             case WorkMerged(turn, _, clashes):
                 shown = "; ".join(clash.words for clash in clashes[:_CLASHES])
                 how = f"nothing merged, {count(len(clashes), 'conflict')}: {shown}"
-                yield moment.entry("merge", turn, how, Tone.BAD)
+                yield moment.entry("merge", turn, how, Severity.BAD)
             case _:
                 pass

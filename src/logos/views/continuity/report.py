@@ -6,46 +6,46 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from logos.cli.status import BUDGET, Standing
+from logos.cli.status import BUDGET, RunStatus
 from logos.domain.events import CheckRan, RunAbandoned, RunForked, RunResumed
 from logos.domain.levels import Level
 from logos.domain.plans import LevelsPlan
-from logos.domain.turns import Trouble
+from logos.domain.turns import FailureKind
 from logos.flows.cycle.flow import CycleState
 from logos.flows.levels.state import LevelsState
 from logos.views.continuity import of_build, of_cycle
-from logos.views.continuity.entries import Entry, Moment, laid_out, moments, said
+from logos.views.continuity.entries import Entry, Transition, laid_out, moments, said
 from logos.views.continuity.plan_changes import changed_settings
-from logos.views.continuity.turns import Act, Effort, Stretch, acts_of, efforts_of, lanes_of, stretches_of
-from logos.views.events import Tone
-from logos.views.run import LOGOS, Story
+from logos.views.continuity.turns import Effort, SessionSpan, TurnSpan, acts_of, efforts_of, lanes_of, stretches_of
+from logos.views.events import Severity
+from logos.views.run import LOGOS, RunView
 from logos.views.usage import Bill
 
-Moments = tuple[Moment[Any], ...]
+Moments = tuple[Transition[Any], ...]
 
 _ASKED_FOR = 200
 _TONES = {
-    "PASSED": Tone.GOOD,
-    "RUNNING": Tone.NORMAL,
-    "WAITING FOR YOU": Tone.ALARM,
-    "STOPPED": Tone.WARNING,
-    "BLOCKED": Tone.ALARM,
-    "ABANDONED": Tone.WARNING,
+    "PASSED": Severity.GOOD,
+    "RUNNING": Severity.NORMAL,
+    "WAITING FOR YOU": Severity.ALARM,
+    "STOPPED": Severity.WARNING,
+    "BLOCKED": Severity.ALARM,
+    "ABANDONED": Severity.WARNING,
 }
 # Parts of what changed that are elsewhere in the report as well; and what a heading says already.
 TOLD_ANYWAY = ("Completed", "Decisions")
 HEADED = ("outcome", "check", "merge", "setting")
 _HEADINGS = {"spec": "specs in force", "component": "components", "validation": "levels found valid"}
 _TROUBLES = {
-    Trouble.ERROR: "an agent's error",
-    Trouble.TIMEOUT: "an agent that takes too long",
-    Trouble.NO_FILE: "a response that did not come",
-    Trouble.DIED: "an agent that died",
-    Trouble.PROVIDER: "a provider's error",
-    Trouble.LIMIT: "a provider's limit",
-    Trouble.TRANSIENT: "a provider's hiccup",
-    Trouble.PERMISSION: "a permission prompt",
-    Trouble.UNFIT: "a response that cannot be used",
+    FailureKind.ERROR: "an agent's error",
+    FailureKind.TIMEOUT: "an agent that takes too long",
+    FailureKind.NO_FILE: "a response that did not come",
+    FailureKind.DIED: "an agent that died",
+    FailureKind.PROVIDER: "a provider's error",
+    FailureKind.LIMIT: "a provider's limit",
+    FailureKind.TRANSIENT: "a provider's hiccup",
+    FailureKind.PERMISSION: "a permission prompt",
+    FailureKind.UNFIT: "a response that cannot be used",
 }
 
 
@@ -66,7 +66,7 @@ class Changes:
     """What happened since the beginning of a session."""
 
     completed: tuple[Entry, ...]
-    turns: tuple[Act, ...]
+    turns: tuple[TurnSpan, ...]
     checks: tuple[Entry, ...]
     merges: tuple[Entry, ...]
     specs: tuple[Entry, ...]
@@ -96,7 +96,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Continuity:
+class ContinuityReport:
     """A run across its sessions. `since` is the session from which on things count as new."""
 
     run: str
@@ -104,7 +104,7 @@ class Continuity:
     wd: str
     asked_for: str
     word: str
-    tone: Tone
+    tone: Severity
     outcome: str
     reason: str
     next: str
@@ -120,10 +120,10 @@ class Continuity:
     inherited: int
     characters: int
     bill: Bill
-    since: Stretch
-    sessions: tuple[Stretch, ...]
+    since: SessionSpan
+    sessions: tuple[SessionSpan, ...]
     lanes: tuple[str, ...]
-    acts: tuple[Act, ...]
+    acts: tuple[TurnSpan, ...]
     efforts: tuple[Effort, ...]
     parts: Parts
     checks: tuple[Entry, ...]
@@ -162,8 +162,8 @@ class Continuity:
         return whole
 
     @property
-    def in_hand(self) -> tuple[Act, ...]:
-        return () if self.outcome else tuple(act for act in self.acts if act.in_hand)
+    def in_flight(self) -> tuple[TurnSpan, ...]:
+        return () if self.outcome else tuple(act for act in self.acts if act.in_flight)
 
     @property
     def all_new(self) -> bool:
@@ -175,7 +175,7 @@ class Continuity:
         parts, first = self.parts, self.since.number
         return Changes(
             _new(parts.completed, first),
-            tuple(act for act in self.acts if not (act.by_logos or act.in_hand) and act.over[0] >= first),
+            tuple(act for act in self.acts if not (act.by_logos or act.in_flight) and act.over[0] >= first),
             _new(self.checks, first),
             _new(parts.merges, first),
             _new(parts.specs, first),
@@ -190,19 +190,19 @@ def _new(entries: Iterable[Entry], first: int) -> tuple[Entry, ...]:
     return tuple(entry for entry in entries if entry.session is not None and entry.session >= first)
 
 
-def continuity(standing: Standing, since: int, next_step: str, files: tuple[str, ...] = ()) -> Continuity:
+def continuity(standing: RunStatus, since: int, next_step: str, files: tuple[str, ...] = ()) -> ContinuityReport:
     """`since` is a session's number; `files` are lines of a diff that somebody else made."""
     story = standing.story
     sessions = stretches_of(story, driven=standing.driver is not None and story.outcome is None)
     acts, told = acts_of(story, sessions), tuple(moments(story))
     lanes = lanes_of(acts, story.build.levels if story.build else None)
-    return Continuity(
+    return ContinuityReport(
         run=said(story.run),
         flow=story.plan.flow,
         wd=said(str(standing.place)),
         asked_for=said(_wanted(story), _ASKED_FOR),
         word=standing.word,
-        tone=_TONES.get(standing.word, Tone.BAD),
+        tone=_TONES.get(standing.word, Severity.BAD),
         outcome=story.outcome.value if story.outcome else "",
         reason=said(standing.reason),
         next=said(next_step),
@@ -231,14 +231,14 @@ def continuity(standing: Standing, since: int, next_step: str, files: tuple[str,
     )
 
 
-def _wanted(story: Story) -> str:
+def _wanted(story: RunView) -> str:
     """What it was to do, in a line."""
     plan = story.plan
     text = plan.feature if isinstance(plan, LevelsPlan) else plan.explore
     return next((line for line in text.splitlines() if line.strip()), "")
 
 
-def _parts(standing: Standing, story: Story, told: Moments) -> Parts:
+def _parts(standing: RunStatus, story: RunView, told: Moments) -> Parts:
     state, common = story.state, tuple(_persons(told))
     held_up = tuple(_held_up(standing))
     match state:
@@ -265,22 +265,22 @@ def _in_order(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     return tuple(sorted(entries, key=lambda entry: (entry.session or 0, entry.at or 0.0)))
 
 
-def _held_up(standing: Standing) -> Iterator[Entry]:
+def _held_up(standing: RunStatus) -> Iterator[Entry]:
     """What keeps a run from going on, whatever its flow."""
     story, state = standing.story, standing.story.state
     if state.outcome is not None:
         return
     if state.stalled:
         what = _TROUBLES[state.trouble] if state.trouble is not None else "an agent"
-        yield Entry("stopped", what, said(state.stalled), Tone.BAD)
+        yield Entry("stopped", what, said(state.stalled), Severity.BAD)
     elif standing.driver is None and BUDGET.match(story.left):
-        yield Entry("budget", "this run's budget", said(story.left), Tone.WARNING)
-    for told in standing.in_hand:
+        yield Entry("budget", "this run's budget", said(story.left), Severity.WARNING)
+    for told in standing.in_flight:
         turn = said(told.turn)
         if told.waits:
-            yield Entry("permission", said(told.who), said(f"waits for you: {told.waits}"), Tone.ALARM, turn=turn)
+            yield Entry("permission", said(told.who), said(f"waits for you: {told.waits}"), Severity.ALARM, turn=turn)
         if told.rests:
-            yield Entry("rest", said(told.who), said(f"rests: {told.rests}"), Tone.WARNING, turn=turn)
+            yield Entry("rest", said(told.who), said(f"rests: {told.rests}"), Severity.WARNING, turn=turn)
 
 
 def _persons(told: Moments) -> Iterator[Entry]:
@@ -290,12 +290,12 @@ def _persons(told: Moments) -> Iterator[Entry]:
             case RunForked() as forked:
                 yield moment.entry("person", forked.way, _origin(forked))
             case RunAbandoned(why):
-                yield moment.entry("person", "given up", why, Tone.WARNING)
+                yield moment.entry("person", "given up", why, Severity.WARNING)
             case _:
                 pass
 
 
-def _fork_of(story: Story) -> RunForked | None:
+def _fork_of(story: RunView) -> RunForked | None:
     event = story.forked.event if story.forked is not None else None
     return event if isinstance(event, RunForked) else None
 
@@ -309,7 +309,7 @@ def _checks(told: Moments) -> Iterator[Entry]:
     for moment in told:
         match moment.record.event:
             case CheckRan(turn, command, exit_code):
-                tone = Tone.GOOD if exit_code == 0 else Tone.BAD
+                tone = Severity.GOOD if exit_code == 0 else Severity.BAD
                 yield moment.entry("check", turn, f"`{command}` exits {exit_code}", tone)
             case _:
                 pass
@@ -327,7 +327,7 @@ def _outcomes(told: Moments) -> Iterator[Entry]:
     for moment in told:
         before, after = moment.before.outcome, moment.after.outcome
         if after is not None and after is not before:
-            tone = _TONES.get(after.value, Tone.BAD)
+            tone = _TONES.get(after.value, Severity.BAD)
             yield moment.entry("outcome", after.value, moment.after.reason, tone)
 
 

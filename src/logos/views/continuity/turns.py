@@ -21,12 +21,12 @@ from logos.domain.events import (
     WorkGathered,
     WorkMerged,
 )
-from logos.domain.levels import LADDER, Level
+from logos.domain.levels import LEVELS, Level
 from logos.domain.roles import Role
 from logos.flows.levels.turn_ids import level_turn
 from logos.views.continuity.entries import said
-from logos.views.events import Tone, tone_of
-from logos.views.run import LOGOS, Story, Told
+from logos.views.events import Severity, severity_of
+from logos.views.run import LOGOS, RunView, TurnView
 from logos.views.sessions import Session
 from logos.views.usage import Bill
 
@@ -34,7 +34,7 @@ _SHORT = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SessionSpan:
     """A session as the report shows it: until the last thing its driver did, which is not what a person did later."""
 
     number: int
@@ -65,7 +65,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class TurnSpan:
     """One turn, or something that Logos did itself. Places in time are a session's number and a moment in it."""
 
     turn: str
@@ -75,8 +75,8 @@ class Act:
     over: tuple[int, float]
     seconds: float
     verdict: str = ""
-    tone: Tone = Tone.NORMAL
-    in_hand: bool = False
+    tone: Severity = Severity.NORMAL
+    in_flight: bool = False
     failed: bool = False
     inherited: bool = False
     sent: int = 0
@@ -99,10 +99,10 @@ class Effort:
     received: int = 0
     bill: Bill = field(default_factory=Bill)
 
-    def plus(self, act: Act) -> Effort:
+    def plus(self, act: TurnSpan) -> Effort:
         return Effort(
             self.name,
-            self.turns + (not (act.in_hand or act.failed)),
+            self.turns + (not (act.in_flight or act.failed)),
             self.seconds + act.seconds,
             self.sent + act.sent,
             self.received + act.received,
@@ -115,23 +115,23 @@ class Effort:
         )
 
 
-def stretches_of(story: Story, *, driven: bool) -> tuple[Stretch, ...]:
+def stretches_of(story: RunView, *, driven: bool) -> tuple[SessionSpan, ...]:
     """`driven`: somebody is at work on the last one now."""
     sessions = story.sessions
     found = tuple(_stretch(session, _records(story, session)) for session in sessions)
     return (*found[:-1], replace(found[-1], end="at work now")) if driven else found
 
 
-def _records(story: Story, session: Session) -> Sequence[Recorded]:
+def _records(story: RunView, session: Session) -> Sequence[Recorded]:
     # Events are numbered from 1 without gaps.
     return story.records[session.first - 1 : session.last]
 
 
-def _stretch(session: Session, records: Sequence[Recorded]) -> Stretch:
+def _stretch(session: Session, records: Sequence[Recorded]) -> SessionSpan:
     ends = [record.event.outcome.value for record in records if isinstance(record.event, RunEnded)]
     own = _driven(records)
     unsaid = "not driven" if len(own) == 1 and isinstance(own[0].event, RunForked) else "killed"
-    return Stretch(
+    return SessionSpan(
         session.number,
         session.began,
         max((session.began, *(record.at for record in own))),
@@ -152,7 +152,7 @@ def _driven(records: Sequence[Recorded]) -> list[Recorded]:
     return own
 
 
-def lane_of(told: Told) -> str:
+def lane_of(told: TurnView) -> str:
     """A role, a level, or Logos itself."""
     if told.agent == LOGOS:
         return LOGOS
@@ -160,15 +160,15 @@ def lane_of(told: Told) -> str:
     return turn.level.name if turn is not None else said(told.agent, _SHORT) or "?"
 
 
-def lanes_of(acts: Iterable[Act], levels: tuple[Level, ...] | None) -> tuple[str, ...]:
+def lanes_of(acts: Iterable[TurnSpan], levels: tuple[Level, ...] | None) -> tuple[str, ...]:
     """Roles or levels in their order, whether they had a turn or not; then whoever else is in the log, and Logos."""
-    known = tuple(Role) if levels is None else tuple(level.name for level in LADDER if level in levels)
+    known = tuple(Role) if levels is None else tuple(level.name for level in LEVELS if level in levels)
     used = dict.fromkeys(act.lane for act in acts)
     more = [lane for lane in used if lane not in known and lane != LOGOS]
     return (*known, *more, *((LOGOS,) if LOGOS in used else ()))
 
 
-def acts_of(story: Story, stretches: Sequence[Stretch]) -> tuple[Act, ...]:
+def acts_of(story: RunView, stretches: Sequence[SessionSpan]) -> tuple[TurnSpan, ...]:
     inherited = frozenset(told.turn for told in story.turns if told.inherited)
     places = _Places({stretch.number: stretch for stretch in stretches}, inherited, {}, {}, {})
     numbers = iter(stretches)
@@ -184,7 +184,7 @@ def acts_of(story: Story, stretches: Sequence[Stretch]) -> tuple[Act, ...]:
 class _Places:
     """Where in time each turn was asked and ended, read off the order of events: clocks can be set."""
 
-    stretches: Mapping[int, Stretch]
+    stretches: Mapping[int, SessionSpan]
     inherited: frozenset[str]
     begun: dict[str, tuple[int, float]]
     over: dict[str, tuple[int, float]]
@@ -205,12 +205,12 @@ class _Places:
             case _:
                 pass
 
-    def act(self, told: Told) -> Act:
-        last, in_hand = max(self.stretches), told.ended is None and not told.failure
-        over = (last, self.stretches[last].ended) if in_hand else self.over[told.turn]
+    def act(self, told: TurnView) -> TurnSpan:
+        last, in_flight = max(self.stretches), told.ended is None and not told.failure
+        over = (last, self.stretches[last].ended) if in_flight else self.over[told.turn]
         # What Logos does itself begins and ends with the same driver.
         begun = self.begun.get(told.turn, (over[0], told.asked))
-        return Act(
+        return TurnSpan(
             said(told.turn, _SHORT),
             lane_of(told),
             said(told.who, _SHORT),
@@ -218,8 +218,8 @@ class _Places:
             self._inside(over),
             self._seconds(self._inside(begun), self._inside(over)),
             said(told.verdict or (f"no response: {told.failure}" if told.failure else "")),
-            Tone.BAD if told.failure else tone_of(told.verdict),
-            in_hand,
+            Severity.BAD if told.failure else severity_of(told.verdict),
+            in_flight,
             bool(told.failure),
             told.inherited,
             self.sent.get(told.turn, 0),
@@ -238,7 +238,7 @@ class _Places:
         return self.stretches[begun[0]].ended - begun[1] + between + over[1] - self.stretches[over[0]].began
 
 
-def efforts_of(acts: Iterable[Act], lanes: Iterable[str]) -> tuple[Effort, ...]:
+def efforts_of(acts: Iterable[TurnSpan], lanes: Iterable[str]) -> tuple[Effort, ...]:
     """Who had a turn of this run's own, in the order of the lanes."""
     rows = {lane: Effort(lane) for lane in lanes}
     for act in acts:
