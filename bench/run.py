@@ -30,6 +30,7 @@ from logos.domain.events import Recorded, RunStarted, TurnAnswered, TurnAsked, T
 from logos.domain.turns import RunId, Turn
 from logos.engine.journal import Journal
 from logos.flows.cycle.flow import Cycle
+from logos.flows.fold import RunFold
 from logos.prompts import render
 from logos.testing import FAIL, PASS, ScriptedAgents, script
 from logos.testing.cao_server import FakeCao
@@ -121,7 +122,7 @@ def long_log(wd: Path, events: int) -> Settings:
     log._db.execute("PRAGMA synchronous = OFF")  # pyright: ignore[reportPrivateUsage]
     said = {answer: texts[0] for answer, texts in script(tester=[FAIL]).items()}
     plan = make_plan(settings, PROMPT)
-    journal = Journal(log, RunId("long"), Cycle(plan))
+    journal = Journal(log, RunFold(RunId("long"), Cycle(plan)))
     journal.record(RunStarted(plan))
     while journal.seq < events:
         (turn,) = journal.due()
@@ -139,10 +140,9 @@ def long_log(wd: Path, events: int) -> Settings:
 
 
 def write_state(journal: Journal, settings: Settings) -> None:
-    from logos.adapters import state_file as statefile
+    from logos.app.state_files import write_state as write
 
-    shown = statefile.project(journal.state, journal.ledger, journal.run, journal.seq, settings.api, settings.provider)
-    statefile.write(settings.state_path, shown, time.time())
+    write(settings, journal.state, journal.ledger, journal.run, journal.seq, time.time())
 
 
 def resuming() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from logos.domain.events import Event, Recorded, RunForked, WorkGathered, WorkMerged
@@ -88,6 +89,15 @@ class Responses(Protocol):
     def peek(self, answer: str) -> FileProbe: ...
 
     def read(self, answer: str) -> str: ...
+
+
+class ResponseFolder(Responses, Protocol):
+    """Responses whose place on this machine is known."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    def path(self, answer: str) -> Path: ...
 
 
 class ChangeSignal(Protocol):

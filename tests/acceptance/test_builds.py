@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 
-from logos.adapters.build_state_file import state_schema
 from logos.adapters.hosts.script import load_script
 from logos.adapters.reports import example
 from logos.adapters.store.sqlite import SqliteLog
@@ -38,6 +37,7 @@ from logos.domain.events import (
 )
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.reports import TurnKind
+from logos.views.build_state import state_schema
 from tests.unit.test_cli import Cli, Done, clean_env
 
 Json = dict[str, Any]

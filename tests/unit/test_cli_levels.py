@@ -16,6 +16,7 @@ from rich.console import Console
 from logos.adapters.lock import DriverLock
 from logos.adapters.reports import example, read_report
 from logos.adapters.store.sqlite import SqliteLog
+from logos.app.runs import event_formatter, load_run
 from logos.cli.output import console as show
 from logos.cli.output.live import LiveView
 from logos.domain.events import (
@@ -39,7 +40,6 @@ from logos.flows.levels.flow import Levels
 from logos.flows.levels.turn_ids import level_turn
 from logos.testing import MemoryLog
 from logos.views.events import EventFormatter
-from logos.views.run import read_run_view
 from tests.levels_builders import World, a_levels_plan, answered_by_a_person, drive_levels
 from tests.unit.test_cli import Cli
 
@@ -93,7 +93,7 @@ def recorded(events: Iterable[Event], *, start: float = 1000.0) -> list[Recorded
 
 
 def lines(events: Iterable[Event]) -> list[str]:
-    narrator = EventFormatter()
+    narrator = event_formatter()
     return [line.text for record in recorded(events) for line in narrator.lines(record)]
 
 
@@ -250,7 +250,7 @@ def test_a_long_quarrel_is_cut_in_the_log() -> None:
 def test_a_narrator_that_joins_in_the_middle_tells_changes_from_the_states_it_is_given() -> None:
     events = a_build(replies={"s1.L9.decompose": MISALIGNED})
     flow = Levels(a_levels_plan(), read_report)
-    state, narrator = flow.start(), EventFormatter(a_levels_plan())
+    state, narrator = flow.start(), EventFormatter(read_report, a_levels_plan())
     told: list[str] = []
     for record in recorded(events):
         state = flow.apply(state, record.event)
@@ -504,7 +504,7 @@ def summary(events: Iterable[Event]) -> tuple[str, dict[str, Any]]:
     log = MemoryLog()
     for seq, event in enumerate(events):
         log.append(RUN, event, seq)
-    story = read_run_view(log, RUN)
+    story = load_run(log, RUN)
     page = Console(file=io.StringIO(), width=200)
     show.put_summary(page, story)
     return page.file.getvalue(), show.run_as_json(story, "state.json", 0)  # type: ignore[attr-defined]

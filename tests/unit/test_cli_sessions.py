@@ -20,6 +20,7 @@ import pytest
 from logos.adapters.git.snapshots import GitSnapshots, Ref, refs_of_ours, remove_refs
 from logos.adapters.lock import DriverLock
 from logos.adapters.store.sqlite import SqliteLog
+from logos.app.runs import load_run
 from logos.cli.compare import last_in_common
 from logos.cli.sessions import rows_of
 from logos.domain.events import (
@@ -42,7 +43,6 @@ from logos.domain.plans import Plan
 from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, MemoryLog
-from logos.views.run import read_run_view
 from tests.builders import a_quick_plan
 from tests.levels_builders import a_levels_plan
 from tests.unit.test_cli import LOGOS, Cli, clean_env
@@ -265,7 +265,7 @@ def test_what_a_person_did_days_later_is_no_time_of_the_driver(plain: WorkerCont
     plain.now += DAY
     plain.write("bbbb", QuestionResolved("q1", 1, "do it"))
     log = plain.log()
-    rows = [row for run in log.runs() for row in rows_of(plain.wd, read_run_view(log, run))]
+    rows = [row for run in log.runs() for row in rows_of(plain.wd, load_run(log, run))]
     log.close()
     assert [row.seconds for row in rows] == [60.0, 60.0]
     assert [(row.how, row.given_up) for row in rows] == [("killed", "enough"), ("BLOCKED", "")]
@@ -553,7 +553,7 @@ def test_histories_part_where_the_last_common_ancestor_was_forked() -> None:
     forked("d", "a", 7)
     forked("e", "c", 9, more=0)
     log.append(RunId("x"), RunStarted(PLAN), 0)
-    tales = {run: read_run_view(log, run) for run in log.runs()}
+    tales = {run: load_run(log, run) for run in log.runs()}
 
     def common(one: str, other: str) -> tuple[str, int] | None:
         found = last_in_common(tales[RunId(one)], tales[RunId(other)])

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logos.adapters.reports import read_report
 from logos.domain.events import Event, RunEnded, RunResumed, TurnAnswered, TurnAsked, TurnFailed
 from logos.domain.turns import Action, AgentName, Outcome, RunId, Turn, TurnId
 from logos.engine.journal import Journal
 from logos.engine.loop import Perform, Stopped, WorkerContext, drive
 from logos.errors import BudgetReached, LogConflict
 from logos.flows.cycle.flow import Cycle
+from logos.flows.fold import RunFold, fold_run
 from logos.testing import MemoryLog, script
 from tests.builders import a_failure, a_plan, a_quick_plan, examples
 
@@ -59,7 +61,11 @@ class Chores:
 
 
 def a_journal(flow: Chores, log: MemoryLog | None = None) -> Journal[frozenset[str]]:
-    return Journal(log or MemoryLog(), RUN, flow)
+    log = log or MemoryLog()
+    fold = RunFold(RUN, flow)
+    for record in log.read(RUN):
+        fold.add(record)
+    return Journal(log, fold)
 
 
 def events_of(log: MemoryLog) -> list[Event]:
@@ -163,7 +169,6 @@ def test_a_run_that_stalled_goes_on_when_it_is_resumed() -> None:
     journal = a_journal(Chores(("a",)), log)
     drive(journal, lambda action, context: context.post(a_failure(action.id)), threading.Event())
     again = a_journal(Chores(("a",)), log)
-    again.catch_up(log.read(RUN))
     again.record(RunResumed(a_plan()))
     assert drive(again, answer_at_once, threading.Event()) is Outcome.PASSED
 
@@ -393,8 +398,7 @@ def iter_last(texts) -> Iterator[str]:
 
 def test_the_cycle_is_driven_to_its_outcome_and_its_log_replays_to_the_same_state() -> None:
     log, flow = MemoryLog(), Cycle(a_quick_plan())
-    journal = Journal(log, RUN, flow)
+    journal = Journal(log, RunFold(RUN, flow))
     assert drive(journal, scripted(), threading.Event()) is Outcome.PASSED
-    again = Journal(log, RUN, flow)
-    again.catch_up(log.read(RUN))
+    again = fold_run(RUN, log.read(RUN), read_report)
     assert (again.state, again.ledger, again.seq) == (journal.state, journal.ledger, journal.seq)

@@ -15,7 +15,6 @@ from hypothesis import event as seen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.adapters import build_state_file as telosstate
 from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import (
     CheckRan,
@@ -67,6 +66,7 @@ from logos.flows.levels.state import MAIN, LevelsState, Stage
 from logos.ports import Log
 from logos.prompts import render
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, MemoryLog
+from logos.views import build_state
 from tests.builders import a_plan, a_quick_plan, drive_purely, examples
 from tests.levels_builders import World, a_component, a_levels_plan, drive_levels, flow_of, read, touched_by
 from tests.unit.test_cycle_flow import POOL, outputs, seeds
@@ -758,7 +758,7 @@ def test_a_stalled_build_that_was_given_up_says_why_it_was() -> None:
     built = drive_levels(flow, until=wanting("s1.L3.decompose"))
     stalled = flow.apply(built.state, TurnFailed(TurnId("s1.L3.decompose"), FailureKind.LIMIT, "its limit is reached"))
     given_up = flow.apply(stalled, RunAbandoned("enough"))
-    assert telosstate.project(given_up, Ledger(), PARENT, 9, 1.0)["reason"] == "enough"
+    assert build_state.project(given_up, Ledger(), PARENT, 9, 1.0)["reason"] == "enough"
 
 
 # --- the log

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from typer.main import get_command
 
 from logos.adapters.store.sqlite import SqliteLog
+from logos.app.runs import load_run
 from logos.cli.output.report_markdown import as_markdown
 from logos.cli.output.report_page import as_page
 from logos.cli.output.report_timeline import NARROWEST, scale_of, timeline
@@ -51,7 +52,6 @@ from logos.views.continuity.document import as_document
 from logos.views.continuity.entries import Entry
 from logos.views.continuity.report import ContinuityReport, continuity
 from logos.views.continuity.since import session_since
-from logos.views.run import read_run_view
 from tests.builders import a_quick_plan, drive_purely, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person
 from tests.unit.test_cli import Cli
@@ -96,7 +96,7 @@ def told(*sessions: Sequence[Event], began: Sequence[str] = EVENINGS, **how: Any
 def report_of(
     log: Any, run: RunId = RUN, since: str = "last", driver: int | None = None, **how: Any
 ) -> ContinuityReport:
-    story = read_run_view(log, run)
+    story = load_run(log, run)
     chosen = session_since(story.sessions, since, run)
     return continuity(RunStatus(Path("/repo"), story, driver), chosen.number, "logos run --resume", **how)
 
@@ -510,7 +510,7 @@ def test_an_open_question_blocks_and_a_persons_answer_is_a_decision() -> None:
     done = told(asked)
     assert lines(done.parts.blocked) == ["question s1.L8.decompose a person must decide: Which currencies?"]
     assert done.word == "BLOCKED"
-    state = read_run_view(a_log(asked), RUN).build
+    state = load_run(a_log(asked), RUN).build
     assert state is not None
     answered = told([*asked, answered_by_a_person(state, "euros and dollars")])
     (entry,) = answered.parts.decisions

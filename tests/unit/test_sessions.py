@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logos.app.runs import event_formatter, load_run, open_run, turn_view_builder
 from logos.domain.events import (
     CheckRan,
     Event,
@@ -33,10 +34,9 @@ from logos.domain.ledger import Ledger
 from logos.domain.levels import Level
 from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
-from logos.engine.journal import open_run
 from logos.testing import GOOD_ANALYSIS, MemoryLog
-from logos.views.events import EventFormatter, Severity
-from logos.views.run import LOGOS, RunView, TurnViewBuilder, read_run_view
+from logos.views.events import Severity
+from logos.views.run import LOGOS, RunView
 from logos.views.sessions import Session, sessions_of
 from tests.builders import a_failure, a_plan, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person
@@ -188,7 +188,7 @@ def test_a_fork_was_driven_since_it_was_forked_and_not_between_two_drivers(
 
     own = [*zip(life.events, times, strict=True)][at:]
     took = [max(now - then, 0) for (_, then), (event, now) in pairwise(own) if not isinstance(event, RunResumed)]
-    assert journal.driven == pytest.approx(sum(took))
+    assert journal.fold.driven_seconds == pytest.approx(sum(took))
     assert (journal.ledger, journal.state) == (life.ledger, life.state)
     assert journal.ended == (journal.outcome is not None)
 
@@ -241,7 +241,7 @@ def test_the_time_in_which_a_build_waits_for_a_person_is_nobodys() -> None:
     question = open_run(timed(*enumerate(events, 1)), PARENT).state.question
     now = len(events) + 1
     night = [(now, end), (now + 9e4, QuestionResolved(question.id, 0, "cents")), (now + 9e4 + 5, RunResumed(plan))]
-    assert open_run(timed(*enumerate(events, 1), *night), PARENT).driven == now - 1
+    assert open_run(timed(*enumerate(events, 1), *night), PARENT).fold.driven_seconds == now - 1
 
 
 # --- the story
@@ -256,13 +256,13 @@ def test_the_story_of_a_fork_tells_its_own_turns_and_bill_and_those_it_inherited
     log = MemoryLog()
     for after, event in enumerate(life.events[:at]):
         log.append(PARENT, event, after)
-    before = read_run_view(log, PARENT)
+    before = load_run(log, PARENT)
     fork = log.fork(FORK, log.read(PARENT), RunForked(PARENT, at, play.plan))
     for after, event in enumerate(life.events[at + 1 :], at + 1):
         log.append(FORK, event, after)
-    story, tail = read_run_view(log, FORK), TurnViewBuilder()
+    story, tail = load_run(log, FORK), turn_view_builder()
     for record in log.read(FORK, at + 1):
-        tail.hear(record)
+        tail.add(record)
 
     own, others = life.events[at + 1 :], life.events[:at]
     assert story.answered == sum(isinstance(event, TurnAnswered) for event in own)
@@ -274,7 +274,7 @@ def test_the_story_of_a_fork_tells_its_own_turns_and_bill_and_those_it_inherited
     assert all(told.bills == () and told.ended is not None for told in story.turns if told.inherited)
     assert story.bill.usage.tokens == story.ledger.spent.tokens
     assert story.left == ""
-    assert read_run_view(log, PARENT) == before
+    assert load_run(log, PARENT) == before
 
 
 def test_a_turn_that_was_in_hand_at_the_fork_is_the_forks_own() -> None:
@@ -316,7 +316,7 @@ def test_an_attempt_of_the_parent_that_was_sent_back_is_told_as_that() -> None:
 
 
 def told(*happened: tuple[float, Event]) -> RunView:
-    return read_run_view(timed(*happened), PARENT)
+    return load_run(timed(*happened), PARENT)
 
 
 def test_a_run_that_was_given_up_says_why() -> None:
@@ -328,7 +328,7 @@ def test_a_run_that_was_given_up_says_why() -> None:
 
 
 def lines(*happened: tuple[float, Event], run: RunId = FORK) -> list[tuple[str, Severity]]:
-    narrator = EventFormatter()
+    narrator = event_formatter()
     records = (Recorded(run, seq, at, event) for seq, (at, event) in enumerate(happened, 1))
     return [(line.text, line.tone) for record in records for line in narrator.lines(record)]
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logos.adapters import state_file as statefile
-from logos.adapters.state_file import FINAL, RUNNING, StateDamaged, parse, project, read, write
+from logos.adapters.state_files import read_cycle_state as read
+from logos.adapters.state_files import write_cycle_state as write
 from logos.adapters.store.codec import decode, encode
 from logos.domain.events import RunStarted, TerminalOpened
 from logos.domain.ledger import Ledger
@@ -24,6 +24,7 @@ from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.turns import AgentName, Outcome, RunId, Terminal, TerminalId
 from logos.errors import StateError
 from logos.flows.cycle.flow import Cycle, CycleState
+from logos.views.cycle_state import FINAL, RUNNING, Saved, StateDamaged, parse, project
 from tests.builders import a_plan, examples
 
 texts = st.text(max_size=30)
@@ -248,7 +249,7 @@ values = st.recursive(
 documents = st.dictionaries(st.sampled_from(KEYS), values, max_size=8)
 
 
-def goes_on_from(saved: statefile.Saved) -> None:
+def goes_on_from(saved: Saved) -> None:
     """Whatever was read can begin a run: it has an errand, and its first event can be written down."""
     flow = Cycle(a_plan(), saved.seed)
     assert len(flow.due(flow.start())) == 1

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from logos.adapters.reports import read_report
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.run_start import without_tail
+from logos.app.runs import open_levels, runs_with
 from logos.app.settings import Settings
 from logos.app.telos_file import Telos
+from logos.domain.events import RunResumed, RunStarted
 from logos.domain.plans import LevelsPlan
 from logos.domain.turns import Outcome, RunId
-from logos.engine.journal import Journal, open_levels, runs_with
+from logos.engine.journal import Journal
 from logos.engine.runner import new_run_id
 from logos.errors import LogDamaged, StateError, UsageError
+from logos.flows.fold import RunFold
+from logos.flows.levels.flow import Levels
 from logos.flows.levels.state import LevelsState
+from logos.ports import Log
 
 Tell = Callable[[str], None]
 
@@ -24,6 +30,12 @@ class BuildStartPlan:
     run: RunId
     plan: LevelsPlan
     journal: Journal[LevelsState] | None = None
+
+    def first_event(self, log: Log) -> tuple[Journal[LevelsState], RunStarted | RunResumed]:
+        """The journal of the build, and the event with which this driver begins."""
+        if self.journal is not None:
+            return self.journal, RunResumed(self.plan)
+        return Journal(log, RunFold(self.run, Levels(self.plan, read_report))), RunStarted(self.plan)
 
 
 def plan_build(settings: Settings, feature: str, telos: Telos, base: str) -> LevelsPlan:
@@ -95,12 +107,6 @@ def _goes_on(settings: Settings, feature: str, journal: Journal[LevelsState]) ->
 def _left_something(settings: Settings, journal: Journal[LevelsState]) -> bool:
     """Killed after the last word: its terminals or its places are still there."""
     return bool(journal.ledger.terminals) or (settings.telos_dir / "worktrees" / journal.run).exists()
-
-
-def result_of(state: LevelsState) -> str | None:
-    """The commit a build leaves behind as its branch; None when nothing was merged."""
-    kept = state.outcome in (Outcome.PASSED, Outcome.FAILED) and state.head != state.plan.base
-    return state.head if kept else None
 
 
 def _first_line(text: str) -> str:

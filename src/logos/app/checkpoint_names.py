@@ -145,8 +145,8 @@ def settings_of(place: Path, config: Path | None = None, flags: Sequence[str] = 
 
 def newest_unfinished(log: SqliteLog) -> RunId | None:
     """The newest run that can go on; one that cannot be read is not it."""
-    from logos.engine.journal import open_run
-    from logos.engine.revisit import UNFINISHED
+    from logos.app.runs import open_run
+    from logos.flows.fold import UNFINISHED
 
     for run in reversed(log.runs()):
         try:

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Sequence
 
 from logos import profiles
-from logos.adapters import state_file as statefile
 from logos.adapters.hosts.cao import PROVIDERS, ApiClient, check_provider
 from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.local import LocalHost
@@ -15,6 +14,7 @@ from logos.adapters.hosts.providers import COMMAND, Permission
 from logos.adapters.hosts.providers import PROVIDERS as LOCAL_PROVIDERS
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.hosts.scripted import Script, ScriptedHost
+from logos.adapters.state_files import read_cycle_state
 from logos.app.settings import HostChoice, Settings, load_settings
 from logos.app.workdir import default_config
 from logos.domain.events import RunForked, TerminalOpened
@@ -23,6 +23,7 @@ from logos.domain.roles import Role
 from logos.domain.turns import Agent, RunId
 from logos.errors import ConfigError, HostError, HostUnreachable, StateError, UsageError
 from logos.ports import AgentHost, Log
+from logos.views.cycle_state import RUNNING
 
 Tell = Callable[[str], None]
 MakeHost = Callable[[Settings, Tell], AgentHost]
@@ -120,10 +121,10 @@ def unfinished_session(settings: Settings, log: Log | None = None) -> str:
     if settings.resume is False:
         return ""
     try:
-        saved = statefile.read(settings.state_path, settings.provider)
+        saved = read_cycle_state(settings.state_path, settings.provider)
     except StateError:
         return ""
-    if saved is None or saved.final_status != statefile.RUNNING:
+    if saved is None or saved.final_status != RUNNING:
         return ""
     return saved.session or (session_of(log, saved.run) if log is not None and saved.run is not None else "")
 

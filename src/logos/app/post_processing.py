@@ -14,7 +14,7 @@ ARCHIVE_SECONDS = 120
 # Our own files are never part of a person's commit.
 OURS = (":(exclude).telos", ":(exclude).tmp")
 
-Tell = Callable[[str], None]
+Tell = Callable[[str], object]
 
 
 class Done(StrEnum):

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from logos.adapters import build_state_file as telosstate
-from logos.adapters import state_file as statefile
 from logos.adapters.files import write_atomically
 from logos.adapters.git.command import is_repository
 from logos.adapters.git.snapshots import GitSnapshots
@@ -23,17 +21,7 @@ from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.lock import DriverLock, driver_of
 from logos.adapters.responses import ResponseFiles
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.hosts import Tell, host_to_end, session_of
-from logos.app.settings import Settings
-from logos.app.telos_file import read_telos
-from logos.app.workdir import CONFIG, LOCK
-from logos.domain.events import RunAbandoned, RunForked
-from logos.domain.plans import CyclePlan, LevelsPlan, Plan
-from logos.domain.turns import RunId, TurnId
-from logos.engine.build_run import STATE_FILE
-from logos.engine.checkpoints import Checkpoints, commit_at, work_tree
-from logos.engine.journal import Journal, open_run, runs_with
-from logos.engine.revisit import (
+from logos.app.checkpoints import (
     UNFINISHED,
     Checkpoint,
     checkpoint_at,
@@ -43,10 +31,20 @@ from logos.engine.revisit import (
     history_of,
     left_at,
 )
+from logos.app.hosts import Tell, host_to_end, session_of
+from logos.app.runs import open_run, runs_with
+from logos.app.settings import Settings
+from logos.app.state_files import write_state
+from logos.app.telos_file import read_telos
+from logos.app.workdir import CONFIG, LOCK
+from logos.domain.events import RunAbandoned, RunForked
+from logos.domain.plans import CyclePlan, LevelsPlan, Plan
+from logos.domain.turns import RunId, TurnId
+from logos.engine.checkpoints import Checkpoints, commit_at, work_tree
+from logos.engine.journal import Journal
 from logos.engine.runner import new_run_id
 from logos.engine.terminals import AgentTerminals
 from logos.errors import Busy, HostError, LogError, LogosError, UsageError
-from logos.flows.cycle.flow import CycleState
 from logos.flows.levels.state import LevelsState
 from logos.ports import Log
 
@@ -195,14 +193,8 @@ def _begin(source: SqliteLog, target: SqliteLog, run: RunId, at: Checkpoint, eve
 
 
 def project(settings: Settings, journal: Journal[Any]) -> None:
-    """Write the state file of a run that nobody drives."""
-    state = journal.state
-    if isinstance(state, CycleState):
-        shown = statefile.project(state, journal.ledger, journal.run, journal.seq, settings.api, settings.provider)
-        statefile.write(settings.state_path, shown, time.time())
-    else:
-        shown = telosstate.project(state, journal.ledger, journal.run, journal.seq, time.time())
-        telosstate.write(settings.telos_dir / STATE_FILE, shown)
+    """Write the state file of a run that has no driver."""
+    write_state(settings, journal.state, journal.ledger, journal.run, journal.seq, time.time())
 
 
 def rollback_here(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell) -> Begun:

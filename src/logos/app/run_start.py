@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
-from logos.adapters import state_file as statefile
 from logos.adapters.files import aside, set_aside
-from logos.adapters.state_file import RUNNING, Saved, StateDamaged
+from logos.adapters.state_files import read_cycle_state
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.prompt import Prompt, read_prompt_file, split_prompt
+from logos.app.runs import open_cycle, runs_with
 from logos.app.settings import Settings, home_of
+from logos.domain.events import RunResumed, RunStarted, TerminalOpened
 from logos.domain.plans import CondenseRules, CyclePlan, OnExhausted, ReviewRules
 from logos.domain.turns import Agent, AgentName, RunId
-from logos.engine.journal import Journal, open_cycle, runs_with
+from logos.engine.cycle_run import StartMode
+from logos.engine.journal import Journal
+from logos.engine.runner import new_run_id
 from logos.errors import ConfigError, LogDamaged, PromptError, StateError, UsageError
-from logos.flows.cycle.flow import CycleState
+from logos.flows.cycle.flow import Cycle, CycleState
+from logos.flows.fold import RunFold
+from logos.ports import Log
+from logos.views.cycle_state import RUNNING, Saved, StateDamaged, parse, project
 
 Tell = Callable[[str], None]
 
@@ -41,18 +46,25 @@ _OF_HANDOFFS = {
 }
 
 
-class StartMode(StrEnum):
-    FRESH = "fresh"
-    RESUME = "resume"
-    IMPORT = "import"
-
-
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    way: StartMode
+    mode: StartMode
     plan: CyclePlan
     journal: Journal[CycleState] | None = None
     saved: Saved | None = None
+
+    def first_event(self, log: Log) -> tuple[Journal[CycleState], RunStarted | RunResumed]:
+        """The journal of the run, and the event with which this driver begins."""
+        if self.journal is not None:
+            return self.journal, RunResumed(self.plan)
+        started = RunStarted(self.plan)
+        if self.saved is not None:
+            opened = tuple(
+                TerminalOpened(name, terminal.id, terminal.provider, self.saved.session)
+                for name, terminal in self.saved.terminals.items()
+            )
+            started = RunStarted(self.plan, self.saved.seed, opened)
+        return Journal(log, RunFold(new_run_id(), Cycle(self.plan, started.seed))), started
 
 
 def given_prompt(settings: Settings) -> str | None:
@@ -119,7 +131,7 @@ def choose_start(settings: Settings, log: SqliteLog, tell: Tell, stamp: str, *, 
     if settings.resume is False:
         return _fresh(settings, given)
     try:
-        saved = statefile.read(settings.state_path, settings.provider)
+        saved = read_cycle_state(settings.state_path, settings.provider)
     except StateDamaged as damage:
         return _without_state(settings, log, tell, _keep_damaged(settings, damage, tell, stamp))
     if saved is None:
@@ -215,9 +227,9 @@ def without_tail(settings: Settings, log: SqliteLog, damage: LogDamaged, tell: T
 def _unedited(settings: Settings, log: SqliteLog, saved: Saved, now: Journal[CycleState]) -> bool:
     """Whether the file is what Logos wrote at that event; a person's edit wins over the log."""
     then = now if now.seq == saved.seq else open_cycle(log, now.run, upto=saved.seq)
-    wrote = statefile.project(then.state, then.ledger, then.run, saved.seq, "", "")
-    return statefile.parse(wrote, settings.provider).seed == saved.seed and (
-        statefile.parse(wrote, settings.provider).terminals == saved.terminals
+    wrote = project(then.state, then.ledger, then.run, saved.seq, "", "")
+    return parse(wrote, settings.provider).seed == saved.seed and (
+        parse(wrote, settings.provider).terminals == saved.terminals
     )
 
 

@@ -21,8 +21,11 @@ from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.plans import OnExhausted
 from logos.domain.roles import ROLE_DEFS, Role
 from logos.domain.turns import Agent, AgentName
+from logos.engine.budgets import Budget
+from logos.engine.options import RunOptions
 from logos.errors import ConfigError
 from logos.waiting.provider_errors import OnLimit
+from logos.waiting.rules import Rules
 
 Json = dict[str, Any]
 
@@ -205,6 +208,26 @@ class Settings(Section):
     @property
     def telos_dir(self) -> Path:
         return self.work_dir / ".telos"
+
+    def run_options(self) -> RunOptions:
+        """What the engine needs to know of these settings."""
+        handoff, limits = self.handoff, self.limits
+        return RunOptions(
+            str(self.work_dir),
+            Rules(
+                poll_seconds=limits.poll_seconds,
+                idle_grace=handoff.idle_grace_seconds,
+                max_reminders=handoff.max_file_reminders,
+                strict=handoff.strict_file_handoff,
+                auto_accept=handoff.auto_accept_permissions,
+            ),
+            handoff.response_timeout,
+            handoff.on_limit,
+            handoff.retry_back_off_seconds,
+            Budget(limits.max_tokens, limits.max_cost_usd, limits.max_minutes),
+            recreate_terminals=handoff.recreate_terminals,
+            cleanup_on_exit=self.cleanup_on_exit,
+        )
 
     def spare(self, role: str) -> tuple[str, ...]:
         """The providers that may take over from a role's own, in order."""

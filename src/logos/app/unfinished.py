@@ -95,16 +95,15 @@ def unfinished_of(place: Path, flow: type[Plan]) -> RunStatus | None:
 
     What cannot be read is for whoever opens the log to say.
     """
-    from logos.engine.journal import runs_with
-    from logos.engine.revisit import UNFINISHED
-    from logos.views.run import read_run_view
+    from logos.app.runs import load_run, runs_with
+    from logos.flows.fold import UNFINISHED
 
     if not has_log(place) or driver_at(place) is not None:
         return None
     try:
         with reading(place) as log:
             runs = runs_with(log, flow)
-            story = read_run_view(log, runs[-1]) if runs else None
+            story = load_run(log, runs[-1]) if runs else None
     except LogError:
         return None
     if story is None or story.damage or story.outcome not in UNFINISHED:

@@ -15,23 +15,27 @@ from logos.adapters.git.command import is_repository
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import GitWorkspace, base_of
 from logos.adapters.lock import DriverLock, driver_of
+from logos.adapters.notifications import notify
 from logos.adapters.responses import FileWatcher, ResponseFiles
 from logos.adapters.store.salvage import mend
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.build_start import choose_build_start, result_of
+from logos.app.build_start import choose_build_start
 from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of, unfinished_session
+from logos.app.post_processing import comment_for, post_process
 from logos.app.prompt import split_prompt
 from logos.app.revisiting import finish_rollback, give_up
-from logos.app.run_start import StartMode, StartPlan, choose_start, given_prompt
+from logos.app.run_start import StartPlan, choose_start, given_prompt
+from logos.app.runs import open_levels
 from logos.app.settings import Settings
+from logos.app.state_files import state_file_writer
 from logos.app.telos_file import read_telos
 from logos.app.workdir import DATABASE, LOCK, TELOS
 from logos.domain.plans import CyclePlan, LevelsPlan
 from logos.domain.turns import Outcome, RunId
-from logos.engine.build_run import run_build
+from logos.engine.build_run import BuildRun, run_build
 from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, merged_work, work_tree
-from logos.engine.cycle_run import run_cycle
-from logos.engine.journal import Journal, Watcher, open_levels
+from logos.engine.cycle_run import AfterPass, CycleRun, StartMode, run_cycle
+from logos.engine.journal import Journal, Watcher
 from logos.engine.runner import Dependencies, RunResult
 from logos.engine.terminals import AgentTerminals
 from logos.errors import ConfigError, HostError, LogError, UsageError
@@ -41,6 +45,8 @@ from logos.ports import AgentHost, ChangeSignal
 
 # Milliseconds between two looks of a bell, where every author has one.
 SHARED_STEP = 2
+# Where the response files of a build are, in each worktree.
+RESPONSES = Path(".tmp") / "agent-responses"
 
 
 def say(text: str) -> None:
@@ -106,15 +112,17 @@ def run_here(
         host = make_host(settings, tell)
         responses = ResponseFiles(settings.response_dir)
         try:
-            check_host(host, start_plan.plan.agents, tell, fresh=start_plan.way is StartMode.FRESH)
+            check_host(host, start_plan.plan.agents, tell, fresh=start_plan.mode is StartMode.FRESH)
             if settings.resume is False:
                 give_up(settings, log, CyclePlan, "a new run was begun", tell)
             _announce(start_plan, tell)
             responses.ensure()
             change_signal = FileWatcher(settings.response_dir)
-            seen_by = [*watchers, *checkpoints_for(settings, log, tell, work_tree)]
+            seen_by = [state_file_writer(settings), *watchers, *checkpoints_for(settings, log, tell, work_tree)]
+            needs = dependencies(settings, host, log, tell)
+            run = CycleRun(settings.run_options(), needs, responses, change_signal, seen_by, after_pass(settings))
             try:
-                return run_cycle(settings, start_plan, Dependencies(host, log, tell), responses, change_signal, seen_by)
+                return run_cycle(run, start_plan.mode, *start_plan.first_event(log))
             finally:
                 change_signal.close()
         finally:
@@ -154,10 +162,34 @@ def build_here(
             if start_plan.journal is not None:
                 tell(f"going on with unfinished build {start_plan.run}; finished turns are not asked again")
             workspace = GitWorkspace(settings.work_dir, start_plan.run, telos.setup)
-            seen_by = [*watchers, *checkpoints_for(settings, log, tell, lambda _: merged_work)]
-            return run_build(settings, start_plan, Dependencies(host, log, tell), workspace, change_signal_for, seen_by)
+            seen_by = [state_file_writer(settings), *watchers]
+            seen_by += checkpoints_for(settings, log, tell, lambda _: merged_work)
+            needs = dependencies(settings, host, log, tell)
+            run = BuildRun(settings.run_options(), needs, workspace, responses_in, change_signal_for, seen_by)
+            return run_build(run, *start_plan.first_event(log))
         finally:
             host.close()
+
+
+def dependencies(settings: Settings, host: AgentHost, log: SqliteLog, tell: Tell) -> Dependencies:
+    topic = settings.notifications.ntfy_topic
+    return Dependencies(host, log, tell, notify=lambda title, text, priority: notify(topic, title, text, priority))
+
+
+def responses_in(folder: str, answer: str) -> ResponseFiles:
+    """The response file of one turn of a build."""
+    return ResponseFiles(Path(folder) / RESPONSES, {answer: f"{answer}.md"})
+
+
+def after_pass(settings: Settings) -> AfterPass:
+    post = settings.post_processing
+
+    def process(plan: CyclePlan, tell: Callable[[str], object]) -> None:
+        comment = post.git_commit_comment or comment_for(plan.explore)
+        archiving, committing = post.openspec_archive, post.git_commit
+        post_process(settings.work_dir, archiving=archiving, committing=committing, comment=comment, tell=tell)
+
+    return process
 
 
 def checkpoints_for(
@@ -189,14 +221,14 @@ def tidy_builds(settings: Settings, log: SqliteLog, host: AgentHost, now: RunId,
 def _remove_places(workspace: GitWorkspace, journal: Journal[LevelsState], tell: Tell) -> None:
     state = journal.state
     if state.outcome not in (None, Outcome.BLOCKED):
-        workspace.close(result_of(state))
+        workspace.close(state.result or None)
         return
     workspace.give_up(state.head if state.head != state.plan.base else None)
     tell(f"build {journal.run} is given up: its worktrees are removed, its log and its commits are kept")
 
 
 def _announce(start_plan: StartPlan, tell: Tell) -> None:
-    match start_plan.way:
+    match start_plan.mode:
         case StartMode.FRESH:
             return
         case StartMode.RESUME if start_plan.journal is not None:

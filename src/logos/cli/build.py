@@ -125,17 +125,16 @@ def start(
 def report(settings: Settings, ended: RunResult[LevelsState], *, as_json: bool) -> None:
     """The end of a build: what came of it, what changed, where to look next."""
     from logos.adapters.git.workspace import diff_stat
-    from logos.app.build_start import result_of
+    from logos.app.runs import load_run
+    from logos.app.state_files import BUILD_STATE_FILE as STATE_FILE
     from logos.cli.output import console as show
-    from logos.engine.build_run import STATE_FILE
-    from logos.views.run import read_run_view
 
     place, state = settings.work_dir, ended.state
     with reading(place) as log:
-        story = read_run_view(log, ended.run)
+        story = load_run(log, ended.run)
     target = show.console(stderr=as_json)
     show.put_summary(target, story)
-    result = result_of(state)
+    result = state.result
     changed = diff_stat(place, state.plan.base, result) if result else []
     if changed:
         for line in changed:
@@ -146,14 +145,13 @@ def report(settings: Settings, ended: RunResult[LevelsState], *, as_json: bool) 
 
 
 def where_next(ended: RunResult[LevelsState], place: Path) -> list[tuple[str, str]]:
-    from logos.app.build_start import result_of
     from logos.domain.turns import Outcome
 
     at, state = wd_flag(place), ended.state
     look: list[tuple[str, str]] = []
     if state.outcome is Outcome.BLOCKED:
         look.append((f"logos resolve{at}", "the question, and how to answer it"))
-    if result_of(state) is not None:
+    if state.result:
         look.append((f"git diff {state.plan.base[:10]}..logos/{ended.run}", "what was built"))
     if state.outcome is Outcome.PASSED:
         look.append((f"git merge logos/{ended.run}", "take it into your branch"))

@@ -19,12 +19,12 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> int
 
     Of a build: per level, kind of turn and sweep.
     """
+    from logos.app.runs import load_run
     from logos.cli.output import console as show
-    from logos.views.run import read_run_view
     from logos.views.usage import bill_as_json
 
     with reading(place_of(wd)) as log:
-        story = read_run_view(log, find_run(log, run))
+        story = load_run(log, find_run(log, run))
     groups = grouped(story)
     if as_json:
         parts: dict[str, Any] = {

@@ -166,12 +166,12 @@ def play_levels(settings: Settings, python: str, shown: View) -> int:
 
 
 def report(settings: Settings, exit_code: int, *, as_json: bool) -> None:
+    from logos.app.runs import load_run
     from logos.cli.output import console as show
-    from logos.views.run import read_run_view
 
     place = settings.work_dir
     with reading(place) as log:
-        story = read_run_view(log, log.runs()[-1])
+        story = load_run(log, log.runs()[-1])
     target = show.console(stderr=as_json)
     if story.build is None:
         put_cycle(target, story, place)
@@ -182,9 +182,9 @@ def report(settings: Settings, exit_code: int, *, as_json: bool) -> None:
 
 
 def as_document(story: RunView, settings: Settings, exit_code: int) -> dict[str, Any]:
+    from logos.app.state_files import BUILD_STATE_FILE as STATE_FILE
     from logos.cli import lineage
     from logos.cli.output import console as show
-    from logos.engine.build_run import STATE_FILE
     from logos.views.run import turns_as_json
 
     place, build = settings.work_dir, story.build
@@ -253,12 +253,11 @@ def put_cycle(target: Console, story: RunView, place: Path) -> None:
 
 def put_levels(target: Console, story: RunView, build: LevelsState, place: Path) -> None:
     from logos.adapters.git.workspace import diff_stat
-    from logos.app.build_start import result_of
     from logos.cli import lineage
     from logos.cli.output import console as show
 
-    result = result_of(build)
-    if result is not None:
+    result = build.result
+    if result:
         show.put(target, f"\nWhat was built, on the branch {story.branch}:", "bold")
         for line in diff_stat(place, build.plan.base, result):
             show.put(target, line)

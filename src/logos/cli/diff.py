@@ -107,10 +107,10 @@ def _of_the_same_run(one: Side, wanted: str) -> str:
 def side(place: Path, wanted: str) -> Side:
     """What a person means; a run alone is its newest event."""
     from logos.app.checkpoint_names import finding
-    from logos.views.run import read_run_view
+    from logos.app.runs import load_run
 
     with finding(place, wanted) as found:
-        story = read_run_view(found.log, found.run)
+        story = load_run(found.log, found.run)
     last = len(story.records)
     seq = last if found.seq is None else found.seq
     if not 1 <= seq <= last:
@@ -152,13 +152,11 @@ def commit_of(place: Path, story: RunView, seq: int) -> str:
 
 def _head_at(story: RunView, seq: int) -> str:
     """What a build had merged."""
-    from logos.domain.events import RunStarted
-    from logos.engine.journal import flow_of
-    from logos.flows import replay
+    from logos.flows.levels.state import LevelsState
 
-    first = story.records[0].event
-    assert isinstance(first, RunStarted)
-    return replay(flow_of(first), [record.event for record in story.records[:seq]]).head
+    state = story.states[seq - 1]
+    assert isinstance(state, LevelsState)
+    return state.head
 
 
 def _if_kept(place: Path, commit: str) -> str:

@@ -210,7 +210,7 @@ def _runs_of(place: Path, unread: list[Unread]) -> list[Known]:
 def _known(place: Path, story: RunView) -> Known:
     from logos.domain.events import RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted, TerminalOpened
     from logos.domain.plans import LevelsPlan
-    from logos.engine.revisit import UNFINISHED
+    from logos.flows.fold import UNFINISHED
 
     events = [record.event for record in story.records]
     # What was opened before a fork is another run's.

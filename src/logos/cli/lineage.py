@@ -34,8 +34,8 @@ def lineage(
     as_json: AsJson = False,
 ) -> int:
     """Show what every file was built for: purpose, specs in force, components, files, tests, and what was replaced."""
+    from logos.app.runs import open_levels
     from logos.cli.output import console as show
-    from logos.engine.journal import open_levels
 
     with reading(place_of(wd)) as log:
         run, wanted = _meant(log, words or [])
@@ -49,9 +49,9 @@ def lineage(
 
 
 def _meant(log: SqliteLog, words: list[str]) -> tuple[RunId, str]:
+    from logos.app.runs import runs_with
     from logos.app.workdir import find_run
     from logos.domain.plans import LevelsPlan
-    from logos.engine.journal import runs_with
 
     builds = runs_with(log, LevelsPlan)
     if not builds:

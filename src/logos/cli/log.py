@@ -34,8 +34,8 @@ def log(
     as_json: AsJson = False,
 ) -> int:
     """Show the events of a run. `logos show RUN TURN` shows a prompt and its response whole."""
+    from logos.app.runs import event_formatter
     from logos.cli.output import console as show
-    from logos.views.events import EventFormatter
 
     place = place_of(wd)
     with reading(place) as source:
@@ -43,7 +43,7 @@ def log(
         if as_json and not follow:
             show.document([as_document(record) for record in source.read(found)])
             return 0
-        narrator, target = EventFormatter(), show.console()
+        narrator, target = event_formatter(), show.console()
 
         def put(record: Recorded) -> None:
             if as_json:
@@ -61,9 +61,9 @@ def log(
 
 def following(source: SqliteLog, run: RunId, place: Path, tell: Callable[[str], None]) -> Iterator[Recorded]:
     """Events as they come, until the run has ended and its driver has gone."""
+    from logos.app.runs import plan_of
     from logos.domain.events import RunEnded, RunResumed
     from logos.domain.plans import LevelsPlan
-    from logos.engine.journal import plan_of
 
     command = "build" if isinstance(plan_of(source, run), LevelsPlan) else "run"
     ended = alone = False

@@ -37,11 +37,11 @@ def record(
     Changes that the agents made to files are not in the log and so not in the script; secrets are taken out.
     """
     from logos.adapters.hosts.script import as_yaml
+    from logos.app.runs import load_run
     from logos.cli.output import console as show
-    from logos.views.run import read_run_view
 
     with reading(place_of(wd)) as log:
-        story = read_run_view(log, find_run(log, run))
+        story = load_run(log, find_run(log, run))
     if story.build is not None:
         raise UsageError(
             f"run {story.run} is a build, and a build cannot be recorded: what its authors wrote is in git and not in "

@@ -67,14 +67,14 @@ def report(
 def look(place: Path, run: str | None, since: str) -> ContinuityReport:
     """What the log tells now: the one of this work dir, or that of a fork."""
     from logos.app.checkpoint_names import finding
+    from logos.app.runs import load_run
     from logos.cli.status import RunStatus, next_command
     from logos.views.continuity.report import continuity
     from logos.views.continuity.since import session_since
-    from logos.views.run import read_run_view
 
     # With the sign after it, it is a run whatever it looks like.
     with finding(place, None if run is None else f"{run}@") as found:
-        story, newest = read_run_view(found.log, found.run), found.log.runs()[-1]
+        story, newest = load_run(found.log, found.run), found.log.runs()[-1]
         session = session_since(story.sessions, since, story.run)
         files = changed_files(found, session.first)
     # The driver of a work dir is at work on its newest run.

@@ -65,8 +65,8 @@ def reset(
 
 def _unfinished(found: MatchedRun, wanted: str | None) -> Journal[object]:
     from logos.app.checkpoint_names import newest_unfinished
-    from logos.engine.journal import open_run
-    from logos.engine.revisit import UNFINISHED
+    from logos.app.runs import open_run
+    from logos.flows.fold import UNFINISHED
 
     run = found.run if wanted else newest_unfinished(found.log)
     if run is None:

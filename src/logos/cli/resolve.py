@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,6 +36,7 @@ def resolve(
 ) -> int:
     """Answer what a build could not decide; `logos build --resume` then goes on with your decision."""
     from logos.adapters.lock import DriverLock
+    from logos.app.state_files import write_state_of_build
     from logos.cli.output import console as show
     from logos.domain.events import QuestionResolved
 
@@ -49,7 +51,7 @@ def resolve(
         option, text = _decision(words, question)
         with DriverLock(place / TELOS / LOCK):
             journal.record(QuestionResolved(question.id, option, text))
-            _project(journal, place)
+            write_state_of_build(place / TELOS, journal.state, journal.ledger, journal.run, journal.seq, time.time())
     go_on = f"logos build --resume{wd_flag(place)}"
     if as_json:
         show.document({"run": journal.run, "question": question.id, "option": option, "text": text, "next": go_on})
@@ -70,8 +72,8 @@ def _show(journal: Journal[LevelsState], question: Question, place: Path, *, as_
 
 
 def _waiting(log: SqliteLog) -> Journal[LevelsState]:
+    from logos.app.runs import open_levels, runs_with
     from logos.domain.plans import LevelsPlan
-    from logos.engine.journal import open_levels, runs_with
 
     builds = runs_with(log, LevelsPlan)
     journal = open_levels(log, builds[-1]) if builds else None
@@ -94,13 +96,3 @@ def _decision(words: list[str], question: Question) -> tuple[int, str]:
         has = f"options 1 to {many}" if many else "no options; decide in plain words"
         raise UsageError(f"there is no option {first}: this question has {has}")
     return option, " ".join(rest).strip()
-
-
-def _project(journal: Journal[LevelsState], place: Path) -> None:
-    import time
-
-    from logos.adapters import build_state_file as telosstate
-    from logos.engine.build_run import STATE_FILE
-
-    shown = telosstate.project(journal.state, journal.ledger, journal.run, journal.seq, time.time())
-    telosstate.write(place / TELOS / STATE_FILE, shown)

@@ -63,8 +63,8 @@ def resume(
 
 def _unfinished(log: SqliteLog, wanted: RunId | None, place: Path) -> Journal[Any]:
     from logos.app.checkpoint_names import newest_unfinished
-    from logos.engine.journal import open_run
-    from logos.engine.revisit import UNFINISHED
+    from logos.app.runs import open_run
+    from logos.flows.fold import UNFINISHED
 
     run = wanted or newest_unfinished(log)
     if run is None:
@@ -80,15 +80,15 @@ def _unfinished(log: SqliteLog, wanted: RunId | None, place: Path) -> Journal[An
 
 def _point_state_file(place: Path, config: Path | None, flags: list[str], journal: Journal[Any]) -> None:
     """A cycle goes on with the run its state file names: where that is another, it is written anew from the log."""
-    from logos.adapters import state_file as statefile
     from logos.adapters.lock import DriverLock
-    from logos.adapters.state_file import StateDamaged
+    from logos.adapters.state_files import read_cycle_state
     from logos.app.checkpoint_names import settings_of
     from logos.app.revisiting import project
+    from logos.views.cycle_state import StateDamaged
 
     settings = settings_of(place, config, flags)
     try:
-        saved = statefile.read(settings.state_path, settings.provider)
+        saved = read_cycle_state(settings.state_path, settings.provider)
     except StateDamaged:
         return
     if saved is None or (saved.run is not None and saved.run != journal.run):

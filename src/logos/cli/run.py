@@ -206,13 +206,13 @@ def raised(command: list[str], key: str, settings: Settings) -> list[str]:
 
 def report(settings: Settings, ended: RunResult[CycleState], *, as_json: bool) -> None:
     """The end of a run: what came of it, what changed, where to look next."""
+    from logos.app.runs import load_run
     from logos.app.workdir import reading
     from logos.cli.output import console as show
-    from logos.views.run import read_run_view
 
     place = settings.work_dir
     with reading(place) as log:
-        story = read_run_view(log, ended.run)
+        story = load_run(log, ended.run)
     put_report(show.console(stderr=as_json), story, place)
     if as_json:
         show.document(show.run_as_json(story, str(settings.state_path), ended.exit_code))

@@ -55,10 +55,11 @@ def _cells(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[object, ...]:
 
 
 def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
+    from logos.app.runs import load_run
     from logos.cli.output.console import date
     from logos.cli.sessions import fork_of, forked_as_json
     from logos.errors import LogError
-    from logos.views.run import iso, read_run_view
+    from logos.views.run import iso
     from logos.views.usage import bill_as_json
 
     rows: list[dict[str, Any]] = []
@@ -67,7 +68,7 @@ def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
         unknown = dict.fromkeys(("flow", "started_at", "rounds", "turns", "simulated", "usage"))
         blank = {**unknown, **forked_as_json(None), "run": run, "started": "-"}
         try:
-            story = read_run_view(log, run)
+            story = load_run(log, run)
         except LogError as error:
             rows.append({**blank, "status": "DAMAGED", "asked_for": str(error)})
             continue

@@ -65,7 +65,7 @@ def _other(*, script: bool, state: bool, telos: bool, report: str) -> dict[str, 
     if script:
         return script_schema()
     if state:
-        from logos.adapters.build_state_file import state_schema
+        from logos.views.build_state import state_schema
 
         return state_schema()
     if telos:

@@ -132,13 +132,13 @@ def places(place: Path) -> list[Path]:
 
 def stories_in(place: Path, opened: OpenLog = reading) -> Iterator[RunView | Unread]:
     """Run after run of a log, oldest first; what cannot be read does not hide the rest."""
-    from logos.views.run import read_run_view
+    from logos.app.runs import load_run
 
     try:
         with opened(place) as log:
             for run in log.runs():
                 try:
-                    story: RunView | Unread = read_run_view(log, run)
+                    story: RunView | Unread = load_run(log, run)
                 except LogError as error:
                     story = Unread(place, run, str(error))
                 yield story

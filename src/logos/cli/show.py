@@ -30,11 +30,12 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show the prompt and the response of a turn, whole; secrets and control characters are taken out."""
+    from logos.app.runs import load_run
     from logos.cli.output import console as page
-    from logos.views.run import read_run_view, turns_as_json
+    from logos.views.run import turns_as_json
 
     with reading(place_of(wd)) as log:
-        story = read_run_view(log, find_run(log, run))
+        story = load_run(log, find_run(log, run))
     if turn is None:
         if as_json:
             page.document(turns_as_json(story))

@@ -63,8 +63,8 @@ class RunStatus:
 
 def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
     """Show the newest run: its outcome or where it stands, who is at work, and the command to use next."""
+    from logos.app.runs import load_run
     from logos.cli.output import console as show
-    from logos.views.run import read_run_view
 
     place = place_of(wd)
     if not has_log(place):
@@ -74,7 +74,7 @@ def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
             show.put(show.console(), f"no run was started in {place} yet; next: logos init, then logos run")
         return 0
     with reading(place) as log:
-        standing = RunStatus(place, read_run_view(log, find_run(log, None)), driver_at(place))
+        standing = RunStatus(place, load_run(log, find_run(log, None)), driver_at(place))
     if as_json:
         show.document(as_document(standing))
     else:

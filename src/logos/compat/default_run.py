@@ -10,7 +10,6 @@ from typing import Any
 
 from logos.adapters.hosts.cao import ApiClient
 from logos.adapters.responses import ResponseFiles
-from logos.adapters.state_file import FINAL
 from logos.app.prompt import Prompt, split_prompt
 from logos.app.run_start import given_prompt, plan_from
 from logos.app.settings import LEAVES, Settings, as_environment, load_settings
@@ -22,6 +21,7 @@ from logos.domain.turns import Agent, AgentName, Terminal, TerminalId
 from logos.errors import PromptError
 from logos.flows.cycle.flow import CycleState
 from logos.ports import AgentHost
+from logos.views.cycle_state import FINAL
 
 OUTCOMES = {word: outcome for outcome, word in FINAL.items()}
 

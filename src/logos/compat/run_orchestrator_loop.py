@@ -12,10 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from logos.adapters import state_file as statefile
 from logos.adapters.files import set_aside
 from logos.adapters.hosts.cao import ApiClient
+from logos.adapters.notifications import notify as _notify
 from logos.adapters.responses import FileWatcher
+from logos.adapters.state_files import read_cycle_state, write_cycle_state
 from logos.app import post_processing as afterwards
 from logos.app.hosts import Tell
 from logos.app.settings import Settings, as_environment, load_settings
@@ -26,7 +27,6 @@ from logos.domain.events import Event, Recorded
 from logos.domain.ledger import Ledger
 from logos.domain.roles import Phase, Role, phase_def_of
 from logos.domain.turns import FailureKind, RunId, TerminalId
-from logos.engine.notify import notify as _notify
 from logos.engine.runner import new_run_id, rules_for
 from logos.engine.terminals import AgentTerminals
 from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter
@@ -36,6 +36,7 @@ from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, t
 from logos.flows.cycle.verdicts import is_approved
 from logos.ports import AgentHost
 from logos.prompts import render, response_instruction
+from logos.views.cycle_state import RUNNING, StateDamaged, project
 from logos.waiting.rules import WaitState
 
 __all__ = ["ApiClient"]
@@ -113,7 +114,11 @@ def wait_for_response_file(role: str, terminal_id: str, timeout: float | None = 
     change_signal = FileWatcher(Path(_default.RESPONSE_DIR))
     host = _default.host()
     vigil = ResponseWaiter(
-        host, _default.responses(), change_signal, rules_for(_default.settings(), host), time.monotonic
+        host,
+        _default.responses(),
+        change_signal,
+        rules_for(_default.settings().run_options().rules, host),
+        time.monotonic,
     )
     try:
         case = PendingResponse(TerminalId(terminal_id), role, reminder=response_file_instruction(role))
@@ -197,16 +202,16 @@ def build_tester_prompt(programmer_out: str) -> str:
 
 
 def save_state() -> None:
-    projection = statefile.project(_default.state(), _default.ledger(), RunId(""), 0, _default.API, _default.PROVIDER)
+    projection = project(_default.state(), _default.ledger(), RunId(""), 0, _default.API, _default.PROVIDER)
     del projection["logos"]
-    statefile.write(Path(_default.STATE_FILE), {**projection, "final_status": _default.final_status}, time.time())
+    write_cycle_state(Path(_default.STATE_FILE), {**projection, "final_status": _default.final_status}, time.time())
 
 
 def load_state() -> bool:
     path = Path(_default.STATE_FILE)
     try:
-        saved = statefile.read(path, _default.PROVIDER)
-    except statefile.StateDamaged as damage:
+        saved = read_cycle_state(path, _default.PROVIDER)
+    except StateDamaged as damage:
         log(f"{damage}; kept as {set_aside(path, stamp())}")
         return False
     if saved is None:
@@ -224,7 +229,7 @@ def load_state() -> bool:
             retry_context=seed.retry_context,
         )
     )
-    _default.final_status = saved.final_status or statefile.RUNNING
+    _default.final_status = saved.final_status or RUNNING
     _default.session_name = saved.session
     _default.terminal_ids = {name: terminal.id for name, terminal in saved.terminals.items()}
     _default.terminal_providers = {terminal.id: terminal.provider for terminal in saved.terminals.values()}
@@ -236,10 +241,10 @@ def load_state() -> bool:
 
 def should_auto_resume(state_file: str | Path) -> bool:
     try:
-        saved = statefile.read(Path(state_file), _default.PROVIDER)
+        saved = read_cycle_state(Path(state_file), _default.PROVIDER)
     except LogosError:
         return False
-    return saved is not None and saved.final_status == statefile.RUNNING
+    return saved is not None and saved.final_status == RUNNING
 
 
 def handle_tester_fail() -> None:

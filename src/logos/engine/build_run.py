@@ -8,32 +8,22 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from logos.adapters import build_state_file as telosstate
-from logos.adapters.responses import ResponseFiles
-from logos.app.build_start import BuildStartPlan, result_of
-from logos.app.settings import Settings
-from logos.domain.events import (
-    Recorded,
-    RunResumed,
-    RunStarted,
-    TerminalClosed,
-    TurnAnswered,
-    TurnFailed,
-    TurnSent,
-)
+from logos.domain.events import Event, Recorded, RunResumed, TerminalClosed, TurnAnswered, TurnFailed
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Action, Agent, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn
 from logos.engine.checks import run_check
-from logos.engine.journal import Journal, Watcher, flow_of
+from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext
+from logos.engine.options import RunOptions
 from logos.engine.runner import Dependencies, Runner, RunResult, orderly_shutdown
 from logos.engine.waiter import status_of
 from logos.errors import HostError, TerminalGone
 from logos.flows.levels.state import MAIN, LevelsState
-from logos.ports import ChangeSignal, Workspace
+from logos.ports import ChangeSignal, ResponseFolder, Workspace
 
-STATE_FILE = "state.json"
-RESPONSES = Path(".tmp") / "agent-responses"
+# The response folder of one turn: in this folder, for this answer.
+ResponsesFor = Callable[[str, str], ResponseFolder]
+ChangesFor = Callable[[Path], ChangeSignal]
 
 
 class BuildRun(Runner[LevelsState]):
@@ -43,25 +33,20 @@ class BuildRun(Runner[LevelsState]):
 
     def __init__(
         self,
-        settings: Settings,
+        options: RunOptions,
         dependencies: Dependencies,
         workspace: Workspace,
-        change_signal_for: Callable[[Path], ChangeSignal],
+        responses_for: ResponsesFor,
+        change_signal_for: ChangesFor,
         watchers: Sequence[Watcher[LevelsState]] = (),
     ) -> None:
-        super().__init__(settings, dependencies, [self._keep_what_is_left, *watchers])
+        super().__init__(options, dependencies, [self._keep_what_is_left, *watchers])
+        self._responses_for = responses_for
         self._workspace = workspace
         self._change_signal_for = change_signal_for
         self._change_signals: dict[AgentName, ChangeSignal] = {}
         self._closing: set[AgentName] = set()
         self._lock = threading.Lock()
-
-    def begin(self, start_plan: BuildStartPlan) -> None:
-        if start_plan.journal is not None:
-            self.start(start_plan.journal, RunResumed(start_plan.plan))
-            return
-        started = RunStarted(start_plan.plan)
-        self.start(Journal(self._dependencies.log, start_plan.run, flow_of(started)), started)
 
     def _perform(self, action: Action, context: WorkerContext) -> None:
         try:
@@ -76,7 +61,7 @@ class BuildRun(Runner[LevelsState]):
                 self._ask(action, context)
             case Check(_, _, place) if place is not None:
                 folder = self._workspace.ready(place)
-                run_check(action, folder, self._settings.handoff.response_timeout, context)
+                run_check(action, folder, self._options.response_timeout, context)
             case Check():
                 raise RuntimeError("a build checks what is merged")
             case Gather():
@@ -91,7 +76,7 @@ class BuildRun(Runner[LevelsState]):
         try:
             folder = self._folder(turn)
             self._seat(turn, folder, context)
-            responses = ResponseFiles(Path(folder) / RESPONSES, {turn.answer: f"{turn.answer}.md"})
+            responses = self._responses_for(folder, turn.answer)
             responses.ensure()
             path = str(responses.path(turn.answer))
             told = replace(turn, facts={**turn.facts, "wd": folder, "response_path": path})
@@ -105,7 +90,7 @@ class BuildRun(Runner[LevelsState]):
         """Where the agent works: as its commit says when it is new there, as it left it when it is not."""
         place = turn.place
         if place is None:
-            return str(self._settings.work_dir)
+            return self._options.work_dir
         new = turn.agent not in self._running().ledger.briefed
         if place.name == MAIN and new:
             return self._workspace.ready(place)
@@ -174,7 +159,7 @@ class BuildRun(Runner[LevelsState]):
         self._tidy()
         # A blocked build goes on when a person has answered; its places stay.
         if outcome is not Outcome.BLOCKED:
-            self._workspace.close(result_of(self._running().state))
+            self._workspace.close(self._running().state.result or None)
 
     def _keep_what_is_left(self, record: Recorded, state: LevelsState, ledger: Ledger) -> None:
         """What an agent did before its report was sent back is in no commit yet; whoever forks the run wants it.
@@ -191,24 +176,9 @@ class BuildRun(Runner[LevelsState]):
                 with suppress(HostError):
                     self._workspace.keep(state.place_for(ask), ask.before)
 
-    def _project(self, record: Recorded, state: LevelsState, ledger: Ledger) -> None:
-        if isinstance(record.event, TurnSent | TerminalClosed):
-            # Who is asked was shown before the prompt left, and who is done when the answer came.
-            return
-        shown = telosstate.project(state, ledger, record.run, record.seq, record.at)
-        telosstate.write(self._settings.telos_dir / STATE_FILE, shown)
 
-
-def run_build(
-    settings: Settings,
-    start_plan: BuildStartPlan,
-    dependencies: Dependencies,
-    workspace: Workspace,
-    change_signal_for: Callable[[Path], ChangeSignal],
-    watchers: Sequence[Watcher[LevelsState]] = (),
-) -> RunResult[LevelsState]:
-    """A whole build. Raises RunPaused, HostError, Interrupted …; whatever happens, the log holds it."""
-    run = BuildRun(settings, dependencies, workspace, change_signal_for, watchers)
+def run_build(run: BuildRun, journal: Journal[LevelsState], first: Event) -> RunResult[LevelsState]:
+    """Drive a whole build. Raises RunPaused, HostError, Interrupted …; whatever happens, the log holds it."""
     with orderly_shutdown(run):
-        run.begin(start_plan)
+        run.start(journal, first)
         return run.go()

@@ -9,24 +9,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from logos.app.settings import Settings
 from logos.domain.events import Event, Noted, Recorded, Topic
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Action, Agent, FailureKind, Outcome, RunId, Turn
 from logos.engine.ask import Asker
-from logos.engine.budgets import Budget
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext, drive
-from logos.engine.notify import notify, notify_aside
+from logos.engine.options import RunOptions
 from logos.engine.terminals import AgentTerminals
 from logos.errors import LimitReached, LogosError, RunPaused
+from logos.flows import RunState
 from logos.ports import AgentHost, ChangeSignal, Log, Responses, TurnReporter
 from logos.prompts import preload, render
 from logos.waiting.rules import Rules
 
 Tell = Callable[[str], None]
+# Sends a title, a message and a priority to a person; returns what went wrong, or None.
+Notify = Callable[[str, str, int], str | None]
 
 FINAL_WORD = {
     Outcome.PASSED: "PASS",
@@ -53,6 +54,10 @@ def new_run_id() -> RunId:
     return RunId("".join(secrets.choice(_ALPHABET) for _ in range(8)))
 
 
+def no_notification(title: str, message: str, priority: int) -> str | None:
+    del title, message, priority
+
+
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """What every run needs of the world."""
@@ -63,22 +68,7 @@ class Dependencies:
     now: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     pause: Callable[[float], object] = time.sleep
-
-
-class RunState(Protocol):
-    """What every flow's state says of where a run stands."""
-
-    @property
-    def stalled(self) -> str | None: ...
-
-    @property
-    def trouble(self) -> FailureKind | None: ...
-
-    @property
-    def outcome(self) -> Outcome | None: ...
-
-    @property
-    def reason(self) -> str: ...
+    notify: Notify = no_notification
 
 
 State = TypeVar("State", bound=RunState)
@@ -99,10 +89,12 @@ class RunResult(Generic[State]):
 class Runner(ABC, Generic[State]):
     _reminder = "reminder"
 
-    def __init__(self, settings: Settings, dependencies: Dependencies, watchers: Sequence[Watcher[State]] = ()) -> None:
-        self._settings = settings
+    def __init__(
+        self, options: RunOptions, dependencies: Dependencies, watchers: Sequence[Watcher[State]] = ()
+    ) -> None:
+        self._options = options
         self._dependencies = dependencies
-        self._watchers: list[Watcher[State]] = [self._project, self._notify_of_waiting, *watchers]
+        self._watchers: list[Watcher[State]] = [*watchers, self._notify_of_waiting]
         self._stop = threading.Event()
         self.journal: Journal[State] | None = None
 
@@ -137,17 +129,13 @@ class Runner(ABC, Generic[State]):
         with suppress(LogosError):
             self._tidy()
         word = FINAL_WORD[journal.outcome] if journal.outcome is not None else "stopped"
-        problem = notify(self._settings.notifications.ntfy_topic, f"Logos: {word}", why or journal.state.reason or word)
+        problem = self._dependencies.notify(f"Logos: {word}", why or journal.state.reason or word, 3)
         if problem:
             self._dependencies.tell(problem)
 
     @abstractmethod
     def _perform(self, action: Action, context: WorkerContext) -> None:
         """Carry out one errand, in a thread of its own."""
-
-    @abstractmethod
-    def _project(self, record: Recorded, state: State, ledger: Ledger) -> None:
-        """Show the state after an event to whoever reads it from a file."""
 
     @abstractmethod
     def _agent_for(self, turn: Turn) -> Agent:
@@ -174,23 +162,22 @@ class Runner(ABC, Generic[State]):
         )
 
     def _brake(self) -> None:
-        journal, limits = self._running(), self._settings.limits
-        budget = Budget(limits.max_tokens, limits.max_cost_usd, limits.max_minutes)
-        budget.check(journal.ledger.spent, journal.driven)
+        fold = self._running().fold
+        self._options.budget.check(fold.ledger.spent, fold.driven_seconds)
 
     def _asker(self, turn: Turn, responses: Responses, change_signal: ChangeSignal) -> Asker:
-        out, handoff = self._dependencies, self._settings.handoff
+        out, options = self._dependencies, self._options
         return Asker(
             out.host,
             responses,
             change_signal,
             render,
-            rules_for(self._settings, out.host),
-            handoff.response_timeout,
+            rules_for(options.rules, out.host),
+            options.response_timeout,
             out.now,
             out.wall,
-            handoff.on_limit,
-            handoff.retry_back_off_seconds,
+            options.on_limit,
+            options.retry_back_off,
             lambda context: self._replace(turn, context),
             self._reminder,
         )
@@ -211,11 +198,15 @@ class Runner(ABC, Generic[State]):
     def _notify_of_waiting(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002
         match record.event:
             case Noted(Topic.PERMISSION_ASKED, text):
-                topic = self._settings.notifications.ntfy_topic
-                if topic:
-                    notify_aside(topic, "Logos: an agent waits for you", text, self._dependencies.tell)
+                threading.Thread(target=self._notify, args=("Logos: an agent waits for you", text), daemon=True).start()
             case _:
                 return
+
+    def _notify(self, title: str, message: str) -> None:
+        """Send a message in the background: a slow server must not hold up the run."""
+        problem = self._dependencies.notify(title, message, 4)
+        if problem:
+            self._dependencies.tell(problem)
 
 
 @contextmanager
@@ -232,15 +223,13 @@ def orderly_shutdown(run: Runner[Any]) -> Generator[None]:
             run.shutdown(why)
 
 
-def rules_for(settings: Settings, host: AgentHost) -> Rules:
-    handoff = settings.handoff
-    exact = isinstance(host, TurnReporter)
-    return Rules(
-        poll_seconds=settings.limits.poll_seconds,
-        # A process that ended is done: there is nothing to wait for.
-        idle_grace=min(handoff.idle_grace_seconds, EXACT_GRACE_SECONDS) if exact else handoff.idle_grace_seconds,
-        max_reminders=0 if exact and not handoff.strict_file_handoff else handoff.max_file_reminders,
-        strict=handoff.strict_file_handoff,
-        auto_accept=handoff.auto_accept_permissions,
-        exact=exact,
+def rules_for(rules: Rules, host: AgentHost) -> Rules:
+    """The waiting rules on a host that runs the turns itself: a process that ended is done at once."""
+    if not isinstance(host, TurnReporter):
+        return rules
+    return replace(
+        rules,
+        idle_grace=min(rules.idle_grace, EXACT_GRACE_SECONDS),
+        max_reminders=rules.max_reminders if rules.strict else 0,
+        exact=True,
     )

@@ -3,12 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from logos.domain.events import Event
-from logos.domain.turns import Action, Outcome
+from logos.domain.plans import Plan
+from logos.domain.specs import Question
+from logos.domain.turns import Action, FailureKind, Outcome
 
 State = TypeVar("State")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a run stands, in the same words for every flow: a sweep of a build is a round, its stage a phase."""
+
+    round: int
+    phase: str
+    agent: str
+    cycle: int | None
+    text: str
+
+
+class RunState(Protocol):
+    """What the state of every flow says."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def outcome(self) -> Outcome | None: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def stalled(self) -> str | None: ...
+
+    @property
+    def trouble(self) -> FailureKind | None: ...
+
+    @property
+    def question(self) -> Question | None:
+        """What a person must decide before the run continues."""
+        ...
+
+    @property
+    def position(self) -> Position: ...
+
+    @property
+    def next_turns(self) -> tuple[str, ...]:
+        """The turns and checks that a driver would start with."""
+        ...
+
+    @property
+    def result(self) -> str:
+        """The commit that the run leaves as its branch; empty when it leaves none."""
+        ...
 
 
 class Flow(Protocol[State]):

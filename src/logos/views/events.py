@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from logos.adapters.reports import read_report
 from logos.domain.events import (
     CheckRan,
     Noted,
@@ -34,9 +33,9 @@ from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.reports import Failure, Proposal, Report, TurnKind, Verdict
 from logos.domain.roles import Role
 from logos.domain.turns import Outcome, RunId
-from logos.engine.journal import flow_of
 from logos.flows import Flow
-from logos.flows.levels.flow import ATTEMPTS
+from logos.flows.fold import flow_for
+from logos.flows.levels.flow import ATTEMPTS, ReadReport
 from logos.flows.levels.reconcile import Dispute, Settled
 from logos.flows.levels.state import LevelsState
 from logos.flows.levels.turn_ids import level_turn
@@ -93,7 +92,8 @@ def severity_of(verdict: str) -> Severity:
 class EventFormatter:
     """Remembers what a line needs of earlier events: the plan, when each turn was asked, and where a build stood."""
 
-    def __init__(self, plan: Plan | None = None) -> None:
+    def __init__(self, read_report: ReadReport, plan: Plan | None = None) -> None:
+        self._read_report = read_report
         self._plan = plan
         self._asked: dict[str, float] = {}
         self._flow: Flow[Any] | None = None
@@ -106,7 +106,7 @@ class EventFormatter:
         first = self.tell(record)
         if not isinstance(before, LevelsState) or not isinstance(after, LevelsState):
             return [first]
-        news = (*_said(record, after), *changes(before, after))
+        news = (*_said(record, after, self._read_report), *changes(before, after))
         return [first, *(Line(record.at, cut(text, _LONGEST), tone) for text, tone in news)]
 
     def tell(self, record: Recorded) -> Line:
@@ -115,7 +115,7 @@ class EventFormatter:
 
     def _folded(self, record: Recorded) -> State | None:
         if isinstance(record.event, RunStarted):
-            self._flow = flow_of(record.event)
+            self._flow = flow_for(record.event, self._read_report)
             self._state = self._flow.start()
         return self._flow.apply(self._state, record.event) if self._flow is not None else None
 
@@ -165,7 +165,7 @@ class EventFormatter:
                 return ended, Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD
 
     def _answered(self, event: TurnAnswered, at: float) -> Words:
-        verdict = verdict_of(self._plan, event.turn, event.text)
+        verdict = verdict_of(self._plan, event.turn, event.text, self._read_report)
         said = f"{event.turn} answered{f' {verdict}' if verdict else ''}, {number(len(event.text))} characters"
         took = f" after {duration(at - self._asked[event.turn])}" if event.turn in self._asked else ""
         where = ", read from its screen" if event.source is Source.SCREEN else ""
@@ -210,7 +210,7 @@ def _merged(event: WorkMerged) -> Words:
     return f"{event.turn}: nothing merged, {count(len(event.clashes), 'conflict')}: {found}", Severity.BAD
 
 
-def _said(record: Recorded, after: LevelsState) -> Iterator[Words]:
+def _said(record: Recorded, after: LevelsState, read_report: ReadReport) -> Iterator[Words]:
     """What exactly a level does not find as its spec says, or has against a proposal."""
     event = record.event
     turn = level_turn(event.turn) if isinstance(event, TurnAnswered) else None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
-from logos.adapters.reports import read_report
-from logos.app.build_start import result_of
 from logos.domain.events import (
     CheckRan,
     Noted,
@@ -28,18 +27,18 @@ from logos.domain.events import (
 )
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
-from logos.domain.reports import ActionKind, Refused, TurnKind, Verdict
+from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
 from logos.domain.roles import Role, phase_def_of
 from logos.domain.specs import Question
 from logos.domain.turns import Outcome, RunId, TurnId
 from logos.domain.usage import Usage
-from logos.engine.journal import flow_of
 from logos.errors import LogDamaged, LogError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.cycle.verdicts import TesterVerdict, evidence_found, is_approved, read_result, says_approved
+from logos.flows.fold import RunFold, flow_for, started_by
+from logos.flows.levels.flow import ReadReport
 from logos.flows.levels.state import LevelsState, LevelStatus
 from logos.flows.levels.turn_ids import GATHER, LevelTurn, level_turn
-from logos.ports import Log
 from logos.views.sessions import Session, sessions_of
 from logos.views.text import count, cut, first_line
 from logos.views.usage import Bill, bill_for, usage_as_json
@@ -93,14 +92,26 @@ class TurnView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    run: RunId
-    state: State
-    ledger: Ledger
+    fold: RunFold[Any]
     started: float
     last: float
     turns: tuple[TurnView, ...] = ()
     damage: str = ""
     records: tuple[Recorded, ...] = field(default=(), repr=False)
+    # The state after each of the records.
+    states: tuple[State, ...] = field(default=(), repr=False)
+
+    @property
+    def run(self) -> RunId:
+        return self.fold.run
+
+    @property
+    def state(self) -> State:
+        return self.fold.state
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.fold.ledger
 
     @property
     def plan(self) -> Plan:
@@ -122,12 +133,12 @@ class RunView:
     @property
     def question(self) -> Question | None:
         """What a person must decide before it goes on."""
-        return self.state.question if isinstance(self.state, LevelsState) else None
+        return self.state.question
 
     @property
     def branch(self) -> str:
         """Where a build left what was merged; empty when nothing was."""
-        return f"logos/{self.run}" if self.build is not None and result_of(self.build) else ""
+        return f"logos/{self.run}" if self.state.result else ""
 
     @property
     def unproven(self) -> tuple[str, ...]:
@@ -139,7 +150,7 @@ class RunView:
     @property
     def rounds(self) -> int:
         """Rounds of a cycle, sweeps of a build."""
-        return self.state.sweep if isinstance(self.state, LevelsState) else self.state.round
+        return self.state.position.round
 
     @property
     def rounds_in_words(self) -> str:
@@ -225,31 +236,31 @@ class RunView:
         return next((told for told in reversed(self.turns) if told.agent in roles), None)
 
 
-def read_run_view(log: Log, run: RunId) -> RunView:
+def view_run(run: RunId, records: Iterable[Recorded], read_report: ReadReport) -> RunView:
     """Everything the log tells of a run; of a damaged one, what comes before the damage."""
-    records: list[Recorded] = []
-    damage = ""
+    read, damage = list[Recorded](), ""
     try:
-        for record in log.read(run):
-            records.append(record)
+        for record in records:
+            read.append(record)
     except LogDamaged as error:
         damage = str(error)
-    first = records[0] if records else None
-    if first is None or not isinstance(first.event, RunStarted):
-        raise LogError(damage or f"run {run} is not in the log")
-    flow, telling = flow_of(first.event), TurnViewBuilder()
-    state, ledger = flow.start(), Ledger()
-    for record in records:
-        state, ledger = flow.apply(state, record.event), ledger.enter(record.event)
-        telling.hear(record)
-    began = next((record.at for record in reversed(records) if isinstance(record.event, RunForked)), first.at)
-    return RunView(run, state, ledger, began, records[-1].at, telling.turns, damage, tuple(records))
+    if damage and not read:
+        raise LogError(damage)
+    fold = RunFold[Any](run, flow_for(started_by(run, read[0] if read else None), read_report))
+    builder, states = TurnViewBuilder(read_report), list[State]()
+    for record in read:
+        fold.add(record)
+        states.append(fold.state)
+        builder.add(record)
+    began = next((record.at for record in reversed(read) if isinstance(record.event, RunForked)), read[0].at)
+    return RunView(fold, began, read[-1].at, builder.turns, damage, tuple(read), tuple(states))
 
 
 class TurnViewBuilder:
     """The turns in the order they were asked, as events come in. One that was asked again after a crash stays one."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_report: ReadReport) -> None:
+        self._read_report = read_report
         self._told: dict[str, TurnView] = {}
         self._plan: Plan | None = None
         self._before = 0.0
@@ -258,7 +269,7 @@ class TurnViewBuilder:
     def turns(self) -> tuple[TurnView, ...]:
         return tuple(self._told.values())
 
-    def hear(self, record: Recorded) -> None:
+    def add(self, record: Recorded) -> None:
         told = self._after(record)
         if told is not None:
             self._told[told.turn] = told
@@ -279,7 +290,7 @@ class TurnViewBuilder:
             case TurnSent(turn) if turn in self._told:
                 return replace(self._told[turn], rests="")
             case TurnAnswered(turn, text, _, usage):
-                ended = replace(self._of(turn, at), response=text, ended=at, verdict=verdict_of(self._plan, turn, text))
+                ended = replace(self._of(turn, at), response=text, ended=at, verdict=self._verdict(turn, text))
                 return replace(ended, failure="", waits="", rests="", bills=(*ended.bills, usage))
             case TurnFailed(turn, _, message, usage):
                 failed = self._of(turn, at)
@@ -301,6 +312,9 @@ class TurnViewBuilder:
             case _:
                 pass
         return None
+
+    def _verdict(self, turn: TurnId, text: str) -> str:
+        return verdict_of(self._plan, turn, text, self._read_report)
 
     def _of(self, turn: TurnId, at: float) -> TurnView:
         # Who joins in the middle hears of answers to turns that were asked before.
@@ -335,17 +349,16 @@ def _agent_of(turn: str) -> str:
     return level.who if level is not None else parts["role"] if parts else ""
 
 
-def verdict_of(plan: Plan | None, turn: str, text: str) -> str:
+def verdict_of(plan: Plan | None, turn: str, text: str, read_report: ReadReport) -> str:
     """What a response decides, in a few words; authors decide nothing."""
     level = level_turn(turn)
     if level is not None:
-        return _level_verdict(level, text)
+        return _level_verdict(level, read_report(level.kind, level.level, text))
     return _role_verdict(plan, turn, text) if isinstance(plan, CyclePlan) else ""
 
 
-def _level_verdict(turn: LevelTurn, text: str) -> str:
+def _level_verdict(turn: LevelTurn, report: Report | Refused) -> str:
     """In the order in which the flow heeds what a report says."""
-    report = read_report(turn.kind, turn.level, text)
     if isinstance(report, Refused):
         return f"refused: {cut(report.errors[0], REASON)}"
     if report.next.step is ActionKind.ASK_PERSON:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from logos.app.runs import event_formatter, turn_view_builder
 from logos.cli.output import console as show
 from logos.cli.output import levels as ladder
 from logos.cli.output.console import short
@@ -18,9 +19,9 @@ from logos.domain.roles import PHASE_DEFS, Role
 from logos.domain.turns import RunId
 from logos.flows.cycle.flow import CycleState
 from logos.flows.levels.state import LevelsState
-from logos.views.events import EventFormatter, Line, Severity, severity_of
+from logos.views.events import Line, Severity, severity_of
 from logos.views.redact import one_line
-from logos.views.run import State, TurnView, TurnViewBuilder
+from logos.views.run import State, TurnView
 from logos.views.text import count, duration, first_line
 from logos.views.usage import spent_in_words
 
@@ -58,7 +59,7 @@ class PlainView:
 
     def __init__(self) -> None:
         self.run: RunId | None = None
-        self._narrator = EventFormatter()
+        self._narrator = event_formatter()
         self._console = show.console(stderr=True)
 
     def watch(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002
@@ -84,8 +85,8 @@ class LiveView:
     def __init__(self, target: Console | None = None) -> None:
         self.run: RunId | None = None
         self._console = target or show.console(stderr=True)
-        self._narrator = EventFormatter()
-        self._telling = TurnViewBuilder()
+        self._narrator = event_formatter()
+        self._telling = turn_view_builder()
         self._live: Live | None = None
         self._state: State | None = None
         self._ledger = Ledger()
@@ -98,7 +99,7 @@ class LiveView:
 
     def watch(self, record: Recorded, state: State, ledger: Ledger) -> None:
         first, *changes = self._narrator.lines(record, state)
-        self._telling.hear(record)
+        self._telling.add(record)
         self.run, self._state, self._ledger, self._last = record.run, state, ledger, record.at
         self._turns = self._telling.turns
         remarkable = [] if isinstance(record.event, _UNREMARKABLE) else [first]

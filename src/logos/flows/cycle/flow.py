@@ -27,8 +27,9 @@ from logos.domain.events import (
 )
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
 from logos.domain.roles import ANSWERS, RESPONSE_FILES, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
+from logos.domain.specs import Question
 from logos.domain.turns import Action, AgentName, Check, Fact, FailureKind, Outcome, Turn, TurnId
-from logos.flows import condense
+from logos.flows import Position, condense
 from logos.flows.cycle.verdicts import TesterVerdict, is_approved, read_result
 
 EXPLORE_BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
@@ -78,6 +79,23 @@ class CycleState:
     @property
     def check_id(self) -> TurnId:
         return TurnId(f"r{self.round}.verify")
+
+    @property
+    def question(self) -> Question | None:
+        return None
+
+    @property
+    def position(self) -> Position:
+        text = f"round {self.round}, phase {self.phase}"
+        return Position(self.round, self.phase.value, self.role.value, self.cycle, text)
+
+    @property
+    def next_turns(self) -> tuple[str, ...]:
+        return () if self.outcome is not None else (self.check_id if self.checking else self.turn_id,)
+
+    @property
+    def result(self) -> str:
+        return ""
 
 
 class Cycle:

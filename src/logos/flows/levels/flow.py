@@ -35,7 +35,7 @@ from logos.flows.levels.deliverables import problems_with
 from logos.flows.levels.state import GATHERED, LevelsState, PendingTurn, Stage, turn_of
 from logos.flows.levels.steps import blocked_by_stuck, down_to, go, put
 
-Read = Callable[[TurnKind, Level, str], Report | Refused]
+ReadReport = Callable[[TurnKind, Level, str], Report | Refused]
 
 # A report may be asked for so often; then a person is asked.
 ATTEMPTS = 3
@@ -64,7 +64,7 @@ _ACCEPT: dict[TurnKind, Callable[[LevelsState, PendingTurn, Report], LevelsState
 class Levels:
     """The flow of one build. `read` makes a report of a response; it must be a function of the text alone."""
 
-    def __init__(self, plan: LevelsPlan, read: Read) -> None:
+    def __init__(self, plan: LevelsPlan, read: ReadReport) -> None:
         self.plan = plan
         self.read = read
 

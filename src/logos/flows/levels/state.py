@@ -12,6 +12,7 @@ from logos.domain.plans import LevelsPlan
 from logos.domain.reports import Component, Constraint, Report, TurnKind
 from logos.domain.specs import Direction, Handoff, Proof, Question, Spec, Tool
 from logos.domain.turns import FailureKind, Outcome, TurnId, Worktree
+from logos.flows import Position
 from logos.flows.levels.components import needs
 from logos.flows.levels.overlap import Contribution
 from logos.flows.levels.reconcile import Dispute, Settled
@@ -124,6 +125,24 @@ class LevelsState:
     trouble: FailureKind | None = None
     outcome: Outcome | None = None
     reason: str = ""
+
+    @property
+    def position(self) -> Position:
+        text = f"sweep {self.sweep}, {self.stage} at {self.level.name}"
+        cycle = self.dispute.round if self.dispute is not None else None
+        return Position(self.sweep, self.stage.value, self.level.name, cycle, text)
+
+    @property
+    def next_turns(self) -> tuple[str, ...]:
+        if self.outcome is not None:
+            return ()
+        return tuple(ask.turn for ask in self.at_hand) or (f"{self.stage} at {self.level.name}",)
+
+    @property
+    def result(self) -> str:
+        """The merged work, once the build has ended."""
+        kept = self.outcome in (Outcome.PASSED, Outcome.FAILED) and self.head != self.plan.base
+        return self.head if kept else ""
 
     @property
     def levels(self) -> tuple[Level, ...]:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from logos.domain.events import Recorded, RunStarted
-from logos.engine.journal import flow_of
+from logos.domain.events import Recorded
 from logos.views.events import Severity
 from logos.views.redact import clean, one_line
 from logos.views.run import RunView
@@ -54,17 +53,14 @@ class Transition(Generic[S]):
 
 
 def moments(story: RunView) -> Iterator[Transition[Any]]:
-    """A run once more, event by event."""
-    first = story.records[0].event
-    if not isinstance(first, RunStarted):
-        return
-    flow, sessions = flow_of(first), iter(story.sessions)
-    state, session = flow.start(), next(sessions)
-    for record in story.records:
+    """Every event of a run, with the states before and after it."""
+    sessions = iter(story.sessions)
+    before, session = story.fold.flow.start(), next(sessions)
+    for record, after in zip(story.records, story.states, strict=True):
         if record.seq > session.last:
             session = next(sessions)
-        before, state = state, flow.apply(state, record.event)
-        yield Transition(record, session, before, state)
+        yield Transition(record, session, before, after)
+        before = after
 
 
 def said(text: object, at_most: int = LONGEST) -> str:

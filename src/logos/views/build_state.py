@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal, ParamSpec
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import PydanticSerializationError, to_json
 
-from logos.adapters.files import write_atomically
 from logos.domain.ledger import Ledger
 from logos.domain.levels import LEVELS, Level
 from logos.domain.reports import Component
@@ -200,16 +196,6 @@ def project(state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float)
         "violation": short(state.violation) or None,
         "alternatives": [short(text) for text in state.alternatives],
     }
-
-
-def write(path: Path, state: Json) -> None:
-    """Without waiting for the disk: the log is what a power cut must leave whole, this file is drawn from it."""
-    try:
-        text = to_json(state, indent=2).decode()
-    except PydanticSerializationError:
-        # A lone surrogate in somebody's text has no UTF-8 form.
-        text = json.dumps(state, ensure_ascii=False, indent=2).encode("utf-8", "replace").decode("utf-8")
-    write_atomically(path, text + "\n", durable=False)
 
 
 def short(text: str, characters: int = SUMMARY_CHARACTERS) -> str:

@@ -1,9 +1,6 @@
-"""Telling a person who is elsewhere: an ntfy message that never holds up or fails a run."""
+"""Push messages to a person through ntfy; a failed message never delays or fails a run."""
 
 from __future__ import annotations
-
-import threading
-from collections.abc import Callable
 
 import httpx
 
@@ -24,16 +21,3 @@ def notify(topic: str, title: str, message: str, priority: int = 3) -> str | Non
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         return f"notification not sent: {error or type(error).__name__}"
     return None
-
-
-def notify_aside(topic: str, title: str, message: str, tell: Callable[[str], None]) -> threading.Thread:
-    """The same in the background, for messages in the middle of a run."""
-
-    def work() -> None:
-        problem = notify(topic, title, message, priority=4)
-        if problem:
-            tell(problem)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread

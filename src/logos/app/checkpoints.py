@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from logos.app.runs import open_run
 from logos.domain.events import Recorded, RunForked, WorkGathered, WorkMerged
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.turns import Outcome, RunId, TurnId
-from logos.engine.journal import Journal, open_run
+from logos.engine.journal import Journal
 from logos.errors import UsageError
 from logos.flows.levels.state import LevelsState
 from logos.flows.levels.turn_ids import GATHER
@@ -44,11 +45,11 @@ class Checkpoint:
 
 def checkpoint_at(log: Log, run: RunId, seq: int | None, commit_of: Callable[[int], str]) -> Checkpoint:
     """A run at an event; without one, at the last from which it can go on. `commit_of` knows the cycle's work trees."""
-    last = open_run(log, run).open_until if seq is None else seq
+    last = open_run(log, run).fold.open_until if seq is None else seq
     journal = open_run(log, run, upto=last)
     if journal.outcome is Outcome.ABANDONED:
         # Nobody goes back to having given up.
-        last = journal.open_until
+        last = journal.fold.open_until
         journal = open_run(log, run, upto=last)
     if not 1 <= last <= journal.seq:
         raise UsageError(f"there is no event {last} in run {run}: it has {open_run(log, run).seq}")

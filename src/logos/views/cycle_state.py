@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 
-from logos.adapters.files import write_atomically
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CycleSeed
 from logos.domain.roles import ANSWERS, Phase, Role
@@ -45,7 +41,6 @@ class Saved:
     terminals: Mapping[AgentName, Terminal] = field(default_factory=dict[AgentName, Terminal])
     run: RunId | None = None
     seq: int = 0
-    raw: Json | None = None
 
 
 def project(state: CycleState, ledger: Ledger, run: RunId, seq: int, api: str, provider: str) -> Json:
@@ -72,33 +67,6 @@ def project(state: CycleState, ledger: Ledger, run: RunId, seq: int, api: str, p
     }
 
 
-def write(path: Path, projection: Json, at: float) -> None:
-    stamp = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    version, *rest = projection.items()
-    text = json.dumps(dict([version, ("updated_at", stamp), *rest]), indent=2, ensure_ascii=False)
-    # A lone surrogate in an agent's text has no UTF-8 form.
-    write_atomically(path, text.encode("utf-8", "replace").decode("utf-8") + "\n")
-
-
-def read(path: Path, default_provider: str) -> Saved | None:
-    """What the file says; None when there is none; StateDamaged when it is no JSON object."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError as error:
-        raise StateDamaged(f"{path} is not UTF-8 text") from error
-    except OSError as error:
-        raise StateError(f"cannot read the state file {path}: {error.strerror}") from error
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise StateDamaged(f"{path} is not valid JSON: {str(error) or 'nested too deeply'}") from error
-    if not isinstance(data, dict):
-        raise StateDamaged(f"{path} holds no JSON object")
-    return parse(cast(Json, data), default_provider)
-
-
 def parse(data: Json, default_provider: str) -> Saved:
     provider = _text(data, "provider") or default_provider
     mark = _table(data, "logos")
@@ -121,7 +89,6 @@ def parse(data: Json, default_provider: str) -> Saved:
         terminals=_terminals(_table(data, "terminals"), provider),
         run=RunId(run) if run and isinstance(seq, int) else None,
         seq=seq if isinstance(seq, int) and not isinstance(seq, bool) else 0,
-        raw=data,
     )
 
 

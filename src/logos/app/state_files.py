@@ -1,0 +1,46 @@
+"""Writing the state file that the flow of a run requires."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from logos.adapters.state_files import write_build_state, write_cycle_state
+from logos.app.settings import Settings
+from logos.domain.events import Recorded, TerminalClosed, TurnSent
+from logos.domain.ledger import Ledger
+from logos.domain.turns import RunId
+from logos.engine.journal import Watcher
+from logos.flows import RunState
+from logos.flows.cycle.flow import CycleState
+from logos.flows.levels.state import LevelsState
+from logos.views import build_state, cycle_state
+
+BUILD_STATE_FILE = "state.json"
+
+
+def write_state(settings: Settings, state: RunState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
+    match state:
+        case CycleState():
+            projection = cycle_state.project(state, ledger, run, seq, settings.api, settings.provider)
+            write_cycle_state(settings.state_path, projection, at)
+        case LevelsState():
+            write_state_of_build(settings.telos_dir, state, ledger, run, seq, at)
+        case _:
+            raise TypeError(f"no state file for {type(state).__name__}")
+
+
+def write_state_of_build(telos_dir: Path, state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
+    write_build_state(telos_dir / BUILD_STATE_FILE, build_state.project(state, ledger, run, seq, at))
+
+
+def state_file_writer(settings: Settings) -> Watcher[Any]:
+    """A watcher that rewrites the state file after every event that changes what it shows."""
+
+    def write(record: Recorded, state: RunState, ledger: Ledger) -> None:
+        # A build's file shows a turn when it is asked and drops it when it is answered; these events change nothing.
+        unchanged = isinstance(state, LevelsState) and isinstance(record.event, TurnSent | TerminalClosed)
+        if not unchanged:
+            write_state(settings, state, ledger, record.run, record.seq, record.at)
+
+    return write

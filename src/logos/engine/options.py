@@ -1,0 +1,21 @@
+"""What a person decided about how a run is driven."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from logos.engine.budgets import Budget
+from logos.waiting.provider_errors import OnLimit
+from logos.waiting.rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    work_dir: str
+    rules: Rules = field(default_factory=Rules)
+    response_timeout: float = 1800.0
+    on_limit: OnLimit = OnLimit.STOP
+    retry_back_off: float = 5.0
+    budget: Budget = field(default_factory=Budget)
+    recreate_terminals: bool = False
+    cleanup_on_exit: bool = False
