@@ -1,42 +1,77 @@
-"""The commands of `logos`, put together."""
+"""The command group of `logos`: a command's module is imported when the command is used."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from logos.cli import (
-    build,
-    compare,
-    cost,
-    demo,
-    diff,
-    doctor,
-    fork,
-    gc,
-    init,
-    lineage,
-    log,
-    profiles,
-    record,
-    report,
-    reset,
-    resolve,
-    resume,
-    rollback,
-    run,
-    runs,
-    schema,
-    sessions,
-    show,
-    status,
-    telos,
-    validate,
-)
+from logos import __version__
+
+# Each command is a module of this package with a function of the same name.
+COMMANDS = {
+    "run": "Run the cycle, or continue the unfinished run.",
+    "build": "Build a feature through nine levels, or continue the unfinished build.",
+    "status": "Show where the newest run stands and what to do next.",
+    "log": "Show the events of a run; --follow waits for new ones.",
+    "show": "Show one prompt and its response in full.",
+    "runs": "List the runs of this work dir.",
+    "cost": "Show what a run cost, per role, phase and round.",
+    "resume": "Continue the unfinished run or build.",
+    "fork": "Start another run from a checkpoint, in its own worktree.",
+    "rollback": "Restore files and run state to a checkpoint.",
+    "reset": "Abandon the unfinished run.",
+    "sessions": "List who drove which run, when, and how it ended.",
+    "diff": "Show what changed between two checkpoints.",
+    "compare": "Compare two runs.",
+    "gc": "Remove old checkpoints.",
+    "report": "Report on a run across its sessions: done, pending, blocked, changed.",
+    "lineage": "Show what each file of a build was built for.",
+    "resolve": "Answer the question a build is blocked on.",
+    "telos": "Show the project's purpose per level, and the tools that prove each level.",
+    "record": "Write a run as a script that replays it without agents.",
+    "init": "Write logos.json, prompt.md and telos.toml to start from.",
+    "validate": "Check a configuration before a run.",
+    "doctor": "Check that everything a run needs is installed.",
+    "demo": "Show a whole run in seconds, without keys or servers.",
+    "schema": "Print the JSON Schema of configurations, reports and output.",
+    "profiles": "List the agents' profiles, or install them on a CAO server.",
+}
+
+
+class CommandGroup(TyperGroup):
+    """Knows every command's name and help line without importing it."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = dict.fromkeys(COMMANDS, self)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        del ctx
+        return _load(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _load(name: str) -> Any:
+    module = import_module(f"logos.cli.{name}")
+    # A module with an app of its own is a group of commands.
+    loaded: typer.Typer | None = getattr(module, "app", None)
+    if loaded is None:
+        loaded = typer.Typer(rich_markup_mode=None, add_completion=False)
+        loaded.command(name, epilog=module.EXAMPLES, short_help=COMMANDS[name])(getattr(module, name))
+    return get_command(loaded)
+
 
 app = typer.Typer(
     name="logos",
+    cls=CommandGroup,
     # Plain help: loading rich for it would take longer than showing it.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -48,8 +83,6 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from logos import __version__
-
         typer.echo(f"logos {__version__}")
         raise typer.Exit
 
@@ -63,34 +96,3 @@ def logos(
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
-
-
-for name, command, epilog, short in (
-    ("run", run.run, run.EXAMPLES, "Run the cycle, or go on with the unfinished run."),
-    ("build", build.build, build.EXAMPLES, "Build a feature through nine levels, or go on with the unfinished build."),
-    ("status", status.status, status.EXAMPLES, "Where the newest run stands, and what to do next."),
-    ("log", log.log, log.EXAMPLES, "The events of a run; --follow for what comes."),
-    ("show", show.show, show.EXAMPLES, "A prompt and its response, whole."),
-    ("runs", runs.runs, runs.EXAMPLES, "Every run of this work dir."),
-    ("cost", cost.cost, cost.EXAMPLES, "What a run cost, per role, phase and round."),
-    ("resume", resume.resume, resume.EXAMPLES, "Go on with what is unfinished."),
-    ("fork", fork.fork, fork.EXAMPLES, "Another run from a checkpoint, in a worktree of its own."),
-    ("rollback", rollback.rollback, rollback.EXAMPLES, "Files and state as they were at a checkpoint."),
-    ("reset", reset.reset, reset.EXAMPLES, "Give up the unfinished run."),
-    ("sessions", sessions.sessions, sessions.EXAMPLES, "Who drove which run, when, and how it ended."),
-    ("diff", diff.diff, diff.EXAMPLES, "What changed between two checkpoints."),
-    ("compare", compare.compare, compare.EXAMPLES, "Two runs side by side."),
-    ("gc", gc.gc, gc.EXAMPLES, "Remove old checkpoints."),
-    ("report", report.report, report.EXAMPLES, "A run across its sessions: completed, pending, blocked, changed."),
-    ("lineage", lineage.lineage, lineage.EXAMPLES, "What each file of a build was built for."),
-    ("resolve", resolve.resolve, resolve.EXAMPLES, "Answer what a build could not decide."),
-    ("telos", telos.telos, telos.EXAMPLES, "The project's purpose, level by level, and what proves each."),
-    ("record", record.record, record.EXAMPLES, "A run as a script, to replay without agents."),
-    ("init", init.init, init.EXAMPLES, "Write logos.json, prompt.md and telos.toml to start from."),
-    ("validate", validate.validate, validate.EXAMPLES, "Check a configuration before a run."),
-    ("doctor", doctor.doctor, doctor.EXAMPLES, "Is everything here that a run needs?"),
-    ("demo", demo.demo, demo.EXAMPLES, "A whole run in seconds, no keys, no server."),
-    ("schema", schema.schema, schema.EXAMPLES, "What a configuration may contain."),
-):
-    app.command(name, epilog=epilog, short_help=short)(command)
-app.add_typer(profiles.app, name="profiles", short_help="The agents' profiles, and putting them on a CAO server.")
