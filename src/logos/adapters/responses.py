@@ -5,7 +5,19 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from contextlib import ExitStack
 from pathlib import Path
+
+from watchdog.events import (
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
 
 from logos.adapters.files import own_folder
 from logos.domain.roles import RESPONSE_FILES
@@ -72,17 +84,20 @@ def _is_a_response(text: str) -> bool:
     return any(line.strip() not in ("", PLACEHOLDER) for line in text.splitlines())
 
 
-class FileWatcher:
-    """Rings when a folder changes. Where the file system tells nothing, polling still finds everything.
+# A look at a response opens and closes its file: such events must not wake the one who looks.
+_CHANGES: list[type[FileSystemEvent]] = [FileClosedEvent, FileCreatedEvent, FileModifiedEvent, FileMovedEvent]
 
-    It looks every `step` milliseconds: one bell may be quick, many must not wake the machine all the time.
+
+class FileWatcher(FileSystemEventHandler):
+    """Rings when a file in a folder changes. The system wakes its threads; they use no processor time until then.
+
+    Where the system reports no changes, the bell is silent, and polling still finds everything.
     """
 
-    def __init__(self, folder: Path, step: int = 1) -> None:
+    def __init__(self, folder: Path) -> None:
         self._changed = threading.Condition()
         self._rings = 0
-        self._closed = threading.Event()
-        threading.Thread(target=self._listen, args=(folder, step), name="doorbell", daemon=True).start()
+        self._observer = self._observe(folder)
 
     @property
     def wakeups(self) -> int:
@@ -97,26 +112,24 @@ class FileWatcher:
             self._rings += 1
             self._changed.notify_all()
 
-    def close(self) -> None:
-        self._closed.set()
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        del event
         self.wake()
 
-    def _listen(self, folder: Path, step: int) -> None:
-        # Imported here: it loads an extension module that a mere look at a run does not need.
-        from watchfiles import watch
+    def close(self) -> None:
+        if self._observer is not None:
+            self._observer.stop()
+        self.wake()
 
-        try:
-            changes = watch(
-                folder,
-                stop_event=self._closed,
-                watch_filter=None,
-                recursive=False,
-                debounce=20,
-                step=step,
-                rust_timeout=500,
-                raise_interrupt=False,
-            )
-            for _ in changes:
-                self.wake()
-        except (OSError, RuntimeError):
-            return
+    def _observe(self, folder: Path) -> BaseObserver | None:
+        """None where the folder does not exist, or the user's limit of watched folders is reached."""
+        with ExitStack() as undo:
+            try:
+                observer = Observer()
+                undo.callback(observer.stop)
+                observer.schedule(self, str(folder), event_filter=_CHANGES)
+                observer.start()
+            except OSError:
+                return None
+            undo.pop_all()
+            return observer

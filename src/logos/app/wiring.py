@@ -43,8 +43,6 @@ from logos.flows.cycle.flow import CycleState
 from logos.flows.levels.state import LevelsState
 from logos.ports import AgentHost, ChangeSignal
 
-# Milliseconds between two looks of a bell, where every author has one.
-SHARED_STEP = 2
 # Where the response files of a build are, in each worktree.
 RESPONSES = Path(".tmp") / "agent-responses"
 
@@ -135,7 +133,7 @@ def build_here(
     *,
     allow_dirty: bool = False,
     make_host: MakeHost | None = None,
-    change_signal_for: Callable[[Path], ChangeSignal] = lambda folder: FileWatcher(folder, step=SHARED_STEP),
+    change_signal_for: Callable[[Path], ChangeSignal] = FileWatcher,
     watchers: Sequence[Watcher[LevelsState]] = (),
     tell: Tell = say,
 ) -> RunResult[LevelsState]:

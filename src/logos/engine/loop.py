@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -78,7 +79,7 @@ def drive(
                 _start(action, perform, WorkerContext(action.id, inbox, stop), inbox)
             if not busy:
                 return None
-            message = _next(inbox)
+            message = _next(inbox, stop)
             if message is not None:
                 _receive(message, journal, busy)
         if journal.outcome is not None and not journal.ended:
@@ -96,12 +97,14 @@ def _asked(brake: Callable[[], None]) -> RunPaused | None:
     return None
 
 
-def _next(inbox: SimpleQueue[WorkerMessage]) -> WorkerMessage | None:
-    """The next mail, or None after a moment: a signal that comes just before a wait does not end that wait."""
-    try:
-        return inbox.get(timeout=WAKE_SECONDS)
-    except Empty:
-        return None
+def _next(inbox: SimpleQueue[WorkerMessage], stop: threading.Event) -> WorkerMessage | None:
+    """The next mail, or None when the driver is to stop. Wakes up now and then: a signal that arrives just before a
+    wait does not end that wait.
+    """
+    while not stop.is_set():
+        with suppress(Empty):
+            return inbox.get(timeout=WAKE_SECONDS)
+    return None
 
 
 def _start(action: Action, perform: Perform, context: WorkerContext, inbox: SimpleQueue[WorkerMessage]) -> None:

@@ -139,7 +139,8 @@ class LiveView:
         self._live = Live(
             console=self._console,
             get_renderable=self.frame,
-            refresh_per_second=4,
+            # Times are shown in seconds, and an event is drawn at once.
+            refresh_per_second=1,
             redirect_stdout=False,
             vertical_overflow="ellipsis",
         )
