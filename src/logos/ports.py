@@ -56,19 +56,17 @@ class Screen(Protocol):
     def press_key(self, terminal_id: str, key: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class TurnReport:
-    """What a host knows of a conversation: what it cost so far, and what went wrong in its latest turn."""
-
-    usage: Usage | None = None
-    provider_error: str = ""
-
-
 @runtime_checkable
 class TurnReporter(Protocol):
     """A host that runs turns itself: its status is exact, and it can say how they went."""
 
-    def report(self, terminal_id: str) -> TurnReport: ...
+    def provider_error(self, terminal_id: str) -> str:
+        """What went wrong in the latest turn, or nothing. Asked at every look, so it must be cheap."""
+        ...
+
+    def usage(self, terminal_id: str) -> Usage | None:
+        """What the conversation cost so far; None when its latest turn did not tell."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

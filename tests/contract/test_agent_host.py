@@ -294,7 +294,7 @@ def test_a_scripted_agent_that_crashes_has_ended_and_says_how(tmp_path: Path) ->
     host.send_input(terminal, response_instruction(responses / RESPONSE_FILES["analyst"]))
     until(lambda: host.get_status(terminal) != "processing")
     assert host.get_status(terminal) == "completed"
-    assert host.report(terminal).provider_error == "its process ended with 1: crashed, as the script says"
+    assert host.provider_error(terminal) == "its process ended with 1: crashed, as the script says"
     assert not (responses / RESPONSE_FILES["analyst"]).exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -38,6 +39,16 @@ class Usage:
             _more(self.output, other.output),
             _more(self.cost_usd, other.cost_usd),
         )
+
+
+def total_of(turns: Sequence[Usage | None]) -> Usage | None:
+    """What turns cost together; None when the last one did not tell: unknown is not "nothing more than before"."""
+    if not turns or turns[-1] is None:
+        return None
+    total = Usage()
+    for usage in turns:
+        total = total.plus(usage or Usage())
+    return total
 
 
 def _less(now: int | None, before: int | None) -> int | None:

@@ -96,7 +96,7 @@ class Asker:
         """What this turn cost: what its conversation cost so far, less what is accounted for."""
         if not isinstance(self.host, TurnReporter):
             return None
-        total = self.host.report(ledger.terminals[turn.agent].id).usage
+        total = self.host.usage(ledger.terminals[turn.agent].id)
         return None if total is None else total.minus(ledger.accounted.get(turn.agent))
 
     def _rest(self, lost: NoResponse, seconds: float | None, case: PendingResponse, context: WorkerContext) -> None:

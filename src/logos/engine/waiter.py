@@ -149,7 +149,7 @@ class ResponseWaiter:
 
     def _see(self, case: PendingResponse, status: Status, file: str | None) -> Observation:
         if isinstance(self._host, TurnReporter):
-            said = self._host.report(case.terminal).provider_error
+            said = self._host.provider_error(case.terminal)
             return Observation(self._now(), status, file, provider_error=said or None)
         text = self._look_at_screen(case.terminal)
         if text is None:

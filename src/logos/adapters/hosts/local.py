@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -21,9 +22,8 @@ from logos.adapters.hosts.providers import (
     end_of,
 )
 from logos.domain.turns import Agent
-from logos.domain.usage import Usage
+from logos.domain.usage import Usage, total_of
 from logos.errors import ConfigError, TerminalNotCreated
-from logos.ports import TurnReport
 from logos.waiting.screens import plain
 
 # A program's arguments may not be longer than this on some systems; a longer prompt goes by file.
@@ -50,6 +50,9 @@ class LocalHost:
         self._leave_of = permission_of
         self._profile_text = profile_text
         self._agent_command = agent_command
+        # What ended turns said, by terminal: it does not change any more, so it is read once.
+        self._ended: dict[str, dict[Path, Reading]] = {}
+        self._warnings: dict[str, _GrowingFile] = {}
 
     def create_session(
         self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
@@ -130,14 +133,20 @@ class LocalHost:
         turns = self._turns.turns(terminal_id)
         return self._read(terminal_id, turns[-1]).final if turns else ""
 
-    def report(self, terminal_id: str) -> TurnReport:
+    def provider_error(self, terminal_id: str) -> str:
         turns = self._turns.turns(terminal_id)
-        if not turns:
-            return TurnReport()
-        return TurnReport(self._usage(terminal_id, turns), self._complaint(terminal_id, turns[-1]))
+        return self._complaint(terminal_id, turns[-1]) if turns else ""
+
+    def usage(self, terminal_id: str) -> Usage | None:
+        told = [self._read(terminal_id, turn).usage for turn in self._turns.turns(terminal_id)]
+        cumulative = self._row(self._turns.about(terminal_id)["provider"]).cumulative
+        return told[-1] if told and cumulative else total_of(told)
 
     def exit_terminal(self, terminal_id: str) -> None:
         self._turns.remove(terminal_id)
+        # A terminal with the same key may come after it.
+        self._ended.pop(terminal_id, None)
+        self._warnings.pop(terminal_id, None)
 
     def close(self) -> None:
         """A driver that leaves in order takes its agents' processes with it; one that is killed cannot."""
@@ -157,8 +166,16 @@ class LocalHost:
         return shutil.which(row.program, path=self._env.get("PATH"))
 
     def _read(self, terminal_id: str, turn: Path) -> Reading:
+        known = self._ended.setdefault(terminal_id, {})
+        if turn in known:
+            return known[turn]
+        # The stage comes first: a turn that ends in between is read again.
+        ended = turn != self._turns.turns(terminal_id)[-1] or self._turns.stage(terminal_id)[0] is not Stage.RUNNING
         row = self._row(self._turns.about(terminal_id)["provider"])
-        return row.reading(_text(turn / "out"), _text(turn / "err"))
+        reading = row.reading(_text(turn / "out"), _text(turn / "err"))
+        if ended:
+            known[turn] = reading
+        return reading
 
     def _session(self, terminal_id: str) -> str:
         """The conversation's name at its provider: given by us, or told by its first turns."""
@@ -175,29 +192,44 @@ class LocalHost:
         """How many turns belong to a conversation that was lost."""
         return int(self._turns.about(terminal_id).get("since", 0))
 
-    def _usage(self, terminal_id: str, turns: list[Path]) -> Usage | None:
-        """What the conversation cost so far; None when its latest turn did not tell."""
-        row = self._row(self._turns.about(terminal_id)["provider"])
-        told = [self._read(terminal_id, turn).usage for turn in turns]
-        if told[-1] is None or row.cumulative:
-            return told[-1]
-        total = Usage()
-        for usage in told:
-            total = total.plus(usage or Usage())
-        return total
-
     def _complaint(self, terminal_id: str, turn: Path) -> str:
         stage, code = self._turns.stage(terminal_id)
         if stage is Stage.RUNNING:
-            stderr_warnings = self._row(self._turns.about(terminal_id)["provider"]).stderr_warnings
-            found = stderr_warnings.search(_text(turn / "err")) if stderr_warnings else None
-            return plain(found[1])[:600] if found else ""
+            return self._warning(terminal_id, turn / "err")
         error = self._read(terminal_id, turn).error
         if error or (stage is Stage.ENDED and code == 0):
             return plain(error)[:600]
         said = end_of(_text(turn / "err")) or end_of(_text(turn / "out"))
         how = "its process was killed" if stage is Stage.LOST else f"its process ended with {code}"
         return f"{how}{f': {said}' if said else ''}"
+
+    def _warning(self, terminal_id: str, file: Path) -> str:
+        """What a running turn said on its error stream that a person should know of."""
+        stderr_warnings = self._row(self._turns.about(terminal_id)["provider"]).stderr_warnings
+        if stderr_warnings is None:
+            return ""
+        if terminal_id not in self._warnings or self._warnings[terminal_id].file != file:
+            self._warnings[terminal_id] = _GrowingFile(file)
+        found = self._warnings[terminal_id].search(stderr_warnings)
+        return plain(found[1])[:600] if found else ""
+
+
+class _GrowingFile:
+    """A file that is searched while it grows: complete lines without a match are not read again."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._offset = 0
+
+    def search(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        with suppress(OSError), self.file.open("rb") as source:
+            source.seek(self._offset)
+            new = source.read()
+            found = pattern.search(new.decode("utf-8", "replace"))
+            if found is None:
+                self._offset += new.rfind(b"\n") + 1
+            return found
+        return None
 
 
 def _new_name(row: Provider) -> str:

@@ -25,8 +25,7 @@ from logos.adapters.reports import example
 from logos.domain.reports import TurnKind, Verdict
 from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
 from logos.domain.turns import FailureKind
-from logos.domain.usage import Usage
-from logos.ports import TurnReport
+from logos.domain.usage import Usage, total_of
 from logos.waiting.provider_errors import failure_kind_of
 
 # A script as it was read from a file, or role → steps as a program makes it.
@@ -136,19 +135,12 @@ class ScriptedHost:
         if folder is not None:
             write_atomically(folder / "answer", key)
 
-    def report(self, terminal_id: str) -> TurnReport:
+    def provider_error(self, terminal_id: str) -> str:
         turns = self._turns.turns(terminal_id)
-        if not turns:
-            return TurnReport()
-        stage, code = self._turns.stage(terminal_id)
-        told = [_told(turn) for turn in turns]
-        if told[-1] is None:
-            # Unknown is not "nothing more than before".
-            return TurnReport(None, _complaint(turns[-1], stage, code))
-        total = Usage()
-        for usage in told:
-            total = total.plus(usage or Usage())
-        return TurnReport(total, _complaint(turns[-1], stage, code))
+        return _complaint(turns[-1], *self._turns.stage(terminal_id)) if turns else ""
+
+    def usage(self, terminal_id: str) -> Usage | None:
+        return total_of([_told(turn) for turn in self._turns.turns(terminal_id)])
 
     def exit_terminal(self, terminal_id: str) -> None:
         self._turns.remove(terminal_id)
