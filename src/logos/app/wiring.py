@@ -219,7 +219,7 @@ def tidy_builds(settings: Settings, log: SqliteLog, host: AgentHost, now: RunId,
 def _remove_places(workspace: GitWorkspace, journal: Journal[LevelsState], tell: Tell) -> None:
     state = journal.state
     if state.outcome not in (None, Outcome.BLOCKED):
-        workspace.close(state.result or None)
+        workspace.close(state.result)
         return
     workspace.give_up(state.head if state.head != state.plan.base else None)
     tell(f"build {journal.run} is given up: its worktrees are removed, its log and its commits are kept")

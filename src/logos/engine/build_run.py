@@ -159,7 +159,7 @@ class BuildRun(Runner[LevelsState]):
         self._tidy()
         # A blocked build goes on when a person has answered; its places stay.
         if outcome is not Outcome.BLOCKED:
-            self._workspace.close(self._running().state.result or None)
+            self._workspace.close(self._running().state.result)
 
     def _keep_what_is_left(self, record: Recorded, state: LevelsState, ledger: Ledger) -> None:
         """What an agent did before its report was sent back is in no commit yet; whoever forks the run wants it.

@@ -57,8 +57,8 @@ class RunState(Protocol):
         ...
 
     @property
-    def result(self) -> str:
-        """The commit that the run leaves as its branch; empty when it leaves none."""
+    def result(self) -> str | None:
+        """The commit that the run leaves as its branch, if any."""
         ...
 
 

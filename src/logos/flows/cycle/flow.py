@@ -94,8 +94,8 @@ class CycleState:
         return () if self.outcome is not None else (self.check_id if self.checking else self.turn_id,)
 
     @property
-    def result(self) -> str:
-        return ""
+    def result(self) -> str | None:
+        return None
 
 
 class Cycle:

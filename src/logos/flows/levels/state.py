@@ -139,12 +139,6 @@ class LevelsState:
         return tuple(ask.turn for ask in self.at_hand) or (f"{self.stage} at {self.level.name}",)
 
     @property
-    def result(self) -> str:
-        """The merged work, once the build has ended."""
-        kept = self.outcome in (Outcome.PASSED, Outcome.FAILED) and self.head != self.plan.base
-        return self.head if kept else ""
-
-    @property
     def levels(self) -> tuple[Level, ...]:
         return self.plan.levels
 
@@ -249,6 +243,12 @@ class LevelsState:
         moved = [under[name] for name, commit in own.based_on if name in under and commit != under[name].commit]
         theirs = {touched.path for contribution in moved for touched in contribution.touched}
         return own.head == self.head and grew and not any(touched.path in theirs for touched in own.touched)
+
+    @property
+    def result(self) -> str | None:
+        """The commit a build leaves behind as its branch; None when nothing was merged."""
+        kept = self.outcome in (Outcome.PASSED, Outcome.FAILED) and self.head != self.plan.base
+        return self.head if kept else None
 
     @property
     def loops(self) -> tuple[str, ...]:
