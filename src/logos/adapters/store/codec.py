@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -10,7 +11,11 @@ from pydantic_core import PydanticSerializationError
 
 from logos.domain.events import Event
 
-_ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="kind")])
+
+@cache
+def _adapter() -> TypeAdapter[Event]:
+    """Built when the first event is read or written: that takes longer than many a command that needs none."""
+    return TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
 
 class Undecodable(ValueError):
@@ -19,16 +24,16 @@ class Undecodable(ValueError):
 
 def encode(event: Event) -> str:
     try:
-        return _ADAPTER.dump_json(event).decode("utf-8")
+        return _adapter().dump_json(event).decode("utf-8")
     except PydanticSerializationError:
         # A lone surrogate has no UTF-8 form; the rest of what was said must not be lost with it.
-        text = json.dumps(_ADAPTER.dump_python(event), ensure_ascii=False)
+        text = json.dumps(_adapter().dump_python(event), ensure_ascii=False)
         return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def decode(body: str | bytes) -> Event:
     try:
-        return _ADAPTER.validate_json(body)
+        return _adapter().validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
