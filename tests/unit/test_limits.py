@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from logos.domain.turns import FailureKind
 from logos.domain.usage import Spent, Usage
-from logos.engine.budgets import MARGIN_SECONDS, UNSAID_SECONDS, Budget, ends_at, seconds_to_wait, until_words
+from logos.engine.budgets import (
+    LONGEST_SECONDS,
+    MARGIN_SECONDS,
+    UNSAID_SECONDS,
+    Budget,
+    ends_at,
+    seconds_to_wait,
+    until_words,
+)
 from logos.errors import BudgetReached
 from logos.waiting.provider_errors import Failover, OnLimit, Retry, Stop, failure_kind_of, recovery_for
 from tests.builders import examples
@@ -106,10 +114,57 @@ def test_the_person_is_told_until_when() -> None:
     assert ZoneInfo("UTC")
 
 
-@examples()
-@given(st.text())
+@pytest.mark.parametrize(
+    "message",
+    [
+        "resets at 2026-99-99T10:00",
+        "resets at 2026-02-30 10:00",
+        "resets at 0000-01-01T00:00",
+        "resets at 2026-03-10T14:00:00+99:99",
+        "try again at Feb 30th, 2026 10:09 PM",
+        "try again at Jan 1st, 0001 10:09 PM",
+        "try again at Dec 31st, 9999 11:59 PM",
+        "resets at 9999-12-31T23:59",
+        f"retry after {'9' * 50}",
+        f"try again in {'9' * 50} weeks",
+    ],
+)
+def test_a_moment_that_cannot_be_meant_is_as_good_as_none(message: str) -> None:
+    assert ends_at(message, NOW) is None
+    assert until_words(message, NOW) == ""
+    assert seconds_to_wait(message, NOW) == UNSAID_SECONDS
+
+
+def test_an_impossible_date_does_not_hide_what_else_the_message_says() -> None:
+    assert ends_at("since 2026-99-99T10:00; try again in 2 hours", NOW) == NOW + 2 * HOUR
+
+
+@pytest.mark.parametrize("zone", ["America", "Nowhere/Land", "/etc/passwd", "x" * 5000])
+def test_a_zone_that_is_none_is_ours(zone: str) -> None:
+    assert ends_at(f"resets 10pm ({zone})", NOW) == ends_at("resets 10pm", NOW)
+
+
+# What the readers look for, with any digits in it.
+_DIGITS = st.text("0123456789٣९", max_size=5)
+_SHAPES = st.sampled_from(
+    (
+        "resets at {}-{}-{}T{}:{}",
+        "resets at {:0>4.4}-{:0>2.2}-{:0>2.2}T{:0>2.2}:{:0>2.2}",
+        "resets at 2026-03-1{:0>1.1} {:0>2.2}:{:0>2.2}+{:0>2.2}:{:0>2.2}",
+        "try again at Mar {:0>2.2}th, {:0>4.4} {:0>2.2}:{:0>2.2} PM {}",
+        "try again in {}{}{} days {}.{} hours",
+        "retry after {}{}{}{}{}",
+        "resets {:0>2.2}:{:0>2.2}pm (Etc/GMT+{}) {} {}",
+        "limit reached|1{:0>5.5}{:0>4.4}{}{}{}",
+    )
+)
+
+
+@examples(300)
+@given(st.text() | st.builds(str.format, _SHAPES, _DIGITS, _DIGITS, _DIGITS, _DIGITS, _DIGITS))
 def test_any_message_can_be_read(message: str) -> None:
-    assert seconds_to_wait(message, NOW) >= 0
+    assert 0 <= seconds_to_wait(message, NOW) <= LONGEST_SECONDS + MARGIN_SECONDS
+    assert isinstance(until_words(message, NOW), str)
     assert isinstance(failure_kind_of(message), FailureKind)
 
 

@@ -17,6 +17,9 @@ UNSAID_SECONDS = 900.0
 # A limit that says it is over may need a moment more.
 MARGIN_SECONDS = 5.0
 
+# No provider's limit lasts longer; an end further away is a misread number.
+LONGEST_SECONDS = 366 * 86400.0
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _EPOCH = re.compile(r"\b(1[6-9]\d{8}|2\d{9})\b")
 _SPAN = re.compile(
@@ -27,31 +30,44 @@ _ISO = re.compile(r"\b(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]
 _CLOCK = re.compile(
     r"(?:resets?(?: at)?|again at|until|at)\s+(\d{1,2})(?::(\d\d))?\s*([ap]m)?\b(?:\s*\(([\w/+-]+)\))?", re.IGNORECASE
 )
-
-
 _DATE = re.compile(r"\b([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th)?,? (\d{4}),? (\d{1,2}):(\d\d) ?([AP]M)\b")
 
 
 def ends_at(message: str, now: float) -> float | None:
-    """The moment (seconds since the epoch) a limit is said to end, or None when the message does not say."""
-    if found := _EPOCH.search(message):
-        return float(found[1])
-    if found := _ISO.search(message):
-        moment = datetime.fromisoformat(found[1].replace("Z", "+00:00"))
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if found := _DATE.search(message):
-        words = f"{found[1]} {found[2]} {found[3]} {found[4]}:{found[5]} {found[6]}"
-        with suppress(ValueError):
-            return datetime.strptime(words, "%b %d %Y %I:%M %p").astimezone().timestamp()
-    if found := _AFTER.search(message):
-        spans = _SPAN.findall(found[1])
-        if spans:
-            return now + sum(float(count) * _UNITS[unit.lower()] for count, unit in spans)
-        if bare := re.match(r"\d+", found[1]):
-            return now + float(bare[0])
-    if found := _CLOCK.search(message):
-        return _next_time(int(found[1]), int(found[2] or 0), (found[3] or "").lower(), found[4], now)
+    """The moment (seconds since the epoch) a limit is said to end, or None when the message names none that can be."""
+    for pattern, read in _READERS:
+        found = pattern.search(message)
+        # A message may hold any digits: a date that does not exist names no moment.
+        with suppress(ValueError, OverflowError):
+            end = read(found, now) if found else None
+            if end is not None and abs(end - now) <= LONGEST_SECONDS:
+                return end
     return None
+
+
+def _epoch(found: re.Match[str], _now: float) -> float:
+    return float(found[1])
+
+
+def _iso(found: re.Match[str], _now: float) -> float:
+    moment = datetime.fromisoformat(found[1].replace("Z", "+00:00"))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _date(found: re.Match[str], _now: float) -> float:
+    words = f"{found[1]} {found[2]} {found[3]} {found[4]}:{found[5]} {found[6]}"
+    return datetime.strptime(words, "%b %d %Y %I:%M %p").astimezone().timestamp()
+
+
+def _after(found: re.Match[str], now: float) -> float | None:
+    if spans := _SPAN.findall(found[1]):
+        return now + sum(float(count) * _UNITS[unit.lower()] for count, unit in spans)
+    bare = re.match(r"\d+", found[1])
+    return now + float(bare[0]) if bare else None
+
+
+def _clock(found: re.Match[str], now: float) -> float | None:
+    return _next_time(int(found[1]), int(found[2] or 0), (found[3] or "").lower(), found[4], now)
 
 
 def _next_time(hour: int, minute: int, half: str, zone: str | None, now: float) -> float | None:
@@ -61,10 +77,20 @@ def _next_time(hour: int, minute: int, half: str, zone: str | None, now: float) 
         return None
     try:
         here = datetime.fromtimestamp(now, ZoneInfo(zone)) if zone else datetime.fromtimestamp(now).astimezone()
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         here = datetime.fromtimestamp(now).astimezone()
     moment = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
     return (moment if moment > here else moment + timedelta(days=1)).timestamp()
+
+
+# In this order: the more exact a form is, the earlier it is believed.
+_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], float], float | None]], ...] = (
+    (_EPOCH, _epoch),
+    (_ISO, _iso),
+    (_DATE, _date),
+    (_AFTER, _after),
+    (_CLOCK, _clock),
+)
 
 
 def seconds_to_wait(message: str, now: float) -> float:
