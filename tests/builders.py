@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from logos.domain.events import CheckRan, Event, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.domain.ledger import Ledger
-from logos.domain.plans import CyclePlan, ReviewRules
+from logos.domain.plans import CURRENT_RULES, CyclePlan, ReviewRules
 from logos.domain.roles import Role
 from logos.domain.turns import Agent, AgentName, Check, FailureKind, Turn, TurnId
 from logos.flows import replay
@@ -33,6 +33,7 @@ def a_plan(**changes: Any) -> CyclePlan:
         wd="/repo",
         response_dir="/repo/.tmp/agent-responses",
         agents=AGENTS,
+        rules=CURRENT_RULES,
     )
     return replace(plan, **changes)
 

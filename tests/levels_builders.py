@@ -17,7 +17,7 @@ from logos.domain.events import (
     WorkMerged,
 )
 from logos.domain.levels import LEVELS, Level
-from logos.domain.plans import LevelsPlan
+from logos.domain.plans import CURRENT_RULES, LevelsPlan
 from logos.domain.reports import Change, Component, Finding, Proposal, Refused, Report, Section, TurnKind, Verdict
 from logos.domain.specs import ContentConflict, Tool, TouchedFile
 from logos.domain.turns import Action, Check, Gather, Merge, Turn
@@ -34,7 +34,7 @@ TOOLS = (
 
 def a_levels_plan(*levels: Level, **changes: Any) -> LevelsPlan:
     """All nine levels unless some are named."""
-    plan = LevelsPlan("greet by name", "/repo", "base", TELOS, tools=TOOLS)
+    plan = LevelsPlan("greet by name", "/repo", "base", TELOS, tools=TOOLS, rules=CURRENT_RULES)
     return replace(plan, **({"levels": tuple(sorted(levels, reverse=True))} if levels else {}), **changes)
 
 

@@ -12,6 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from logos.adapters.store.sqlite import SqliteLog
+from logos.domain.levels import Level
+from logos.domain.plans import CURRENT_RULES, Rules
+from logos.domain.turns import RunId
+from logos.engine.journal import open_levels
 from tests.old_runs import restore
 from tests.unit.test_cli import Cli, Done
 
@@ -54,6 +59,11 @@ class OldRun:
         return self.cli(command, "--simulate", str(script), "--json", *arguments)
 
 
+def rules(events: list[dict[str, Any]], kind: str) -> list[int | None]:
+    """The rules number of each plan in events of this kind."""
+    return [event["plan"].get("rules") for event in events if event["kind"] == kind]
+
+
 def turns(events: list[dict[str, Any]], kind: str) -> set[str]:
     return {event["turn"] for event in events if event["kind"] == kind}
 
@@ -75,6 +85,7 @@ def test_an_unfinished_cycle_resumes_and_asks_no_finished_turn_again(old: Open) 
     # The turn in flight keeps the prompt of the log; only what comes after it is asked for the first time.
     assert turns(run.added, "turn_asked") == {"r2.tester.c1"}
     assert turns(run.added, "turn_answered") == {"r2.peer_programmer.c1", "r2.tester.c1"}
+    assert rules(run.added, "run_resumed") == [Rules.FIRST]
 
 
 def test_an_unfinished_build_resumes_and_asks_no_finished_turn_again(old: Open) -> None:
@@ -85,6 +96,7 @@ def test_an_unfinished_build_resumes_and_asks_no_finished_turn_again(old: Open) 
     assert turns(run.added, "turn_asked") == {"s2.L3.validate", "s2.L9.validate"}
     assert not turns(run.added, "turn_answered") & run.answered_before
     assert "s2.L2.cart.author" in turns(run.added, "turn_answered")
+    assert rules(run.added, "run_resumed") == [Rules.FIRST]
     assert run.cli("status", "--json").json["outcome"] == "PASSED"
 
 
@@ -97,6 +109,33 @@ def test_a_blocked_build_takes_a_decision_and_goes_on(old: Open) -> None:
 
     assert (done.code, done.json["run"], done.json["outcome"]) == (0, BLOCKED_BUILD, "PASSED"), done.err
     assert not turns(run.added, "turn_asked") & run.answered_before
+
+
+def test_an_old_log_folds_by_the_rules_it_was_written_with(old: Open) -> None:
+    run = old("levels-blocked")
+    with closing(SqliteLog(run.wd / ".telos" / "logos.db")) as log:
+        state = open_levels(log, RunId(BLOCKED_BUILD)).state
+
+    assert rules(run.before, "run_started") == [None]
+    assert state.dispute is not None
+    assert (state.dispute.objections, list(state.dispute.votes)) == ((), [Level.L4])
+
+
+def test_a_new_build_beside_an_old_one_has_the_current_rules(old: Open) -> None:
+    run = old("levels-finished")
+    done = run.simulate("build", {"L2": CART["L2.cart"]}, "readers can pay later", "--levels", "2")
+
+    assert done.code == 0, done.err
+    assert rules(run.added, "run_started") == [CURRENT_RULES]
+
+
+@pytest.mark.parametrize("name", ["cycle-unfinished", "levels-unfinished"])
+def test_a_run_that_begins_at_a_checkpoint_of_an_old_one_keeps_its_rules(old: Open, name: str) -> None:
+    run = old(name)
+    done = run.cli("rollback", "20", "--json")
+
+    assert done.code == 0, done.err
+    assert rules(run.added, "run_forked") == [Rules.FIRST]
 
 
 @pytest.mark.parametrize(
@@ -128,3 +167,4 @@ def test_a_state_file_without_its_log_is_imported(old: Open) -> None:
     assert (done.code, done.json["outcome"], done.json["rounds"]) == (0, "PASSED", 2), done.err
     asked = [event["turn"] for event in run.events() if event["kind"] == "turn_asked"]
     assert asked == ["r2.peer_programmer.c1", "r2.tester.c1"]
+    assert rules(run.events(), "run_started") == [CURRENT_RULES]

@@ -38,6 +38,7 @@ from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.specs import ContentConflict, Tool, TouchedFile
 from logos.domain.turns import Agent, AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
 from tests.builders import a_plan, examples
+from tests.levels_builders import a_levels_plan
 
 words = st.text(max_size=40)
 texts = words | st.sampled_from(["", "\n", "a\r\nb\n", "\x00\x1b[31m", '"\\', "语 🙂 é", "\u2028", "x" * 10_000])
@@ -62,6 +63,7 @@ builds = st.builds(
     max_parallel=counts,
     max_reconciliations=counts,
     max_rounds=counts,
+    rules=counts,
 )
 cycles = st.builds(
     CyclePlan,
@@ -77,6 +79,7 @@ cycles = st.builds(
     verify_pass=st.booleans(),
     review=reviews,
     condense=condensing,
+    rules=counts,
 )
 plans = cycles | builds
 seeds = st.builds(
@@ -238,6 +241,8 @@ def without(body: str, *paths: str) -> str:
         (RunStarted(a_plan()), ["plan.review.on_exhausted", "plan.condense.max_test_evidence_lines"]),
         (RunStarted(replace(a_plan(), agents=())), ["plan.agents"]),
         (RunStarted(a_plan(), CycleSeed(round=3)), ["seed.retry_context", "seed.outputs", "seed.phase"]),
+        (RunStarted(a_plan(rules=1)), ["plan.rules"]),
+        (RunResumed(a_levels_plan(rules=1)), ["plan.rules"]),
         (TurnAnswered(TurnId("t"), "x"), ["source"]),
         (Noted(Topic.WARNING, "x"), ["turn"]),
     ],

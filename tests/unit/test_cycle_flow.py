@@ -14,6 +14,7 @@ from logos.domain.events import (
     Event,
     Noted,
     RunEnded,
+    RunForked,
     RunResumed,
     RunStarted,
     TerminalClosed,
@@ -23,9 +24,9 @@ from logos.domain.events import (
     TurnAsked,
     TurnSent,
 )
-from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, OnExhausted, ReviewRules
+from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, OnExhausted, ReviewRules, Rules
 from logos.domain.roles import ANSWERS, Phase, Role
-from logos.domain.turns import AgentName, Check, Outcome, TerminalId, Turn, TurnId
+from logos.domain.turns import AgentName, Check, Outcome, RunId, TerminalId, Turn, TurnId
 from logos.flows import replay
 from logos.flows.condense import programmer_for_tester
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, NO_VERDICT, UPSTREAM_BACK_REFERENCE, Cycle, CycleState
@@ -506,6 +507,12 @@ def test_a_failed_turn_stalls_the_run_until_a_driver_comes_back() -> None:
     assert state.stalled == "the agent has ended"
     resumed = flow.apply(state, RunResumed(a_plan()))
     assert due_turn(flow, resumed).id == "r1.analyst.c1"
+
+
+@pytest.mark.parametrize("event", [RunResumed(a_plan()), RunForked(RunId("r0"), 1, a_plan())])
+def test_a_run_keeps_the_rules_it_began_with(event: Event) -> None:
+    flow = Cycle(a_plan(rules=Rules.FIRST))
+    assert flow.apply(flow.start(), event).plan.rules == Rules.FIRST
 
 
 def test_a_resumed_run_goes_by_the_settings_it_is_resumed_with() -> None:

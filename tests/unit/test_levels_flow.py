@@ -9,13 +9,16 @@ import pytest
 
 from logos.domain.events import (
     CheckRan,
+    Event,
     RunEnded,
+    RunForked,
     RunResumed,
     TurnAnswered,
     TurnFailed,
     WorkMerged,
 )
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
+from logos.domain.plans import CURRENT_RULES, Rules
 from logos.domain.reports import (
     ActionKind,
     Change,
@@ -30,7 +33,7 @@ from logos.domain.reports import (
     Verdict,
 )
 from logos.domain.specs import ContentConflict, Direction, Handoff, Tool, TouchedFile
-from logos.domain.turns import Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId, Worktree
+from logos.domain.turns import Check, FailureKind, Gather, Merge, Outcome, RunId, Turn, TurnId, Worktree
 from logos.flows import replay
 from logos.flows.levels.flow import turns_at_most
 from logos.flows.levels.reconcile import Cause
@@ -376,6 +379,23 @@ def test_an_objection_passes_the_pen_and_in_the_end_a_person_is_asked_with_every
         "proposal of s1.q1.L4.propose.r2\nand be quick",
     )
     assert [action.id for action in flow.due(after)] == ["s2.L4.decompose"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "objections", "votes"),
+    [(Rules.FIRST, (), {L4: "not with us"}), (CURRENT_RULES, ("L4: not with us", "L6: not with us"), {})],
+)
+def test_what_was_said_in_the_last_round_is_kept_since_rules_2(
+    rules: int, objections: tuple[str, ...], votes: dict[Level, str]
+) -> None:
+    objects = {"verdict": Verdict.OBJECT, "objection": "not with us"}
+    world = World({"s1.L5.validate": fails(), "s1.q1.L4.agree.r1": objects, "s1.q1.L6.agree.r1": objects})
+    state = drive_levels(flow_of(max_rounds=1, rules=rules), world).state
+
+    assert state.question is not None
+    assert state.question.objections == ("L4: not with us", "L6: not with us")
+    assert state.dispute is not None
+    assert (state.dispute.objections, state.dispute.votes) == (objections, votes)
 
 
 @pytest.mark.scenario("LOG-07")
@@ -879,6 +899,13 @@ def test_what_a_resume_may_not_change_stays() -> None:
 
     assert (state.plan.feature, state.plan.base, state.levels) == ("greet by name", "base", (L9, L3, L2))
     assert state.plan.max_parallel == 7
+
+
+@pytest.mark.parametrize("event", [RunResumed(a_levels_plan()), RunForked(RunId("r0"), 1, a_levels_plan())])
+def test_a_build_keeps_the_rules_it_began_with(event: Event) -> None:
+    flow = flow_of(rules=Rules.FIRST)
+
+    assert flow.apply(flow.start(), event).plan.rules == Rules.FIRST
 
 
 def test_an_author_that_works_again_is_told_its_own_spec() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from hypothesis import event as seen
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logos.domain.events import (
@@ -30,7 +30,7 @@ from logos.domain.events import (
     WorkMerged,
 )
 from logos.domain.levels import Level
-from logos.domain.plans import LevelsPlan
+from logos.domain.plans import CURRENT_RULES, LevelsPlan
 from logos.domain.reports import (
     ActionKind,
     Change,
@@ -177,6 +177,7 @@ def plans(draw: st.DrawFn) -> LevelsPlan:
         max_parallel=draw(st.integers(1, 4)),
         max_reconciliations=draw(st.integers(0, 3)),
         max_rounds=draw(st.integers(1, 3)),
+        rules=CURRENT_RULES,
     )
 
 
@@ -210,6 +211,14 @@ def stories(draw: st.DrawFn) -> RunView:
 
 orders = st.lists(st.integers(0, 1000), min_size=1, max_size=30).map(
     lambda turns: lambda waiting: turns[(len(waiting) * 7 + sum(map(len, waiting))) % len(turns)]
+)
+
+
+# One component, one round, and two levels that object to the proposal.
+_ONE_ROUND = LevelsPlan("greet", "/repo", "base", (), max_reconciliations=1, max_rounds=1, rules=CURRENT_RULES)
+THE_LAST_ROUND_ENDS_IN_A_QUESTION = RunView(
+    Levels(_ONE_ROUND, read),
+    Fated(plan=_ONE_ROUND, divisions=((a_component("ant"),),), fates={0: 1, 1: 1, 27: 1, 2: 1, 52: 27}),
 )
 
 
@@ -267,6 +276,7 @@ def _what_was_decided_was_done(built: Built) -> None:
             assert later & {*built.asked}, f"{name} was to be worked on again since sweep {sweep}"
 
 
+@example(story=THE_LAST_ROUND_ENDS_IN_A_QUESTION, order=lambda _waiting: 1, eager=True)
 @given(stories(), orders, st.booleans())
 @examples(60)
 def test_in_whatever_order_agents_answer_the_final_state_is_the_same(story: RunView, order: Any, eager: bool) -> None:

@@ -12,7 +12,7 @@ from logos.app.runs import open_levels, runs_with
 from logos.app.settings import Settings
 from logos.app.telos_file import Telos
 from logos.domain.events import RunResumed, RunStarted
-from logos.domain.plans import LevelsPlan
+from logos.domain.plans import CURRENT_RULES, LevelsPlan
 from logos.domain.turns import Outcome, RunId
 from logos.engine.journal import Journal
 from logos.engine.runner import new_run_id
@@ -51,6 +51,7 @@ def plan_build(settings: Settings, feature: str, telos: Telos, base: str) -> Lev
         max_parallel=build.max_parallel,
         max_reconciliations=build.max_reconciliations,
         max_rounds=build.max_rounds,
+        rules=CURRENT_RULES,
     )
 
 
@@ -62,8 +63,8 @@ def choose_build_start(
     if journal is not None and _goes_on(settings, feature, journal):
         old = journal.state.plan
         plan = plan_build(settings, old.feature, telos, old.base)
-        unsaid = {"max_parallel", "max_reconciliations", "max_rounds"} - settings.build.model_fields_set
-        return BuildStartPlan(journal.run, replace(plan, **{own: getattr(old, own) for own in unsaid}), journal)
+        kept = {"max_parallel", "max_reconciliations", "max_rounds"} - settings.build.model_fields_set | {"rules"}
+        return BuildStartPlan(journal.run, replace(plan, **{own: getattr(old, own) for own in kept}), journal)
     if not feature.strip():
         raise UsageError('say what is to be built: logos build "what is wanted, in plain words"')
     return BuildStartPlan(new_run_id(), plan_build(settings, feature, telos, base()))

@@ -12,7 +12,7 @@ from logos.app.prompt import Prompt, read_prompt_file, split_prompt
 from logos.app.runs import open_cycle, runs_with
 from logos.app.settings import Settings, home_of
 from logos.domain.events import RunResumed, RunStarted, TerminalOpened
-from logos.domain.plans import CondenseRules, CyclePlan, OnExhausted, ReviewRules
+from logos.domain.plans import CURRENT_RULES, CondenseRules, CyclePlan, OnExhausted, ReviewRules
 from logos.domain.turns import Agent, AgentName, RunId
 from logos.engine.cycle_run import StartMode
 from logos.engine.journal import Journal
@@ -110,6 +110,7 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
             max_feedback_lines=condensation.max_feedback_lines,
             max_test_evidence_lines=condensation.max_test_evidence_lines,
         ),
+        rules=CURRENT_RULES,
     )
 
 
@@ -121,7 +122,9 @@ def resumed_plan(settings: Settings, old: CyclePlan) -> CyclePlan:
     kept |= {} if "max_rounds" in limits else {"max_rounds": old.max_rounds}
     reviews = {own: getattr(old.review, own) for own, key in _OF_REVIEWS.items() if key not in limits}
     handoffs = {own: getattr(old.condense, own) for own, key in _OF_HANDOFFS.items() if key not in condensation}
-    return replace(new, **kept, review=replace(new.review, **reviews), condense=replace(new.condense, **handoffs))
+    return replace(
+        new, **kept, rules=old.rules, review=replace(new.review, **reviews), condense=replace(new.condense, **handoffs)
+    )
 
 
 def choose_start(settings: Settings, log: SqliteLog, tell: Tell, stamp: str, *, strict_prompt: bool) -> StartPlan:

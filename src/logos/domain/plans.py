@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Literal
 
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.specs import Tool
 from logos.domain.turns import Agent
+
+
+class Rules(IntEnum):
+    """Each change in how a flow folds its events, with the first number that has it.
+
+    A run keeps the number it began with, so its log replays as it was written. Plans without a number have the first.
+    """
+
+    FIRST = 1
+    # A reconciliation that ends in a question keeps the objections of its last round.
+    LAST_ROUND_KEPT = 2
+
+
+CURRENT_RULES = max(Rules).value
 
 
 class OnExhausted(StrEnum):
@@ -58,6 +72,7 @@ class CyclePlan:
     review: ReviewRules = field(default_factory=ReviewRules)
     condense: CondenseRules = field(default_factory=CondenseRules)
     flow: Literal["cycle"] = "cycle"
+    rules: int = Rules.FIRST.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +90,7 @@ class LevelsPlan:
     max_reconciliations: int = 4
     max_rounds: int = 3
     flow: Literal["levels"] = "levels"
+    rules: int = Rules.FIRST.value
 
 
 Plan = CyclePlan | LevelsPlan

@@ -151,7 +151,7 @@ class Cycle:
 
 def _taken_over(state: CycleState, plan: CyclePlan) -> CycleState:
     """With other settings there may be nothing to check any more: an empty command proves nothing."""
-    state = replace(state, plan=plan, stalled=None, trouble=None)
+    state = replace(state, plan=replace(plan, rules=state.plan.rules), stalled=None, trouble=None)
     if state.checking and not (plan.verify_pass and plan.test_command):
         return _passed(replace(state, checking=False), "the tester reported PASS")
     return state

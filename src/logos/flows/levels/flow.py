@@ -128,7 +128,8 @@ class Levels:
 
     def _taken_over(self, state: LevelsState, plan: LevelsPlan) -> LevelsState:
         """What the run is about was settled when it began; how it is carried out may change."""
-        plan = replace(plan, feature=self.plan.feature, base=self.plan.base, levels=self.plan.levels)
+        own = self.plan
+        plan = replace(plan, feature=own.feature, base=own.base, levels=own.levels, rules=own.rules)
         state = replace(state, plan=plan, stalled=None, trouble=None)
         return ascent.resumed(state) if state.stage is Stage.UP and state.outcome is None else state
 

@@ -7,10 +7,11 @@ from types import MappingProxyType
 
 from logos.domain.events import QuestionResolved
 from logos.domain.levels import Level
+from logos.domain.plans import Rules
 from logos.domain.reports import Change, Proposal, Report, TurnKind
 from logos.domain.specs import Question
 from logos.flows.levels import ascent, building
-from logos.flows.levels.reconcile import Agreed, Dispute, Settled, hear
+from logos.flows.levels.reconcile import Agreed, Dispute, Settled, Undecided, hear
 from logos.flows.levels.state import LevelsState, PendingTurn, Stage
 from logos.flows.levels.steps import blocked, blocked_by_stuck, down_to, put
 
@@ -34,8 +35,9 @@ def said(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
         return state
     after = hear(before, ask.level, report, guarded=Level.L9 in state.levels, max_rounds=state.plan.max_rounds)
     match after:
-        case Question():
-            return blocked(state, after)
+        case Undecided(last):
+            kept = last if state.plan.rules >= Rules.LAST_ROUND_KEPT else before
+            return blocked(replace(state, dispute=kept), after.question)
         case Agreed(proposal):
             return settle(state, before, proposal, "the levels")
         case Dispute():

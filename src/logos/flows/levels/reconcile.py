@@ -82,6 +82,18 @@ class Agreed:
     proposal: Proposal
 
 
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """The last round ended without an agreement: a person decides between the proposals."""
+
+    dispute: Dispute
+
+    @property
+    def question(self) -> Question:
+        last = self.dispute
+        return Question(last.id, last.question, tuple(dict.fromkeys(last.proposals)), last.objections)
+
+
 def participants(
     cause: Cause, level: Level, others: Iterable[Level], taking_part: tuple[Level, ...]
 ) -> tuple[Level, ...]:
@@ -94,7 +106,7 @@ def participants(
 
 def hear(
     dispute: Dispute, level: Level, report: Report, *, guarded: bool, max_rounds: int
-) -> Dispute | Agreed | Question:
+) -> Dispute | Agreed | Undecided:
     """The dispute after a report; `guarded`: L9 has the last word on a decision."""
     match report.kind:
         case TurnKind.POSITION:
@@ -117,7 +129,7 @@ def hear(
             return dispute
 
 
-def _voted(dispute: Dispute, *, guarded: bool, max_rounds: int) -> Dispute | Agreed | Question:
+def _voted(dispute: Dispute, *, guarded: bool, max_rounds: int) -> Dispute | Agreed | Undecided:
     if not _all_in(dispute, dispute.votes):
         return dispute
     objections = tuple(f"{level.name}: {dispute.votes[level]}" for level in dispute.asked if dispute.votes[level])
@@ -128,11 +140,10 @@ def _unanimous(dispute: Dispute, *, guarded: bool) -> Dispute | Agreed:
     return replace(dispute, kind=TurnKind.ALIGN) if guarded else Agreed(dispute.proposal)
 
 
-def _next_round(dispute: Dispute, objections: tuple[str, ...], max_rounds: int) -> Dispute | Question:
+def _next_round(dispute: Dispute, objections: tuple[str, ...], max_rounds: int) -> Dispute | Undecided:
     dispute = replace(dispute, objections=(*dispute.objections, *objections), votes=MappingProxyType({}))
     if dispute.round >= max_rounds:
-        options = tuple(dict.fromkeys(dispute.proposals))
-        return Question(dispute.id, dispute.question, options, dispute.objections)
+        return Undecided(dispute)
     return replace(dispute, kind=TurnKind.PROPOSE, round=dispute.round + 1)
 
 
