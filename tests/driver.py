@@ -34,7 +34,7 @@ from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
 from logos.engine.runner import RunResult
-from logos.errors import LogosError
+from logos.errors import Interrupted, LogosError
 from logos.ports import AgentHost
 
 
@@ -182,7 +182,7 @@ def main() -> int:
     try:
         with interruptible():
             return drive().exit_code
-    except LogosError as error:
+    except (LogosError, Interrupted) as error:
         print(f"logos: {error}", file=sys.stderr)
         return error.exit_code
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from logos.app.settings import load_settings
 from logos.app.signals import interruptible
 from logos.app.wiring import run_here, say
-from logos.errors import LogosError
+from logos.errors import Interrupted, LogosError
 
 
 def main(arguments: list[str]) -> int:
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
         with interruptible():
             settings = load_settings(Path(arguments[0]) if arguments else None, os.environ)
             ended = run_here(settings, strict_prompt=False)
-    except LogosError as error:
+    except (LogosError, Interrupted) as error:
         say(f"logos: {error}")
         return error.exit_code
     say(f"{ended.outcome}: {ended.reason}")

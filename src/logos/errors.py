@@ -15,10 +15,11 @@
     ├── RunPaused               the run cannot go on now, and can be resumed
     │   ├── LimitReached        a provider's limit
     │   └── BudgetReached       the person's own
-    ├── LogError
-    │   ├── LogConflict         another driver appended first
-    │   └── LogDamaged          a row that cannot be read
-    └── Interrupted             SIGINT or SIGTERM
+    └── LogError
+        ├── LogConflict         another driver appended first
+        └── LogDamaged          a row that cannot be read
+
+    Interrupted                 SIGINT, SIGTERM or SIGHUP; no Exception, so no handler of errors swallows it
 
 Anything else that escapes is a bug of ours and keeps its traceback.
 """
@@ -119,7 +120,7 @@ class LogDamaged(LogError):
         self.seq = seq
 
 
-class Interrupted(LogosError):
+class Interrupted(BaseException):
     """A signal asked Logos to stop."""
 
     def __init__(self, signum: int) -> None:

@@ -10,13 +10,27 @@ import stat
 import sys
 from collections.abc import Sequence
 
-from logos.errors import Interrupted, LogosError
+from logos.app.signals import interruptible
+from logos.errors import Interrupted, LogosError, UsageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the one place where errors become a line and an exit code. Our own bugs keep their traceback."""
+    """Run one command; the one place where errors and signals become a line and an exit code.
+
+    Our own bugs keep their traceback.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     _print_whatever_comes()
+    try:
+        with interruptible():
+            return _command(given)
+    except (LogosError, Interrupted) as error:
+        if error.exit_code == 128 + signal.SIGHUP:
+            _let_go_of_the_terminal()
+        return _fail(_words(error), error.exit_code, given, getattr(error, "__notes__", []))
+
+
+def _command(given: list[str]) -> int:
     from typer import TyperException
     from typer.main import get_command
 
@@ -24,15 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         done = get_command(app).main(args=given, prog_name="logos", standalone_mode=False)
-    except LogosError as error:
-        if error.exit_code == 128 + signal.SIGHUP:
-            _let_go_of_the_terminal()
-        return _fail(_words(error), error.exit_code, given, getattr(error, "__notes__", []))
     except TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "logos")
-        return _fail(f"{error.format_message().rstrip('.')} (see `{place} --help`)", 2, given)
-    except KeyboardInterrupt:
-        return _fail("stopped by SIGINT", 128 + signal.SIGINT, given)
+        raise UsageError(f"{error.format_message().rstrip('.')} (see `{place} --help`)") from error
     return done if isinstance(done, int) else 0
 
 
@@ -44,7 +52,7 @@ def _let_go_of_the_terminal() -> None:
             os.dup2(nowhere, handle)
 
 
-def _words(error: LogosError) -> str:
+def _words(error: LogosError | Interrupted) -> str:
     if isinstance(error, Interrupted):
         return f"stopped by {signal.Signals(error.exit_code - 128).name}"
     return str(error) or type(error).__doc__ or type(error).__name__

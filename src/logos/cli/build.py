@@ -13,7 +13,7 @@ import typer
 from logos.app.workdir import default_config, reading, wd_flag
 from logos.cli.options import AsJson, Overrides, Simulate, WorkDir, examples
 from logos.cli.run import simulated
-from logos.errors import LogosError, UsageError
+from logos.errors import Interrupted, LogosError, UsageError
 
 if TYPE_CHECKING:
     from logos.app.settings import Settings
@@ -87,7 +87,6 @@ def start(
 ) -> int:
     """`flags` are settings, `again` the options that a resume must repeat."""
     from logos.app.settings import load_settings
-    from logos.app.signals import interruptible
     from logos.app.unfinished import decide
     from logos.app.wiring import build_here, check_place
     from logos.cli.output.console import tell
@@ -100,7 +99,7 @@ def start(
     ask = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
     asked = chosen.work_dir
     chosen, feature = decide(chosen, feature, tell, ask=ask)
-    with interruptible(), view() as shown:
+    with view() as shown:
         make_host = simulated(simulate, shown.tell, "levels") if simulate else None
         try:
             ended = build_here(
@@ -111,7 +110,7 @@ def start(
                 watchers=[shown.watch],
                 tell=shown.tell,
             )
-        except LogosError as error:
+        except (LogosError, Interrupted) as error:
             if shown.run is not None and not isinstance(error, UsageError):
                 given = [] if config is None or config == default_config() else ["--config", str(config)]
                 moved = ["--wd", str(chosen.work_dir)] if chosen.work_dir != asked else []

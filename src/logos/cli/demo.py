@@ -12,7 +12,7 @@ import typer
 
 from logos.app.workdir import reading, wd_flag
 from logos.cli.options import AsJson, examples
-from logos.errors import LogosError, UsageError
+from logos.errors import Interrupted, LogosError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,17 +51,16 @@ def demo(
     With --levels, nine levels from purpose to syntax build discount, gift wrapping and receipt: three authors work at
     once, two of them collide, a bill comes out wrong, and both times the levels reconcile before they go on.
     """
-    from logos.app.signals import interruptible
     from logos.cli.output.live import view
 
     python = python_name()
-    with interruptible(), view() as shown:
+    with view() as shown:
         place = new_place(keep)
         shown.tell(f"scripted agents add a missing feature to the small repository {place}; its tests are real")
         settings = begin_levels(place, python) if levels else begin_cycle(place, python)
         try:
             exit_code = (play_levels if levels else play_cycle)(settings, python, shown)
-        except LogosError as error:
+        except (LogosError, Interrupted) as error:
             again = " --levels" if levels else ""
             error.add_note(f"what was done so far is in {place}; `logos demo{again}` begins a new one")
             raise

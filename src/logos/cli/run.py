@@ -14,7 +14,7 @@ import typer
 from logos.app.workdir import default_config, wd_flag
 from logos.cli.options import AsJson, Overrides, Recreate, Simulate, examples
 from logos.cli.status import BUDGET
-from logos.errors import BudgetReached, LimitReached, LogosError, PromptError, UsageError
+from logos.errors import BudgetReached, Interrupted, LimitReached, LogosError, PromptError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,13 +78,12 @@ def start(
     simulate: Path | None = None,
 ) -> int:
     """`flags` are settings, `again` the options that a resume must repeat."""
-    from logos.app.signals import interruptible
     from logos.app.unfinished import present, unfinished_of
     from logos.app.wiring import run_here
     from logos.cli.output.live import view
     from logos.domain.plans import CyclePlan
 
-    with interruptible(), view() as shown:
+    with view() as shown:
         make_host = simulated(simulate, shown.tell, "cycle") if simulate else None
         config, text = split_words(words)
         if config is None and (config := default_config()) is not None:
@@ -94,7 +93,7 @@ def start(
             present(unfinished_of(chosen.work_dir, CyclePlan), shown.tell)
         try:
             ended = run_here(chosen, strict_prompt=True, make_host=make_host, watchers=[shown.watch], tell=shown.tell)
-        except LogosError as error:
+        except (LogosError, Interrupted) as error:
             if shown.run is not None and not isinstance(error, UsageError):
                 error.add_note(how_to_go_on(shown.run, error, chosen, command_again(config, again)))
             raise
@@ -178,7 +177,7 @@ def command_again(config: Path | None, options: list[str]) -> list[str]:
     return ["logos", "run", *given, *options]
 
 
-def how_to_go_on(run: str, error: LogosError, settings: Settings, command: list[str]) -> str:
+def how_to_go_on(run: str, error: LogosError | Interrupted, settings: Settings, command: list[str]) -> str:
     if settings.cleanup_on_exit:
         new = "new agents are told what the old ones said"
         return f"run {run} ended its terminals (cleanup_on_exit); {new}: {shlex.join(command)} --resume --recreate"

@@ -30,7 +30,7 @@ from logos.domain.turns import FailureKind, RunId, TerminalId
 from logos.engine.runner import new_run_id, rules_for
 from logos.engine.terminals import AgentTerminals
 from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter
-from logos.errors import LogosError
+from logos.errors import Interrupted, LogosError
 from logos.flows import condense
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
 from logos.flows.cycle.verdicts import is_approved
@@ -68,7 +68,7 @@ def log(msg: str) -> None:
     print(f"[{time.strftime('%H:%M:%S')}] {msg}", file=sys.stderr, flush=True)
 
 
-def _exit(error: LogosError) -> NoReturn:
+def _exit(error: LogosError | Interrupted) -> NoReturn:
     log(f"ERROR: {error}")
     raise SystemExit(error.exit_code) from error
 
@@ -337,7 +337,7 @@ def main() -> NoReturn:
                 _default.configure(load_config())
             make_host = None if _default.api is None else _own_host
             ended = run_here(_default.settings(), strict_prompt=False, make_host=make_host, watchers=[show], tell=log)
-    except LogosError as error:
+    except (LogosError, Interrupted) as error:
         _exit(error)
     log(f"{ended.outcome}: {ended.reason}")
     raise SystemExit(ended.exit_code)

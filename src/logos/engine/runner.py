@@ -19,7 +19,7 @@ from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext, drive
 from logos.engine.options import RunOptions
 from logos.engine.terminals import AgentTerminals
-from logos.errors import LimitReached, LogosError, RunPaused
+from logos.errors import Interrupted, LimitReached, LogosError, RunPaused
 from logos.flows import RunState
 from logos.ports import AgentHost, ChangeSignal, Log, Responses, TurnReporter
 from logos.prompts import preload, render
@@ -215,7 +215,7 @@ def orderly_shutdown(run: Runner[Any]) -> Generator[None]:
     why: str | None = None
     try:
         yield
-    except (LogosError, KeyboardInterrupt) as error:
+    except (LogosError, Interrupted, KeyboardInterrupt) as error:
         why = str(error) or type(error).__name__
         raise
     finally:
