@@ -17,8 +17,8 @@ UNSAID_SECONDS = 900.0
 # A limit that says it is over may need a moment more.
 MARGIN_SECONDS = 5.0
 
-# No provider's limit lasts longer; an end further away is a misread number.
-LONGEST_SECONDS = 366 * 86400.0
+# An end further away than this (a century) is no date but some other number.
+LONGEST_SECONDS = 100 * 365 * 86400.0
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _EPOCH = re.compile(r"\b(1[6-9]\d{8}|2\d{9})\b")
