@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from logos.adapters.store.sqlite import SqliteLog
+from logos.app.runs import open_levels
 from logos.domain.levels import Level
-from logos.domain.plans import CURRENT_RULES, Rules
+from logos.domain.plans import CURRENT_RULES, RulesVersion
 from logos.domain.turns import RunId
-from logos.engine.journal import open_levels
 from tests.old_runs import restore
 from tests.unit.test_cli import Cli, Done
 
@@ -85,7 +85,7 @@ def test_an_unfinished_cycle_resumes_and_asks_no_finished_turn_again(old: Open) 
     # The turn in flight keeps the prompt of the log; only what comes after it is asked for the first time.
     assert turns(run.added, "turn_asked") == {"r2.tester.c1"}
     assert turns(run.added, "turn_answered") == {"r2.peer_programmer.c1", "r2.tester.c1"}
-    assert rules(run.added, "run_resumed") == [Rules.FIRST]
+    assert rules(run.added, "run_resumed") == [RulesVersion.FIRST]
 
 
 def test_an_unfinished_build_resumes_and_asks_no_finished_turn_again(old: Open) -> None:
@@ -96,7 +96,7 @@ def test_an_unfinished_build_resumes_and_asks_no_finished_turn_again(old: Open) 
     assert turns(run.added, "turn_asked") == {"s2.L3.validate", "s2.L9.validate"}
     assert not turns(run.added, "turn_answered") & run.answered_before
     assert "s2.L2.cart.author" in turns(run.added, "turn_answered")
-    assert rules(run.added, "run_resumed") == [Rules.FIRST]
+    assert rules(run.added, "run_resumed") == [RulesVersion.FIRST]
     assert run.cli("status", "--json").json["outcome"] == "PASSED"
 
 
@@ -135,7 +135,7 @@ def test_a_run_that_begins_at_a_checkpoint_of_an_old_one_keeps_its_rules(old: Op
     done = run.cli("rollback", "20", "--json")
 
     assert done.code == 0, done.err
-    assert rules(run.added, "run_forked") == [Rules.FIRST]
+    assert rules(run.added, "run_forked") == [RulesVersion.FIRST]
 
 
 @pytest.mark.parametrize(

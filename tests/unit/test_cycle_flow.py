@@ -24,7 +24,7 @@ from logos.domain.events import (
     TurnAsked,
     TurnSent,
 )
-from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, OnExhausted, ReviewRules, Rules
+from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, OnExhausted, ReviewRules, RulesVersion
 from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.turns import AgentName, Check, Outcome, RunId, TerminalId, Turn, TurnId
 from logos.flows import replay
@@ -511,8 +511,8 @@ def test_a_failed_turn_stalls_the_run_until_a_driver_comes_back() -> None:
 
 @pytest.mark.parametrize("event", [RunResumed(a_plan()), RunForked(RunId("r0"), 1, a_plan())])
 def test_a_run_keeps_the_rules_it_began_with(event: Event) -> None:
-    flow = Cycle(a_plan(rules=Rules.FIRST))
-    assert flow.apply(flow.start(), event).plan.rules == Rules.FIRST
+    flow = Cycle(a_plan(rules=RulesVersion.FIRST))
+    assert flow.apply(flow.start(), event).plan.rules == RulesVersion.FIRST
 
 
 def test_a_resumed_run_goes_by_the_settings_it_is_resumed_with() -> None:

@@ -18,7 +18,7 @@ from logos.domain.events import (
     WorkMerged,
 )
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
-from logos.domain.plans import CURRENT_RULES, Rules
+from logos.domain.plans import CURRENT_RULES, RulesVersion
 from logos.domain.reports import (
     ActionKind,
     Change,
@@ -383,7 +383,7 @@ def test_an_objection_passes_the_pen_and_in_the_end_a_person_is_asked_with_every
 
 @pytest.mark.parametrize(
     ("rules", "objections", "votes"),
-    [(Rules.FIRST, (), {L4: "not with us"}), (CURRENT_RULES, ("L4: not with us", "L6: not with us"), {})],
+    [(RulesVersion.FIRST, (), {L4: "not with us"}), (CURRENT_RULES, ("L4: not with us", "L6: not with us"), {})],
 )
 def test_what_was_said_in_the_last_round_is_kept_since_rules_2(
     rules: int, objections: tuple[str, ...], votes: dict[Level, str]
@@ -903,9 +903,9 @@ def test_what_a_resume_may_not_change_stays() -> None:
 
 @pytest.mark.parametrize("event", [RunResumed(a_levels_plan()), RunForked(RunId("r0"), 1, a_levels_plan())])
 def test_a_build_keeps_the_rules_it_began_with(event: Event) -> None:
-    flow = flow_of(rules=Rules.FIRST)
+    flow = flow_of(rules=RulesVersion.FIRST)
 
-    assert flow.apply(flow.start(), event).plan.rules == Rules.FIRST
+    assert flow.apply(flow.start(), event).plan.rules == RulesVersion.FIRST
 
 
 def test_an_author_that_works_again_is_told_its_own_spec() -> None:

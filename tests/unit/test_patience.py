@@ -21,9 +21,9 @@ from logos.waiting.rules import (
     GiveUp,
     Observation,
     Remind,
-    Rules,
     ShowPermission,
     Wait,
+    WaitRules,
     WaitState,
     decide,
     on_return,
@@ -59,10 +59,10 @@ def is_end(decision: Decision) -> bool:
 
 
 def play(
-    looks: Iterable[Look], rules: Rules | None = None, timeout: float = TIMEOUT, *, permissions: int = 0
+    looks: Iterable[Look], rules: WaitRules | None = None, timeout: float = TIMEOUT, *, permissions: int = 0
 ) -> list[tuple[float, Decision]]:
     """Every decision with its time, up to the one that ends the wait; the screen is shown only where it is asked for."""
-    rules = rules or Rules()
+    rules = rules or WaitRules()
     at, decisions = 0.0, []
     watch = WaitState.begin(at, timeout, permissions=permissions)
     for look in looks:
@@ -160,14 +160,14 @@ def test_a_timeout_at_rest_without_a_file_is_no_file_when_strict() -> None:
 
 def test_a_timeout_at_rest_without_a_file_falls_back_when_not_strict() -> None:
     looks = [Look(0, BUSY), Look(9, BUSY), Look(1, IDLE)]
-    assert end_of(play(looks, Rules(strict=False), timeout=10)) == FallBack()
+    assert end_of(play(looks, WaitRules(strict=False), timeout=10)) == FallBack()
 
 
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("file", [None, "f"])
 def test_a_timeout_at_work_is_a_timeout_strict_or_not(strict: bool, file: str | None) -> None:
     looks = [Look(0, BUSY), Look(9, BUSY), Look(1, BUSY, file, "typing")]
-    assert end_of(play(looks, Rules(strict=strict), timeout=10)) == GiveUp(FailureKind.TIMEOUT)
+    assert end_of(play(looks, WaitRules(strict=strict), timeout=10)) == GiveUp(FailureKind.TIMEOUT)
 
 
 def test_a_timeout_while_a_person_is_asked_is_a_timeout() -> None:
@@ -178,13 +178,13 @@ def test_a_timeout_while_a_person_is_asked_is_a_timeout() -> None:
 @pytest.mark.parametrize("seen_at_work", [True, False])
 def test_a_file_found_at_the_deadline_beside_a_resting_terminal_is_taken(strict: bool, seen_at_work: bool) -> None:
     looks = [Look(0, BUSY if seen_at_work else IDLE), Look(9.9, IDLE), Look(0.1, IDLE, "f")]
-    assert end_of(play(looks, Rules(strict=strict), timeout=10)) == Accept()
+    assert end_of(play(looks, WaitRules(strict=strict), timeout=10)) == Accept()
 
 
 def test_waiting_is_never_planned_past_the_deadline() -> None:
     for status in (IDLE, BUSY, LOST, ASKS):
         for auto in (True, False):
-            rules = Rules(poll_seconds=5, auto_accept=auto)
+            rules = WaitRules(poll_seconds=5, auto_accept=auto)
             for at, decision in play(every(0.5, 9.5, status), rules, timeout=10):
                 if isinstance(decision, Wait):
                     assert at + decision.seconds <= 10
@@ -229,7 +229,7 @@ def test_a_working_terminal_without_a_screen_to_look_at_is_waited_for() -> None:
 
 
 def test_no_grace_at_all_does_not_make_the_file_of_a_working_agent_a_response() -> None:
-    decisions = play([Look(0, BUSY), Look(1, BUSY, "f")], Rules(idle_grace=0))
+    decisions = play([Look(0, BUSY), Look(1, BUSY, "f")], WaitRules(idle_grace=0))
     assert times_of(decisions, Accept) == []
 
 
@@ -261,7 +261,7 @@ def test_an_idle_agent_without_its_file_is_reminded_once_after_the_grace_period(
 
 @pytest.mark.parametrize(("strict", "end"), [(True, GiveUp(FailureKind.NO_FILE)), (False, FallBack())])
 def test_an_agent_that_ignores_its_reminder_ends_as_a_timeout_at_rest_would(strict: bool, end: Decision) -> None:
-    at, decision = play([Look(0, BUSY), Look(10, BUSY), *every(1, 100, IDLE)], Rules(strict=strict))[-1]
+    at, decision = play([Look(0, BUSY), Look(10, BUSY), *every(1, 100, IDLE)], WaitRules(strict=strict))[-1]
     assert decision == end
     assert at == 10 + 2 * GRACE
 
@@ -279,7 +279,7 @@ def test_a_response_after_the_reminder_is_taken() -> None:
 
 @pytest.mark.parametrize("allowed", [0, 1, 3])
 def test_there_are_as_many_reminders_as_configured(allowed: int) -> None:
-    decisions = play([Look(0, BUSY), *every(1, 300, IDLE)], Rules(max_reminders=allowed))
+    decisions = play([Look(0, BUSY), *every(1, 300, IDLE)], WaitRules(max_reminders=allowed))
     assert len(times_of(decisions, Remind)) == allowed
     assert decisions[-1] == ((allowed + 1) * GRACE, GiveUp(FailureKind.NO_FILE))
 
@@ -287,7 +287,7 @@ def test_there_are_as_many_reminders_as_configured(allowed: int) -> None:
 def test_reminders_given_in_an_earlier_life_count() -> None:
     watch = WaitState.begin(0, TIMEOUT, reminders=1)
     glance = Observation(GRACE, IDLE, screen="❯")
-    assert decide(remember(watch, glance), glance, Rules()) == GiveUp(FailureKind.NO_FILE)
+    assert decide(remember(watch, glance), glance, WaitRules()) == GiveUp(FailureKind.NO_FILE)
 
 
 def test_a_working_agent_is_never_reminded() -> None:
@@ -321,19 +321,19 @@ def test_a_file_does_not_end_a_turn_that_waits_for_a_person() -> None:
 
 
 def test_permission_is_given_only_where_it_was_allowed_beforehand() -> None:
-    decisions = play([Look(0, BUSY), Look(2, ASKS), Look(2, BUSY)], Rules(auto_accept=True))
+    decisions = play([Look(0, BUSY), Look(2, ASKS), Look(2, BUSY)], WaitRules(auto_accept=True))
     assert times_of(decisions, GivePermission) == [2]
     assert times_of(decisions, ShowPermission) == []
 
 
 def test_permission_is_not_given_again_within_a_poll_interval() -> None:
-    decisions = play(every(0.25, 10, ASKS), Rules(auto_accept=True, poll_seconds=2))
+    decisions = play(every(0.25, 10, ASKS), WaitRules(auto_accept=True, poll_seconds=2))
     given_at = times_of(decisions, GivePermission)
     assert given_at[:3] == [0.25, 2.25, 4.25]
 
 
 def test_the_twenty_first_permission_prompt_of_a_turn_ends_it() -> None:
-    decisions = play(every(3, 300, ASKS), Rules(auto_accept=True))
+    decisions = play(every(3, 300, ASKS), WaitRules(auto_accept=True))
     assert len(times_of(decisions, GivePermission)) == MAX_PERMISSIONS == 20
     end = end_of(decisions)
     assert isinstance(end, GiveUp)
@@ -341,7 +341,7 @@ def test_the_twenty_first_permission_prompt_of_a_turn_ends_it() -> None:
 
 
 def test_permissions_given_in_an_earlier_life_count() -> None:
-    decisions = play(every(3, 300, ASKS), Rules(auto_accept=True), permissions=19)
+    decisions = play(every(3, 300, ASKS), WaitRules(auto_accept=True), permissions=19)
     assert len(times_of(decisions, GivePermission)) == 1
 
 
@@ -429,7 +429,7 @@ LATER = UNKNOWN_GRACE_SECONDS
 )
 def test_a_turn_in_hand_is_waited_for_while_there_is_a_sign_of_it(first: Look, latest: Look, wait: bool | None) -> None:
     before, now = (Observation(look.after, look.status, look.file, look.screen) for look in (first, latest))
-    verdict = on_return(before, now, Rules())
+    verdict = on_return(before, now, WaitRules())
     assert (verdict.wait if verdict is not None else None) is wait
 
 
@@ -443,7 +443,7 @@ looks = st.builds(
     st.sampled_from([None, "❯", "typing", SHELL, COMPLAINT]),
 )
 rules_of_any_kind = st.builds(
-    Rules,
+    WaitRules,
     poll_seconds=st.sampled_from([0.0, 0.5, 2.0]),
     idle_grace=st.sampled_from([0.0, 1.0, 30.0]),
     max_reminders=st.integers(0, 2),
@@ -454,7 +454,7 @@ rules_of_any_kind = st.builds(
 
 @examples()
 @given(st.lists(looks, min_size=1, max_size=40), rules_of_any_kind, st.sampled_from([0.0, 3.0, 60.0]))
-def test_every_wait_keeps_its_promises(played: list[Look], rules: Rules, timeout: float) -> None:
+def test_every_wait_keeps_its_promises(played: list[Look], rules: WaitRules, timeout: float) -> None:
     decisions = play(played, rules, timeout)
     for (at, decision), look in zip(decisions, played, strict=False):
         if at >= timeout:
@@ -499,7 +499,7 @@ def test_every_wait_keeps_its_promises(played: list[Look], rules: Rules, timeout
 
 @examples()
 @given(st.lists(looks, max_size=20), rules_of_any_kind)
-def test_a_wait_that_is_told_nothing_new_always_ends(played: list[Look], rules: Rules) -> None:
+def test_a_wait_that_is_told_nothing_new_always_ends(played: list[Look], rules: WaitRules) -> None:
     """Whatever came before: a terminal that then stands still reaches an end, at the latest at the deadline."""
     for status in Status:
         still = every(2.0, 200.0, status)

@@ -25,7 +25,7 @@ from logos.engine.budgets import Budget
 from logos.engine.options import RunOptions
 from logos.errors import ConfigError
 from logos.waiting.provider_errors import OnLimit
-from logos.waiting.rules import Rules
+from logos.waiting.rules import WaitRules
 
 Json = dict[str, Any]
 
@@ -214,7 +214,7 @@ class Settings(Section):
         handoff, limits = self.handoff, self.limits
         return RunOptions(
             str(self.work_dir),
-            Rules(
+            WaitRules(
                 poll_seconds=limits.poll_seconds,
                 idle_grace=handoff.idle_grace_seconds,
                 max_reminders=handoff.max_file_reminders,

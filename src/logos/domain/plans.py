@@ -12,7 +12,7 @@ from logos.domain.specs import Tool
 from logos.domain.turns import Agent
 
 
-class Rules(IntEnum):
+class RulesVersion(IntEnum):
     """Each change in how a flow folds its events, with the first number that has it.
 
     A run keeps the number it began with, so its log replays as it was written. Plans without a number have the first.
@@ -23,7 +23,7 @@ class Rules(IntEnum):
     LAST_ROUND_KEPT = 2
 
 
-CURRENT_RULES = max(Rules).value
+CURRENT_RULES = max(RulesVersion).value
 
 
 class OnExhausted(StrEnum):
@@ -72,7 +72,7 @@ class CyclePlan:
     review: ReviewRules = field(default_factory=ReviewRules)
     condense: CondenseRules = field(default_factory=CondenseRules)
     flow: Literal["cycle"] = "cycle"
-    rules: int = Rules.FIRST.value
+    rules: int = RulesVersion.FIRST.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class LevelsPlan:
     max_reconciliations: int = 4
     max_rounds: int = 3
     flow: Literal["levels"] = "levels"
-    rules: int = Rules.FIRST.value
+    rules: int = RulesVersion.FIRST.value
 
 
 Plan = CyclePlan | LevelsPlan

@@ -16,7 +16,7 @@ from logos.engine.waiter import NoResponse, PendingResponse, Response, ResponseW
 from logos.errors import DeliveryUnknown, InputRefused
 from logos.ports import AgentHost, ChangeSignal, Responses, TurnReporter
 from logos.waiting.provider_errors import Failover, OnLimit, Retry, Stop, recovery_for
-from logos.waiting.rules import Rules, WaitState, on_return
+from logos.waiting.rules import WaitRules, WaitState, on_return
 
 Render = Callable[[str, Mapping[str, Fact]], str]
 
@@ -39,7 +39,7 @@ class Asker:
     responses: Responses
     change_signal: ChangeSignal
     render: Render
-    rules: Rules
+    rules: WaitRules
     timeout: float
     now: Callable[[], float]
     wall: Callable[[], float]

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from logos.engine.budgets import Budget
 from logos.waiting.provider_errors import OnLimit
-from logos.waiting.rules import Rules
+from logos.waiting.rules import WaitRules
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     work_dir: str
-    rules: Rules = field(default_factory=Rules)
+    rules: WaitRules = field(default_factory=WaitRules)
     response_timeout: float = 1800.0
     on_limit: OnLimit = OnLimit.STOP
     retry_back_off: float = 5.0

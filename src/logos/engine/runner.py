@@ -23,7 +23,7 @@ from logos.errors import Interrupted, LimitReached, LogosError, RunPaused
 from logos.flows import RunState
 from logos.ports import AgentHost, ChangeSignal, Log, Responses, TurnReporter
 from logos.prompts import preload, render
-from logos.waiting.rules import Rules
+from logos.waiting.rules import WaitRules
 
 Tell = Callable[[str], None]
 # Sends a title, a message and a priority to a person; returns what went wrong, or None.
@@ -223,7 +223,7 @@ def orderly_shutdown(run: Runner[Any]) -> Generator[None]:
             run.shutdown(why)
 
 
-def rules_for(rules: Rules, host: AgentHost) -> Rules:
+def rules_for(rules: WaitRules, host: AgentHost) -> WaitRules:
     """The waiting rules on a host that runs the turns itself: a process that ended is done at once."""
     if not isinstance(host, TurnReporter):
         return rules

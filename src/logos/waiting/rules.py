@@ -24,7 +24,7 @@ COMPLAINT_GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class WaitRules:
     """How long to wait for what. `exact`: the host runs the turns itself, so its status is the truth at once."""
 
     poll_seconds: float = 2.0
@@ -160,7 +160,7 @@ def wants_screen(status: Status, file: str | None) -> bool:
     return file is None or not status.resting
 
 
-def decide(watch: WaitState, glance: Observation, rules: Rules) -> Decision:
+def decide(watch: WaitState, glance: Observation, rules: WaitRules) -> Decision:
     """What to do now. `watch` already remembers `glance`."""
     if glance.status is Status.ERROR:
         return GiveUp(FailureKind.ERROR, glance.provider_error or "")
@@ -180,7 +180,7 @@ def decide(watch: WaitState, glance: Observation, rules: Rules) -> Decision:
     return Wait(_pace(watch, glance, rules))
 
 
-def _finished(watch: WaitState, glance: Observation, rules: Rules) -> bool:
+def _finished(watch: WaitState, glance: Observation, rules: WaitRules) -> bool:
     if watch.shell_looks >= SHELL_LOOKS:
         # The agent left after its response; its status will never say so.
         return True
@@ -199,7 +199,7 @@ def _finished(watch: WaitState, glance: Observation, rules: Rules) -> bool:
             return False
 
 
-def _idle(watch: WaitState, glance: Observation, rules: Rules) -> Decision:
+def _idle(watch: WaitState, glance: Observation, rules: WaitRules) -> Decision:
     fresh = rules.exact or watch.worked or glance.at - watch.since >= COMPLAINT_GRACE_SECONDS
     if glance.provider_error is not None and fresh:
         return GiveUp(failure_kind_of(glance.provider_error), glance.provider_error)
@@ -208,11 +208,11 @@ def _idle(watch: WaitState, glance: Observation, rules: Rules) -> Decision:
     return Remind() if watch.reminders < rules.max_reminders else _no_file(rules)
 
 
-def _no_file(rules: Rules) -> Decision:
+def _no_file(rules: WaitRules) -> Decision:
     return GiveUp(FailureKind.NO_FILE) if rules.strict else FallBack()
 
 
-def _permission(watch: WaitState, glance: Observation, rules: Rules) -> Decision:
+def _permission(watch: WaitState, glance: Observation, rules: WaitRules) -> Decision:
     if not rules.auto_accept:
         return Wait(_pace(watch, glance, rules)) if watch.waiting else ShowPermission()
     if watch.waiting and glance.at - watch.answered_at < max(rules.poll_seconds, PERMISSION_SECONDS):
@@ -222,7 +222,7 @@ def _permission(watch: WaitState, glance: Observation, rules: Rules) -> Decision
     return GivePermission()
 
 
-def _pace(watch: WaitState, glance: Observation, rules: Rules) -> float:
+def _pace(watch: WaitState, glance: Observation, rules: WaitRules) -> float:
     """How long until the next look: short where an end is near, never past the deadline."""
     pace = max(rules.poll_seconds, 0.02)
     if glance.file is not None:
@@ -231,7 +231,7 @@ def _pace(watch: WaitState, glance: Observation, rules: Rules) -> float:
     return max(min(pace, watch.deadline - glance.at), 0.001)
 
 
-def may_send(watch: WaitState, glance: Observation, rules: Rules) -> Decision:
+def may_send(watch: WaitState, glance: Observation, rules: WaitRules) -> Decision:
     """Whether a prompt may be typed now (Take): a busy agent would lose it, a dead agent's shell would run it."""
     still = glance.at - watch.screen_at
     if glance.status is Status.ERROR:
@@ -257,7 +257,7 @@ class OnReturn:
     why: str
 
 
-def on_return(first: Observation, latest: Observation, rules: Rules) -> OnReturn | None:
+def on_return(first: Observation, latest: Observation, rules: WaitRules) -> OnReturn | None:
     """Is somebody still at work on this turn, or must it be asked again? None: look once more."""
     if latest.file is not None:
         return OnReturn(True, "its response is there")

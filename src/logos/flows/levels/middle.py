@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from logos.domain.events import QuestionResolved
 from logos.domain.levels import Level
-from logos.domain.plans import Rules
+from logos.domain.plans import RulesVersion
 from logos.domain.reports import Change, Proposal, Report, TurnKind
 from logos.domain.specs import Question
 from logos.flows.levels import ascent, building
@@ -36,7 +36,7 @@ def said(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
     after = hear(before, ask.level, report, guarded=Level.L9 in state.levels, max_rounds=state.plan.max_rounds)
     match after:
         case Undecided(last):
-            kept = last if state.plan.rules >= Rules.LAST_ROUND_KEPT else before
+            kept = last if state.plan.rules >= RulesVersion.LAST_ROUND_KEPT else before
             return blocked(replace(state, dispute=kept), after.question)
         case Agreed(proposal):
             return settle(state, before, proposal, "the levels")
