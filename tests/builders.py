@@ -16,10 +16,13 @@ from logos.domain.turns import Agent, AgentName, Check, FailureKind, Turn, TurnI
 from logos.flows import replay
 from logos.flows.cycle.flow import Cycle, CycleState
 
+# How many times as many examples as in the quick suite.
+_MORE = {"default": 1, "long": 5, "fuzz": 100}
+
 
 def examples(count: int = 100) -> settings:
-    """How many examples Hypothesis tries; how long one takes is no matter of right or wrong."""
-    return settings(max_examples=count, deadline=None)
+    """How many examples Hypothesis tries in the quick suite; the profile (tests/conftest.py) decides about the rest."""
+    return settings(max_examples=count * _MORE.get(settings.get_current_profile_name(), 1))
 
 
 AGENTS = tuple(Agent(AgentName(role), "codex", f"{role}-profile") for role in Role)

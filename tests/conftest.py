@@ -1,0 +1,56 @@
+"""For every test: nothing of the real user is seen, Hypothesis is deterministic, and a sandbox is at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import Phase
+
+from tests.support.isolation import isolated, removed
+from tests.support.sandbox import Sandbox
+
+# Without `explain`, which costs more than it tells; with fixed seeds, so that luck decides about nobody's change.
+_PHASES = [phase for phase in Phase if phase is not Phase.explain]
+hypothesis.settings.register_profile("default", derandomize=True, database=None, deadline=None, phases=_PHASES)
+hypothesis.settings.register_profile(
+    "long", derandomize=True, database=None, deadline=None, phases=_PHASES, max_examples=1000
+)
+hypothesis.settings.register_profile(
+    "fuzz", derandomize=False, deadline=None, phases=_PHASES, max_examples=10_000, print_blob=True
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_real_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home of its own for this process and all that it starts."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in removed(os.environ):
+            patch.delenv(name)
+        for name, value in isolated(home).items():
+            patch.setenv(name, value)
+        yield home
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    """A plain folder."""
+    wd = tmp_path / "work"
+    wd.mkdir()
+    yield from _closed(Sandbox(wd))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[Sandbox]:
+    """A git repository with one commit."""
+    yield from _closed(Sandbox.of_repository(tmp_path / "repo"))
+
+
+def _closed(sandbox: Sandbox) -> Iterator[Sandbox]:
+    yield sandbox
+    sandbox.close()

@@ -1,0 +1,298 @@
+"""One work dir for a test: commands in it, agents by script, and what its log, its files and its git say.
+
+    def test_something(sandbox: Sandbox) -> None:                 # a plain folder; `repository` is one with git
+        done = sandbox("run", "--simulate", str(sandbox.script({"tester": [{"say": "RESULT: PASS"}]})))
+        assert done.code == 0, done.err
+        assert sandbox.asked == ["r1.analyst.c1", ...]
+
+- `sandbox(...)` is `logos` in this process; `sandbox.apart(...)` is a process of its own that is waited for, and
+  `sandbox.start(...)` one that is not. `sandbox.set(NAME="value")` holds for all of them.
+- `sandbox.run(NAME="value")` drives a cycle in this process with the agents of `sandbox.hire(tester=[FAIL, PASS])`.
+- `sandbox.wait_for_event("turn_sent", "analyst", process=driver)` waits until the log has such an event.
+- `Sandbox(folder)` and `Sandbox.of_repository(folder, files)` make more of them, also in module-scoped fixtures: no
+  fixture of pytest's is needed. `close()` ends what was started; the fixtures call it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import psutil
+import yaml
+
+from logos.app.settings import load_settings
+from logos.app.wiring import run_here
+from logos.cli import main
+from logos.domain.events import Event, Recorded, TurnAnswered, TurnAsked, TurnSent
+from logos.engine.runner import RunResult
+from logos.ports import AgentHost
+from logos.testing import ScriptedAgents, script
+from tests.support.isolation import clean_env
+from tests.support.logs import read_log
+from tests.support.repositories import FILES, git, make_repository
+from tests.support.waiting import LAST_RESORT, AnyProcess, wait_for
+
+LOGOS = Path(sys.executable).with_name("logos")
+PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it: expect 2.\n"
+# Agents of tests answer at once: how long is waited between two looks decides how long a test takes.
+QUICK = {"POLL_SECONDS": "0.02", "IDLE_GRACE_SECONDS": "0.2"}
+
+Json = dict[str, Any]
+Kept = TypeVar("Kept", bound=Event)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Sandbox:
+    wd: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    # What a run in this process told its person.
+    told: list[str] = field(default_factory=list)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    _agents: ScriptedAgents | None = None
+
+    @classmethod
+    def of_repository(cls, folder: Path, files: Mapping[str, str] = FILES, **environment: str) -> Self:
+        return cls(make_repository(folder, files), environment)
+
+    def at(self, wd: Path | str) -> Self:
+        """Another folder, with the same environment."""
+        return type(self)(Path(wd), {**self.environment})
+
+    # --- commands
+
+    def set(self, **variables: str) -> None:
+        self.environment.update(variables)
+
+    def unset(self, *names: str) -> None:
+        for name in names:
+            self.environment.pop(name, None)
+
+    def __call__(self, *arguments: str, stdin: str | None = None) -> Done:
+        """`logos` in this process."""
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+        streams = redirect_stdout(out), redirect_stderr(err), stdin_of(stdin)
+        with changed_environ(self.environment), chdir(self.wd), streams[0], streams[1], streams[2]:
+            code = main(arguments)
+        return Done(code, *(_text(stream) for stream in (out, err)))
+
+    def start(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
+        """`logos` as a process of its own, in a group of its own; it is ended with the sandbox."""
+        process = subprocess.Popen(
+            [LOGOS, *arguments],
+            cwd=self.wd,
+            env=clean_env(**self.environment, **env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def apart(self, *arguments: str, **env: str) -> Done:
+        """`logos` as a process of its own, to its end."""
+        return ended(self.start(*arguments, **env))
+
+    def close(self) -> None:
+        """End what was started and still runs."""
+        for process in self.started:
+            with process:
+                process.kill()
+        self.started.clear()
+
+    # --- agents
+
+    @property
+    def script_path(self) -> Path:
+        """Beside the work dir, where it is no file of the person's repository."""
+        return self.wd.parent / "script.yaml"
+
+    def script(self, agents: Any = None, **more: Any) -> Path:
+        """Write what agents do with `--simulate`."""
+        told = {**more, **({"agents": agents} if agents else {})}
+        self.script_path.write_text(yaml.safe_dump(told), encoding="utf-8")
+        return self.script_path
+
+    @property
+    def agents(self) -> ScriptedAgents:
+        return self._agents or self.hire()
+
+    def hire(self, **said: Sequence[Any]) -> ScriptedAgents:
+        """Agents in this process that answer at once: well, but for what is given here."""
+        self._agents = ScriptedAgents(self.wd / ".tmp" / "agent-responses", script(**said))
+        return self._agents
+
+    def run(
+        self,
+        host: AgentHost | None = None,
+        *,
+        strict_prompt: bool = True,
+        watchers: Sequence[Any] = (),
+        prompt: str = PROMPT,
+        **environment: Any,
+    ) -> RunResult[Any]:
+        """A run of the cycle in this process, with the hired agents or on another host."""
+        env = {"WD": str(self.wd), "PROMPT": prompt, **QUICK, **self.environment, **environment}
+        return run_here(
+            load_settings(None, env),
+            strict_prompt=strict_prompt,
+            make_host=lambda _settings, _tell: host or self.agents,
+            watchers=watchers,
+            tell=self.told.append,
+        )
+
+    # --- what the log says
+
+    def logs(self) -> dict[str, list[Recorded]]:
+        """Every run, oldest first."""
+        return read_log(self.wd)
+
+    def records(self, run: int | str = -1) -> list[Recorded]:
+        """One run's, by its number or its id."""
+        logs = self.logs()
+        return logs[run] if isinstance(run, str) else list(logs.values())[run]
+
+    def all_events(self, run: int | str = -1) -> list[Event]:
+        return [record.event for record in self.records(run)]
+
+    def events(self, kind: type[Kept], run: int | str = -1) -> list[Kept]:
+        return [event for event in self.all_events(run) if isinstance(event, kind)]
+
+    @property
+    def run_id(self) -> str:
+        """The newest run's."""
+        return list(self.logs())[-1]
+
+    @property
+    def asked(self) -> list[str]:
+        return [event.turn for event in self.events(TurnAsked)]
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        return {event.turn: event.prompt for event in self.events(TurnAsked)}
+
+    @property
+    def answered(self) -> dict[str, str]:
+        return {event.turn: event.text for event in self.events(TurnAnswered)}
+
+    def seq(self, kind: type[Event], turn: str) -> int:
+        """When something happened to a turn."""
+        return next(r.seq for r in self.records() if isinstance(r.event, kind) and getattr(r.event, "turn", "") == turn)
+
+    def has_event(self, kind: str, *about: str) -> bool:
+        """Whether the newest run has, for each of `about`, an event of this kind whose turn contains it."""
+        logs = self.logs()
+        events = [record.event for record in [*logs.values()][-1]] if logs else []
+        turns = [getattr(event, "turn", "") for event in events if event.kind == kind]
+        return bool(turns) and all(any(part in turn for turn in turns) for part in about)
+
+    def wait_for_event(self, kind: str, *about: str, process: AnyProcess | None = None) -> None:
+        what = f"{kind} {' '.join(about)} in {self.wd}"
+        wait_for(lambda: self.has_event(kind, *about), what, process=process)
+
+    def sent(self, *turns: str) -> bool:
+        """Whether these turns are in agents' hands, in whichever run."""
+        events = [record.event for records in self.logs().values() for record in records]
+        return {event.turn for event in events if isinstance(event, TurnSent)} >= {*turns}
+
+    # --- what lies there
+
+    @property
+    def state_path(self) -> Path:
+        return self.wd / ".tmp" / "agnostic-3agents-loop-state.json"
+
+    @property
+    def state(self) -> Json:
+        """The state file of the cycle."""
+        return json.loads(self.state_path.read_text(encoding="utf-8"))
+
+    @property
+    def build_state(self) -> Json:
+        return json.loads((self.wd / ".telos" / "state.json").read_text(encoding="utf-8"))
+
+    def edit_state(self, changes: Mapping[str, Any], *, mark: bool = False) -> None:
+        """Write the state file as another tool would; the log's mark stays only if asked for."""
+        state = {**self.state, **changes} if self.state_path.exists() else dict(changes)
+        if not mark:
+            state.pop("logos", None)
+        self.state_path.parent.mkdir(parents=True, exist_ok=True)
+        self.state_path.write_text(json.dumps(state))
+
+    def git(self, *arguments: str) -> str:
+        return git(self.wd, *arguments).strip()
+
+    def left_behind(self) -> list[str]:
+        """Processes that still have to do with the folder around the work dir: agents, also those of forks."""
+        return processes_of(self.wd.parent)
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Processes whose command line or current folder is in there; those that only wait to be reaped have ended."""
+    found: list[str] = []
+    for process in psutil.process_iter(["cmdline", "cwd", "status"]):
+        words = " ".join(process.info["cmdline"] or [])
+        of_folder = str(folder) in words or str(folder) in (process.info["cwd"] or "")
+        alive = process.info["status"] != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
+        found += [words] if alive and of_folder else []
+    return found
+
+
+def ended(process: subprocess.Popen[str]) -> Done:
+    """What a process said, once it has ended."""
+    out, err = process.communicate(timeout=LAST_RESORT)
+    return Done(process.returncode, out or "", err or "")
+
+
+@contextmanager
+def changed_environ(variables: Mapping[str, str]):
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                os.environ.pop(name, None)
+
+
+@contextmanager
+def stdin_of(text: str | None):
+    """Give this process something to read; without it, the standard input stays as it is."""
+    before = sys.stdin
+    if text is not None:
+        sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8")
+    try:
+        yield
+    finally:
+        sys.stdin = before
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    return stream.buffer.getvalue().decode("utf-8", "replace")  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,0 +1,54 @@
+"""Waiting for something that must happen: by looking for it, with one time-out that only a hanging test reaches."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from typing import TypeVar
+
+# Far beyond what any wait needs on a loaded machine: reaching it means that nothing more will happen.
+LAST_RESORT = 300.0
+_LOOK_SECONDS = 0.01
+
+Found = TypeVar("Found")
+AnyProcess = subprocess.Popen[str] | subprocess.Popen[bytes] | BaseProcess
+
+
+def wait_for(
+    condition: Callable[[], Found], what: object = "the condition", *, process: AnyProcess | None = None
+) -> Found:
+    """Wait until `condition` returns something true, and return that.
+
+    `what` is said when it never comes; a callable is called then. If `process` ends first, nothing more can happen and
+    the test fails at once.
+    """
+    end = time.monotonic() + LAST_RESORT
+    while True:
+        # A process that ends between the two looks may have done its work: its end is asked for first.
+        ended = process is not None and exit_code(process) is not None
+        if found := condition():
+            return found
+        assert not ended, f"the process ended with {process and exit_code(process)} before {_said(what)}"
+        assert time.monotonic() < end, f"{_said(what)} did not happen within {LAST_RESORT:.0f} s"
+        time.sleep(_LOOK_SECONDS)
+
+
+def wait_for_exit(process: AnyProcess) -> int:
+    """Wait until a process has ended; its exit code, negative for a signal."""
+    if isinstance(process, BaseProcess):
+        process.join(LAST_RESORT)
+    else:
+        process.wait(LAST_RESORT)
+    code = exit_code(process)
+    assert code is not None, f"process {process.pid} did not end within {LAST_RESORT:.0f} s"
+    return code
+
+
+def exit_code(process: AnyProcess) -> int | None:
+    return process.exitcode if isinstance(process, BaseProcess) else process.poll()
+
+
+def _said(what: object) -> str:
+    return str(what() if callable(what) else what)
