@@ -7,9 +7,8 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,11 @@ from typing import Any
 import pytest
 
 from logos import testing
-from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import Event, RunResumed, RunStarted, TurnAnswered, TurnAsked, TurnSent
-from logos.domain.roles import Role
+from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
+from tests.support.isolation import bare_env
+from tests.support.logs import read_log
+from tests.support.waiting import wait_for, wait_for_exit
 
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"
 KILLED = -signal.SIGKILL
@@ -57,34 +58,19 @@ class Workshop:
         self.script = wd / "script.json"
         self.script.write_text(json.dumps(script))
 
-    def drive(self, **environment: str) -> int | None:
-        driver = self.start(**environment)
-        driver.join()
-        return driver.exitcode
+    def drive(self, **environment: str) -> int:
+        return wait_for_exit(self.start(**environment))
 
     def start(self, **environment: str) -> BaseProcess:
-        env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.wd),
-            "WD": str(self.wd),
-            "PROMPT": PROMPT,
-            "SCRIPT": str(self.script),
-            "POLL_SECONDS": "0.05",
-            "IDLE_GRACE_SECONDS": "0.6",
-            **environment,
-        }
-        driver = PROCESSES.Process(target=be_a_driver, args=(env, str(self.wd / "driver.log")))
+        env = bare_env(
+            WD=str(self.wd), PROMPT=PROMPT, SCRIPT=str(self.script), POLL_SECONDS="0.05", IDLE_GRACE_SECONDS="0.6"
+        )
+        driver = PROCESSES.Process(target=be_a_driver, args=(env | environment, str(self.wd / "driver.log")))
         driver.start()
         return driver
 
     def events(self) -> list[Event]:
-        if not (self.wd / ".telos" / "logos.db").exists():
-            return []
-        log = SqliteLog(self.wd / ".telos" / "logos.db")
-        try:
-            return [record.event for run in log.runs() for record in log.read(run)]
-        finally:
-            log.close()
+        return [record.event for records in read_log(self.wd).values() for record in records]
 
     def state(self) -> dict[str, object]:
         state = json.loads((self.wd / ".tmp" / "agnostic-3agents-loop-state.json").read_text())
@@ -140,7 +126,12 @@ def test_the_undisturbed_run_has_the_events_the_kills_are_aimed_at(undisturbed: 
     assert len(undisturbed.events()) == EVENTS
 
 
-@pytest.mark.parametrize("seq", range(1, EVENTS + 1))
+def long_but_for(values: Iterable[Any], *quick: Any) -> list[Any]:
+    return [value if value in quick else pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
+# Quick: the start, a terminal, each event of a turn, the last answer, the end.
+@pytest.mark.parametrize("seq", long_but_for(range(1, EVENTS + 1), 1, 4, 7, 8, 9, EVENTS - 1, EVENTS))
 def test_a_driver_killed_after_any_event_is_resumed_without_loss(seq: int, tmp_path: Path, undisturbed: Workshop):
     # Every other kill falls between the log and the state file.
     where = "DIE_AFTER" if seq % 2 else "DIE_BETWEEN"
@@ -155,26 +146,26 @@ def test_a_driver_killed_after_any_event_is_resumed_without_loss(seq: int, tmp_p
     assert without_terminals(shop.state()) == without_terminals(undisturbed.state())
 
 
-@pytest.mark.parametrize("role", list(Role))
-@pytest.mark.parametrize("moment", [0.1, 0.45])
-def test_a_driver_killed_inside_a_wait_is_resumed_without_loss(role: Role, moment: float, tmp_path: Path):
+@pytest.mark.parametrize("role", long_but_for(Role, Role.ANALYST))
+@pytest.mark.parametrize("answered", [False, True], ids=["before-the-answer", "after-the-answer"])
+def test_a_driver_killed_inside_a_wait_is_resumed_without_loss(role: Role, answered: bool, tmp_path: Path):
+    """The agent is held back until the driver is dead, or goes on for a while after its answer."""
+    held_back = {"run": f"until [ -e '{tmp_path}/go' ]; do sleep 0.02; done"}
     script = {name: [{**step} for step in steps] for name, steps in SCRIPT.items()}
-    script[role][0]["delay"] = 0.4
-    script[role][0]["after"] = 0.3
+    script[role][0] |= {"after": 0.5} if answered else held_back
     shop = Workshop(tmp_path, script)
+    response = tmp_path / ".tmp" / "agent-responses" / RESPONSE_FILES[ROLE_DEFS[role].answer]
     driver = shop.start()
-
-    for _ in until(lambda: asked(shop, role)):
-        assert driver.is_alive()
-    time.sleep(moment)
+    wait_for(lambda: response.exists() if answered else asked(shop, role), role, process=driver)
     driver.kill()
-    driver.join()
-    assert driver.exitcode == KILLED
+    assert wait_for_exit(driver) == KILLED
 
+    (tmp_path / "go").touch()
     assert shop.drive() == 0
     check_nothing_was_lost_or_repeated(shop)
 
 
+@pytest.mark.long
 def test_a_driver_killed_at_every_step_of_one_run_still_gets_to_the_end(tmp_path: Path):
     shop = Workshop(tmp_path)
     lives = 0
@@ -188,11 +179,3 @@ def test_a_driver_killed_at_every_step_of_one_run_still_gets_to_the_end(tmp_path
 
 def asked(shop: Workshop, role: Role) -> bool:
     return any(isinstance(event, TurnSent) and f".{role}." in event.turn for event in shop.events())
-
-
-def until(condition, within: float = 30) -> Iterator[None]:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        yield
-        time.sleep(0.02)

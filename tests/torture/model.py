@@ -354,7 +354,7 @@ class Model(ABC):
             *(lock for own in self.places for lock in own.folder.rglob(".telos/snapshots/*.lock")),
         ]
         # Of a run that never came to be, as whoever made it was killed, nobody asks again.
-        locks = [lock for lock in locks if lock.parent.parent.name != "logos" or lock.parent.name in self.histories]
+        locks = [lock for lock in locks if run_of_ref(lock) in (None, *self.histories)]
         assert not locks, f"left behind: {locks}"
         said = self.world.git(self.common, "worktree", "list", "--porcelain", "-z").decode().split("\0")
         tops = {line.removeprefix("worktree ") for line in said if line.startswith("worktree ")}
@@ -385,3 +385,10 @@ def _shown(entry: Entry | None) -> str:
 
 def _path(line: str) -> str:
     return line[2:] if line[0] in "?!" else line.split(" ", 8)[-1]
+
+
+def run_of_ref(path: Path) -> str | None:
+    """The run to which a file below refs/logos belongs; None for every other file."""
+    parts = path.parts
+    below = next((at + 2 for at in range(len(parts) - 2) if parts[at : at + 2] == ("refs", "logos")), None)
+    return None if below is None else parts[below]
