@@ -7,27 +7,43 @@ BIN := $(VENV)/bin
 # -qq: warnings are silent, errors are not.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 PINS := pyproject.toml constraints.txt
-# The live tests of one file share one server, so they must share one worker; the order is that of testpaths. One worker
-# more than there are cores: the live tests wait for a server most of their time.
-WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
-PYTEST_FLAGS ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# One worker more than there are cores: many tests wait for processes most of their time. Tests that share something
+# expensive stay on one worker (tests/support/scheduling.py); the order is that of testpaths.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+PYTEST_FLAGS ?= -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/pytest $(PYTEST_FLAGS)
 
-.PHONY: help demo test check format bench tmux clis venv venv-dev clean
+.PHONY: help demo test test-long fuzz check format bench tmux clis venv venv-dev clean
 
 help:
-	@echo "make demo    a whole run with scripted agents, no keys needed"
-	@echo "make test    everything CI runs: check, then all tests (live ones need tmux)"
-	@echo "make check   lint, format, types, import layers"
-	@echo "make format  rewrite the code as 'make check' wants it"
-	@echo "make bench   measure"
-	@echo "make clean   remove the virtual environment and caches"
+	@echo "make demo       a whole run with scripted agents, no keys needed"
+	@echo "make test       check, then the quick tests (under 5 minutes; live ones need tmux)"
+	@echo "make test-long  the long tests: kill matrices, random walks, all real agent CLIs, more examples"
+	@echo "make fuzz       random examples and walks until one fails"
+	@echo "make check      lint, format, types, import layers"
+	@echo "make format     rewrite the code as 'make check' wants it"
+	@echo "make bench      measure"
+	@echo "make clean      remove the virtual environment and caches"
 
 demo: $(VENV)/.stamp-run
 	@$(BIN)/logos demo
 
 test: $(VENV)/.stamp-dev tmux clis
 	@$(MAKE) --no-print-directory check
-	$(BIN)/pytest $(PYTEST_FLAGS)
+	$(PYTEST) -m "not long"
+
+# Tests with Hypothesis run again, with more examples; all seeds are fixed.
+test-long: $(VENV)/.stamp-dev tmux clis
+	HYPOTHESIS_PROFILE=long $(PYTEST) -m "long or hypothesis"
+
+fuzz: $(VENV)/.stamp-dev
+	@while seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); echo "TORTURE_SEED=$$seed-timed"; \
+		HYPOTHESIS_PROFILE=fuzz TORTURE_SEED=$$seed-timed $(PYTEST) -x -m "hypothesis or torture"; do :; done; \
+	echo; \
+	echo "Found one. Make it a test that every run repeats:"; \
+	echo "  Falsifying example: test_name(x=..., y=...)  -> put @example(x=..., y=...) above @given of that test"; \
+	echo "  TORTURE_SEED=..., after these steps          -> add the seed to SEEDS in tests/torture/seeds.py"; \
+	exit 1
 
 check: $(VENV)/.stamp-dev
 	$(BIN)/ruff check

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import Phase
 
 from tests.support.isolation import isolated, removed
 from tests.support.sandbox import Sandbox
+from tests.support.scheduling import Schedule
 
 # Without `explain`, which costs more than it tells; with fixed seeds, so that luck decides about nobody's change.
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
@@ -23,6 +25,11 @@ hypothesis.settings.register_profile(
     "fuzz", derandomize=False, deadline=None, phases=_PHASES, max_examples=10_000, print_blob=True
 )
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule | None:
+    return Schedule(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.fixture(autouse=True, scope="session")

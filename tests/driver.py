@@ -4,6 +4,7 @@ usage: python -m tests.driver        configured by the environment like the bare
     DIE_AFTER   the number of the event (in the log) after which the process kills itself, or `kind:count`
     DIE_BEFORE  the number of the event before whose appending it does
     DIE_BETWEEN the number of the event after whose appending, and before anybody hears of it, it does
+    DIE_BY      the name of the signal, if not SIGKILL: one that tells it to go
     DEATHS      a file of such instants by name, `before|between|after KIND SUBJECT` a line; each is died at once
     SCRIPT      a script for scripted agents; without it the CAO server at API is used
     FEATURE     what is to be built: a build by levels instead of a run of the cycle
@@ -39,7 +40,7 @@ from logos.ports import AgentHost
 
 
 def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.Signals[os.environ.get("DIE_BY", "SIGKILL")])
 
 
 @dataclass(frozen=True)

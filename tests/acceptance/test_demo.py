@@ -18,9 +18,6 @@ from logos import demo
 from logos.domain.roles import Phase
 from logos.flows.cycle.verdicts import evidence_found, says_approved
 
-# One worker for all: several tests look at the same run.
-pytestmark = pytest.mark.xdist_group("demo")
-
 LOGOS = Path(sys.executable).with_name("logos")
 # Nothing of the person's environment may have a say: these would break any real run.
 HOSTILE = {

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.torture.builds import BUILDS
+from tests.torture.seeds import FEW_STEPS, SEEDS, STEPS
 from tests.torture.walk import Walk
-
-SEED = os.environ.get("TORTURE_SEED", "5")
-STEPS = int(os.environ.get("TORTURE_STEPS") or 204) // 2
 
 
 @pytest.mark.scenario("LOG-15")
-@pytest.mark.timeout(120 + 3 * STEPS)
-def test_nothing_is_lost_or_repeated_whatever_happens_to_builds(tmp_path: Path) -> None:
-    with Walk(BUILDS, tmp_path, SEED) as walk:
-        walk.go(STEPS)
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [("3", FEW_STEPS), *(pytest.param(seed, STEPS, marks=[pytest.mark.long, pytest.mark.torture]) for seed in SEEDS)],
+)
+def test_nothing_is_lost_or_repeated_whatever_happens_to_builds(seed: str, steps: int, tmp_path: Path) -> None:
+    with Walk(BUILDS, tmp_path, seed) as walk:
+        walk.go(steps)

@@ -22,8 +22,8 @@ class Death:
         return named or f"{self.by.name} after {self.after} s"
 
 
-def of_a_driver(rng: Random, seq: int) -> Death:
-    """Around one of the next events after `seq`, before any of its acts, in a call of git, or at any time."""
+def of_a_driver(rng: Random, seq: int, *, timed: bool) -> Death:
+    """Around one of the next events after `seq`, before any of its acts, in a call of git; if `timed`, at any moment."""
     at = str(seq + rng.randint(1, 10))
     match rng.randrange(9):
         case 0 | 1:
@@ -37,14 +37,17 @@ def of_a_driver(rng: Random, seq: int) -> Death:
         case 6:
             return in_git(rng, 30)
         case 7:
-            return Death({}, round(rng.uniform(0.02, 0.8), 2))
+            return Death({}, round(rng.uniform(0.02, 0.8), 2)) if timed else Death({"DIE_BETWEEN": at})
         case _:
             # Not killed, but told to go: it takes its agents along.
-            return Death({}, round(rng.uniform(0.3, 0.8), 2), rng.choice((SIGTERM, SIGHUP, SIGINT)))
+            by = rng.choice((SIGTERM, SIGHUP, SIGINT))
+            return (
+                Death({}, round(rng.uniform(0.3, 0.8), 2), by) if timed else Death({"DIE_AFTER": at, "DIE_BY": by.name})
+            )
 
 
-def of_a_command(rng: Random, file: Path) -> Death:
-    """Around what it writes into the log, before any of its acts, in a call of git, or at any time."""
+def of_a_command(rng: Random, file: Path, *, timed: bool) -> Death:
+    """Around what it writes into the log, before any of its acts, in a call of git; if `timed`, at any moment."""
     match rng.randrange(4):
         case 0:
             events = ("run_abandoned", "run_forked", "terminal_closed tester", "terminal_closed analyst")
@@ -55,7 +58,8 @@ def of_a_command(rng: Random, file: Path) -> Death:
         case 2:
             return in_git(rng, 20)
         case _:
-            return Death({}, round(rng.uniform(0.02, 0.3), 3))
+            moment = round(rng.uniform(0.02, 0.3), 3)
+            return Death({}, moment) if timed else Death({"DIE_AT_ACT": str(int(400 * moment))})
 
 
 def in_git(rng: Random, at_most: int) -> Death:

@@ -11,6 +11,7 @@ from random import Random
 from signal import SIGKILL
 from typing import Any
 
+from tests.support.waiting import LAST_RESORT
 from tests.torture import deaths
 from tests.torture.deaths import Death
 from tests.torture.files import Edit
@@ -20,7 +21,6 @@ from tests.torture.world import KILLED, Child, History, World, read_log
 
 # More than these are thrown away by the person, the oldest fork first.
 MOST_PLACES = 4
-SECONDS = 60.0
 # What nobody should ever have to say in a walk.
 ALARMS = ("Traceback", "no checkpoint could be made", "not in the checkpoints", "the file is believed", "damaged")
 
@@ -65,6 +65,7 @@ STEPS = {
 class Walk:
     def __init__(self, flow: Flow, home: Path, seed: str) -> None:
         self.flow, self.seed = flow, seed
+        self.timed = seed.endswith("-timed")
         self.world = World(home, flow.standing)
         self.stories: dict[str, Mapping[str, list[Edit]]] = {}
         first = home / "a repository"
@@ -131,10 +132,10 @@ class Walk:
     def finish(self, child: Child, death: Death | None = None) -> int | None:
         if death is not None and death.after is not None and child.join(death.after) is None:
             child.end(death.by)
-        code = child.join(SECONDS)
+        code = child.join(LAST_RESORT)
         if code is None:
             child.end(SIGKILL)
-            raise AssertionError(f"it did not come to an end in {SECONDS:g} s:\n{child.said}")
+            raise AssertionError(f"it did not come to an end in {LAST_RESORT:g} s:\n{child.said}")
         self.say(f"exit {code}")
         assert code != KILLED or death is not None, "nobody killed it"
         for alarm in ALARMS:
@@ -143,7 +144,10 @@ class Walk:
 
     def some_death(self, place: Worktree) -> Death:
         history = self.model.unfinished(place)
-        return deaths.of_a_driver(self.rng, history.last if history is not None else 0)
+        return deaths.of_a_driver(self.rng, history.last if history is not None else 0, timed=self.timed)
+
+    def some_death_of_a_command(self) -> Death:
+        return deaths.of_a_command(self.rng, self.world.home / "deaths", timed=self.timed)
 
     def drive_until_killed(self) -> None:
         place = self.some_place()
@@ -247,18 +251,27 @@ class Walk:
                 self.world.git(self.model.common, "branch", "-qD", branch)
 
     def fork_until_killed(self) -> None:
-        self.fork(deaths.of_a_command(self.rng, self.world.home / "deaths"))
+        self.fork(self.some_death_of_a_command())
 
     def fork_while_driving(self) -> None:
         self.make_room()
         place = self.some_place()
         death = self.some_death(place)
         driver = self.drive(place, **death.environment)
-        driver.join(self.rng.uniform(0.05, 0.3))
+        if self.timed:
+            driver.join(self.rng.uniform(0.05, 0.3))
+        else:
+            self.wait_for_events(place, driver, self.rng.randint(1, 3))
         try:
             self.fork()
         finally:
             self.finish_driving(place, driver, death)
+
+    def wait_for_events(self, place: Worktree, driver: Child, count: int) -> None:
+        """Until a driver has added so many to its log, or has ended."""
+        before = sum(len(rows) for rows in read_log(place.folder).values())
+        while driver.join(0.02) is None and sum(len(rows) for rows in read_log(place.folder).values()) < before + count:
+            pass
 
     def roll_back(self, death: Death | None = None) -> None:
         place = self.some_place()
@@ -274,7 +287,7 @@ class Walk:
         self.model.rolled_back(place, history, history.meant_by(seq), finished=code == 0)
 
     def roll_back_until_killed(self) -> None:
-        self.roll_back(deaths.of_a_command(self.rng, self.world.home / "deaths"))
+        self.roll_back(self.some_death_of_a_command())
 
     def roll_back_while_driving(self) -> None:
         """Refused, and nothing is changed; unless the driver is done before."""
@@ -291,7 +304,7 @@ class Walk:
         assert code == 1 or (code == 0 and driver.join(0) is not None), child.said
         if code == 0:
             self.model.rolled_back(place, history, 1, finished=True)
-        self.finish_driving(place, driver, Death({}, 0.3))
+        self.finish_driving(place, driver, Death({}, 0.3 if self.timed else 0.0))
 
     def put_files_back(self) -> None:
         """The files alone; the run stays where it is."""

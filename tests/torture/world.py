@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from logos.adapters.hosts.processes import MARK
+from tests.support.waiting import LAST_RESORT
 from tests.torture.files import Edit, Entry
 
 KILLED = -signal.SIGKILL
@@ -80,7 +81,7 @@ class Child:
     def join(self, within: float | None = None) -> int | None:
         """Its exit code; of whoever was killed, when what it had started has ended, too: nobody comes back so fast."""
         self.process.join(within)
-        until = time.monotonic() + 1
+        until = time.monotonic() + LAST_RESORT
         while self.process.exitcode is not None and _is_alive(self.process.pid or 0) and time.monotonic() < until:
             time.sleep(0.005)
         return self.process.exitcode
