@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,22 +15,20 @@ import pytest
 from logos.adapters.lock import DriverLock
 from logos.app.telos_file import TEMPLATE_PURPOSE
 from logos.domain.events import TurnAnswered, TurnAsked, WorkGathered
-from tests.acceptance.test_builds import FAST, TELOS, Json, Site, a_division, a_fact, a_repository, problems_of
-from tests.acceptance.test_simulation import wait_until
-from tests.unit.test_cli import Cli, Done
+from tests.acceptance.test_builds import FAST, TELOS, a_division, a_fact, problems_of
+from tests.support.sandbox import Done, Json, Sandbox, ended
+from tests.support.waiting import until_exists, wait_for
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Site:
-    wd = a_repository(tmp_path / "repo")
-    cli = Cli(wd, monkeypatch, capsys)
-    cli.env(**FAST)
-    site = Site(wd, cli)
+def site(tmp_path: Path) -> Iterator[Sandbox]:
+    site = Sandbox.of_repository(tmp_path / "repo", **FAST)
     site.script()
-    return site
+    yield site
+    site.close()
 
 
-def assert_refused(site: Site, done: Done, code: int, *words: str) -> None:
+def assert_refused(site: Sandbox, done: Done, code: int, *words: str) -> None:
     """One line that names what is wrong, the right exit code, and nothing but .telos is touched."""
     assert done.code == code, done.err
     *_, last = done.err.splitlines()
@@ -44,15 +43,15 @@ def assert_refused(site: Site, done: Done, code: int, *words: str) -> None:
 # --- what is asked for
 
 
-def test_a_project_without_a_telos_is_told_how_to_get_one(site: Site) -> None:
+def test_a_project_without_a_telos_is_told_how_to_get_one(site: Sandbox) -> None:
     site.git("rm", "--quiet", "telos.toml")
     site.git("commit", "--quiet", "--message", "no telos")
-    site.before = site.persons_things()
+    site.remember()
     assert_refused(site, site.build("pay by invoice"), 1, "there is no telos.toml", "logos init")
     assert not (site.wd / ".telos").exists()
 
 
-def test_a_telos_that_nobody_has_written_yet_is_refused(site: Site) -> None:
+def test_a_telos_that_nobody_has_written_yet_is_refused(site: Sandbox) -> None:
     site.set_telos(f"purpose = {json.dumps(TEMPLATE_PURPOSE)}\n")
     assert_refused(site, site.build("pay by invoice"), 1, "telos.toml", "write what the project is for")
 
@@ -67,18 +66,18 @@ def test_a_telos_that_nobody_has_written_yet_is_refused(site: Site) -> None:
         ("9-3", "L2 must take part, nobody else writes code"),
     ],
 )
-def test_levels_that_do_not_exist_or_build_nothing_are_refused(site: Site, levels: str, says: str) -> None:
+def test_levels_that_do_not_exist_or_build_nothing_are_refused(site: Sandbox, levels: str, says: str) -> None:
     assert_refused(site, site.build("pay by invoice", "--levels", levels), 1, f"levels = {levels!r}", says)
     assert not (site.wd / ".telos").exists()
 
 
 @pytest.mark.parametrize("words", [(), ("",), ("  ",)])
-def test_a_build_of_nothing_is_refused(site: Site, words: tuple[str, ...]) -> None:
+def test_a_build_of_nothing_is_refused(site: Sandbox, words: tuple[str, ...]) -> None:
     assert_refused(site, site.build(*words), 2, "say what is to be built")
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "65"])
-def test_a_number_of_authors_that_cannot_be_is_refused(site: Site, number: str) -> None:
+def test_a_number_of_authors_that_cannot_be_is_refused(site: Sandbox, number: str) -> None:
     assert_refused(site, site.build("pay by invoice", f"--max-parallel={number}"), 1, "build.max_parallel", number)
 
 
@@ -92,13 +91,13 @@ def test_a_number_of_authors_that_cannot_be_is_refused(site: Site, number: str) 
         ("agents: [", "line 1"),
     ],
 )
-def test_a_script_that_says_something_unknown_is_refused(site: Site, script: str, says: str) -> None:
+def test_a_script_that_says_something_unknown_is_refused(site: Sandbox, script: str, says: str) -> None:
     site.script_path.write_text(script)
     assert_refused(site, site.build("pay by invoice"), 1, "script.yaml", says)
     assert not (site.wd / ".telos").exists()
 
 
-def test_a_script_for_the_cycle_builds_nothing(site: Site) -> None:
+def test_a_script_for_the_cycle_builds_nothing(site: Sandbox) -> None:
     site.script({"analyst": [{}]})
     assert_refused(site, site.build("pay by invoice"), 2, "is a script for `logos run`, not for `logos build`")
 
@@ -106,14 +105,12 @@ def test_a_script_for_the_cycle_builds_nothing(site: Site) -> None:
 # --- where
 
 
-def test_a_folder_without_git_is_told_how_to_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_git_is_told_how_to_begin(tmp_path: Path) -> None:
     wd = tmp_path / "repo"
     wd.mkdir()
     (wd / "telos.toml").write_text(TELOS)
     (tmp_path / "script.yaml").write_text("{}")
-    done = Cli(wd, monkeypatch, capsys)("build", "pay by invoice", "--simulate", "../script.yaml")
+    done = Sandbox(wd)("build", "pay by invoice", "--simulate", "../script.yaml")
     assert done.code == 2
     last = done.err.splitlines()[-1]
     assert last.startswith(f"logos: {wd} is not a git repository")
@@ -121,14 +118,10 @@ def test_a_folder_without_git_is_told_how_to_begin(
     assert {path.name for path in wd.iterdir()} <= {"telos.toml", ".telos"}
 
 
-def test_a_repository_without_a_commit_is_refused_or_taken_as_it_lies_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wd = a_repository(tmp_path / "repo", {})
-    (wd / "telos.toml").write_text(TELOS)
-    cli = Cli(wd, monkeypatch, capsys)
-    cli.env(**FAST)
-    site = Site(wd, cli)
+def test_a_repository_without_a_commit_is_refused_or_taken_as_it_lies_there(tmp_path: Path) -> None:
+    site = Sandbox.of_repository(tmp_path / "repo", {}, **FAST)
+    (site.wd / "telos.toml").write_text(TELOS)
+    site.remember()
     site.script()
     assert_refused(site, site.build("pay by invoice", "--levels", "2"), 2, "has no commit yet", "--allow-dirty")
     done = site.build("pay by invoice", "--levels", "2", "--allow-dirty")
@@ -137,7 +130,7 @@ def test_a_repository_without_a_commit_is_refused_or_taken_as_it_lies_there(
     site.assert_untouched()
 
 
-def soil(site: Site) -> None:
+def soil(site: Sandbox) -> None:
     """Something of every kind that is not committed."""
     (site.wd / "shop.py").write_text("stashed = True\n")
     site.git("stash", "push", "--quiet")
@@ -150,16 +143,16 @@ def soil(site: Site) -> None:
     site.git("add", "--intent-to-add", "meant.py")
     (site.wd / ".gitignore").write_text("secret\n")
     (site.wd / "secret").write_text("never leaves\n")
-    site.before = site.persons_things()
+    site.remember()
 
 
-def test_uncommitted_work_is_never_built_on_unasked(site: Site) -> None:
+def test_uncommitted_work_is_never_built_on_unasked(site: Sandbox) -> None:
     soil(site)
     done = site.build("pay by invoice", "--levels", "2")
     assert_refused(site, done, 2, "has changes that are not committed", "--allow-dirty")
 
 
-def test_uncommitted_work_is_built_on_as_a_snapshot_and_stays_as_it_is(site: Site) -> None:
+def test_uncommitted_work_is_built_on_as_a_snapshot_and_stays_as_it_is(site: Sandbox) -> None:
     soil(site)
     site.script({"L2.author": [{"run": "cat shop.py new.py; ls -A", "report": {"work_summary": "{output}"}}]})
     done = site.build("pay by invoice", "--levels", "2", "--allow-dirty")
@@ -181,16 +174,16 @@ def test_uncommitted_work_is_built_on_as_a_snapshot_and_stays_as_it_is(site: Sit
 CIRCLE = a_division({"name": "cart", "depends_on": ["price"]}, {"name": "price", "depends_on": ["cart"]})
 
 
-def test_components_that_need_each_other_are_sent_back_and_then_become_a_question(site: Site) -> None:
+def test_components_that_need_each_other_are_sent_back_and_then_become_a_question(site: Sandbox) -> None:
     site.script({"L3.decompose": [CIRCLE]})
     done = site.build("pay by invoice", "--levels", "3-1")
     assert (done.code, done.json["outcome"]) == (3, "BLOCKED")
     assert site.asked == ["s1.L3.decompose", "s1.L3.decompose.t2", "s1.L3.decompose.t3"]
     assert "cart → price → cart" in problems_of(site.prompts["s1.L3.decompose.t2"])
     assert "cart → price → cart" in done.err
-    assert "cart → price → cart" in site.logos("resolve").out
+    assert "cart → price → cart" in site("resolve").out
     site.assert_untouched()
-    assert site.logos("resolve", "price needs nothing").code == 0
+    assert site("resolve", "price needs nothing").code == 0
     site.script({"L3.decompose": [CIRCLE, CIRCLE, CIRCLE, a_division("cart", "price")]})
     done = site.build("--resume")
     assert done.code == 0, done.err
@@ -229,7 +222,7 @@ def handed_back_to(level: str) -> Json:
     ids=["paths and names", "main", "unknown component", "unknown level", "level that takes no part", "too long"],
 )
 def test_a_division_that_cannot_be_is_sent_back_with_every_reason(
-    site: Site, tries: list[Json], says: list[str]
+    site: Sandbox, tries: list[Json], says: list[str]
 ) -> None:
     site.script({"L3.decompose": [*tries, {}]})
     done = site.build("pay by invoice", "--levels", "3,2")
@@ -240,14 +233,14 @@ def test_a_division_that_cannot_be_is_sent_back_with_every_reason(
     site.assert_tidy(site.result)
 
 
-def test_a_failure_that_blames_a_level_that_does_not_exist_is_sent_back(site: Site) -> None:
+def test_a_failure_that_blames_a_level_that_does_not_exist_is_sent_back(site: Sandbox) -> None:
     blame = a_fact(verdict="FAIL", failures=[{"what": "it is slow", "conflicts_with": ["L12"]}])
     site.script({"L3.validate": [blame, {}]})
     assert site.build("pay by invoice", "--levels", "3,2").code == 0
     assert 'failures[0].conflicts_with[0] = "L12"' in problems_of(site.prompts["s1.L3.validate.t2"])
 
 
-def test_a_response_of_five_megabytes_is_not_taken_and_asked_again(site: Site) -> None:
+def test_a_response_of_five_megabytes_is_not_taken_and_asked_again(site: Sandbox) -> None:
     huge = {"run": "head -c 5000000 /dev/zero | tr '\\0' x", "say": "{output}"}
     site.script({"L2.author": [huge, {}]})
     assert site.build("pay by invoice", "--levels", "2").code == 0
@@ -269,7 +262,7 @@ def test_a_response_of_five_megabytes_is_not_taken_and_asked_again(site: Site) -
         ("git init --quiet inner && touch inner/x", "inner/ is a repository of its own"),
     ],
 )
-def test_work_that_leaves_the_repository_or_is_not_the_authors_is_sent_back(site: Site, run: str, says: str) -> None:
+def test_work_that_leaves_the_repository_or_is_not_the_authors_is_sent_back(site: Sandbox, run: str, says: str) -> None:
     mended = "rm -rf link up inner; git checkout --quiet HEAD -- telos.toml"
     site.script({"L2.author": [{**a_fact(), "run": run}, {**a_fact(), "run": mended}]})
     done = site.build("pay by invoice", "--levels", "2")
@@ -283,7 +276,7 @@ def test_work_that_leaves_the_repository_or_is_not_the_authors_is_sent_back(site
     site.assert_tidy(site.result)
 
 
-def test_files_that_cannot_be_the_authors_or_are_not_there_are_sent_back(site: Site) -> None:
+def test_files_that_cannot_be_the_authors_or_are_not_there_are_sent_back(site: Sandbox) -> None:
     site.script(
         {
             "L2.author": [
@@ -301,14 +294,14 @@ def test_files_that_cannot_be_the_authors_or_are_not_there_are_sent_back(site: S
     site.assert_tidy(site.result)
 
 
-def test_an_author_that_only_talks_is_sent_back(site: Site) -> None:
+def test_an_author_that_only_talks_is_sent_back(site: Sandbox) -> None:
     site.script({"L2.author": [{**a_fact(files=["shop.py"]), "edit": {}}, {}]})
     done = site.build("pay by invoice", "--levels", "2")
     assert done.code == 0, done.err
     assert "nothing was changed" in problems_of(site.prompts["s1.L2.feature.author.t2"])
 
 
-def test_a_linter_may_not_change_the_telos_either(site: Site) -> None:
+def test_a_linter_may_not_change_the_telos_either(site: Sandbox) -> None:
     harm = {"run": "echo '# better' >> telos.toml", **a_fact()}
     site.script({"L1.lint": [harm, {"run": "git checkout --quiet HEAD -- telos.toml", **a_fact()}]})
     done = site.build("pay by invoice", "--levels", "2,1")
@@ -320,12 +313,12 @@ def test_a_linter_may_not_change_the_telos_either(site: Site) -> None:
 # --- more than one
 
 
-def test_an_unfinished_build_of_something_else_is_not_mixed_up(site: Site) -> None:
+def test_an_unfinished_build_of_something_else_is_not_mixed_up(site: Sandbox) -> None:
     site.script({"L2.author": [{"fault": "crash"}]})
     stopped = site.build("pay by invoice", "--levels", "2")
     assert stopped.code == 1
     assert "--resume" in stopped.err
-    run = site.run
+    run = site.run_id
     site.script()
     other = site.build("export as CSV", "--levels", "2")
     assert other.code == 2
@@ -333,17 +326,17 @@ def test_an_unfinished_build_of_something_else_is_not_mixed_up(site: Site) -> No
         assert words in other.err.splitlines()[-1]
     site.assert_untouched()
     assert site.build("export as CSV", "--levels", "2", "--fresh").code == 0
-    assert site.run != run
-    assert site.state["feature"] == "export as CSV"
+    assert site.run_id != run
+    assert site.build_state["feature"] == "export as CSV"
     # Nobody can go on with the one that was given up, so nothing of it stays.
     site.assert_tidy(site.result)
 
 
 @pytest.mark.scenario("LOG-15")
-def test_whoever_cannot_be_asked_is_shown_the_unfinished_build_and_told_the_flags(site: Site) -> None:
+def test_whoever_cannot_be_asked_is_shown_the_unfinished_build_and_told_the_flags(site: Sandbox) -> None:
     site.script({"L2.author": [{"fault": "crash"}]})
     assert site.build("pay by invoice", "--levels", "3,2").code == 1
-    run, events = site.run, len(site.records())
+    run, events = site.run_id, len(site.records())
     site.script()
     stopped = site.build("pay by invoice", "--levels", "3,2")
     assert stopped.code == 2
@@ -363,7 +356,7 @@ def test_whoever_cannot_be_asked_is_shown_the_unfinished_build_and_told_the_flag
     assert "has ended (PASSED)" in ended.err
 
 
-def test_a_second_driver_is_kept_out(site: Site) -> None:
+def test_a_second_driver_is_kept_out(site: Sandbox) -> None:
     with DriverLock(site.wd / ".telos" / "driver.lock"):
         done = site.build("pay by invoice", "--levels", "2")
         assert_refused(site, done, 1, "another driver", str(os.getpid()))
@@ -372,7 +365,7 @@ def test_a_second_driver_is_kept_out(site: Site) -> None:
 # --- stopped in the middle
 
 
-def waiting_authors(site: Site) -> Path:
+def waiting_authors(site: Sandbox) -> Path:
     """Three authors: one is done at once, two wait for a file. Each leaves a line for every time it was started."""
     place = site.wd.parent / "meet"
     place.mkdir()
@@ -380,7 +373,7 @@ def waiting_authors(site: Site) -> Path:
     def author(name: str, run: str) -> Json:
         return {"edit": {f"{name}.py": f"{name} = 1\n"}, "run": f"echo x >> {place}/{name}; {run}", **a_fact()}
 
-    wait = f"until test -e {place}/go; do sleep 0.05; done"
+    wait = until_exists(place / "go")
     site.script(
         {
             "L3.decompose": [a_division("cart", "price", "till")],
@@ -391,25 +384,25 @@ def waiting_authors(site: Site) -> Path:
     return place
 
 
-def in_the_middle(site: Site, place: Path) -> subprocess.Popen[str]:
+def in_the_middle(site: Sandbox, place: Path) -> subprocess.Popen[str]:
     """A build whose third author is done while two are at work."""
-    process = site.start("pay by invoice", "--levels", "3-1")
+    process = site.start("build", "pay by invoice", "--levels", "3-1", "--simulate", str(site.script_path), "--json")
 
     def two_are_at_work() -> bool:
         if not all((place / name).exists() for name in ("cart", "price")):
             return False
         return any(event.place == "till" for event in site.events(WorkGathered))
 
-    wait_until(two_are_at_work)
+    wait_for(two_are_at_work, process=process)
     return process
 
 
-def agents_of(site: Site) -> list[int]:
+def agents_of(site: Sandbox) -> list[int]:
     words = str(site.wd)
     return [own.pid for own in psutil.process_iter(["cmdline"]) if words in " ".join(own.info["cmdline"] or [])]
 
 
-def assert_finished(site: Site) -> None:
+def assert_finished(site: Sandbox) -> None:
     for turn in ("s1.L3.decompose", "s1.L2.till.author"):
         assert site.asked.count(turn) == 1
     prompts = {(event.turn, event.prompt) for event in site.events(TurnAsked)}
@@ -422,18 +415,18 @@ def assert_finished(site: Site) -> None:
 
 
 @pytest.mark.scenario("LOG-01")
-def test_a_build_stopped_by_ctrl_c_goes_on_where_it_was(site: Site) -> None:
+def test_a_build_stopped_by_ctrl_c_goes_on_where_it_was(site: Sandbox) -> None:
     place = waiting_authors(site)
     process = in_the_middle(site, place)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert process.returncode == 130, err
-    assert "stopped by SIGINT" in err
-    assert f"build {site.run} can be resumed" in json.loads(out)["hint"]
-    wait_until(lambda: agents_of(site) == [])
+    done = ended(process)
+    assert done.code == 130, done.err
+    assert "stopped by SIGINT" in done.err
+    assert f"build {site.run_id} can be resumed" in done.json["hint"]
+    wait_for(lambda: agents_of(site) == [])
     site.assert_untouched()
-    assert site.state["status"] == "RUNNING"
-    assert {agent["component"] for agent in site.state["active_agents"]} == {"cart", "price"}
+    assert site.build_state["status"] == "RUNNING"
+    assert {agent["component"] for agent in site.build_state["active_agents"]} == {"cart", "price"}
     (place / "go").touch()
     done = site.build("--resume")
     assert done.code == 0, done.err
@@ -442,11 +435,11 @@ def test_a_build_stopped_by_ctrl_c_goes_on_where_it_was(site: Site) -> None:
 
 
 @pytest.mark.scenario("LOG-01")
-def test_a_build_killed_in_the_middle_takes_what_its_authors_have_done_since(site: Site) -> None:
+def test_a_build_killed_in_the_middle_takes_what_its_authors_have_done_since(site: Sandbox) -> None:
     place = waiting_authors(site)
     process = in_the_middle(site, place)
     process.kill()
-    process.communicate(timeout=30)
+    ended(process)
     site.assert_untouched()
     (place / "go").touch()
     done = site.build("--resume")

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-import yaml
 
 from logos.adapters.hosts.script import load_script
 from logos.adapters.reports import example
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.hosts import scripted_host
 from logos.app.settings import load_settings
 from logos.app.wiring import build_here
 from logos.domain.events import (
     CheckRan,
-    Event,
     QuestionResolved,
     Recorded,
     TerminalClosed,
@@ -38,44 +30,13 @@ from logos.domain.events import (
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.reports import TurnKind
 from logos.views.build_state import state_schema
-from tests.unit.test_cli import Cli, Done, clean_env
+from tests.support.repositories import FILES
+from tests.support.sandbox import Done, Json, Sandbox
+from tests.support.waiting import until_exists
+from tests.unit.test_cli import Done
 
-Json = dict[str, Any]
-Kept = TypeVar("Kept", bound=Event)
-
-PERSON = {
-    "GIT_AUTHOR_NAME": "Ada",
-    "GIT_AUTHOR_EMAIL": "ada@example.org",
-    "GIT_COMMITTER_NAME": "Ada",
-    "GIT_COMMITTER_EMAIL": "ada@example.org",
-}
-TELOS = 'purpose = "Sell books honestly; never sell what readers do."\n'
-FILES = {"telos.toml": TELOS, "README.md": "A shop.\n", "shop.py": "def shop() -> None: ...\n"}
+TELOS = FILES["telos.toml"]
 FAST = {"POLL_SECONDS": "0.02"}
-
-
-def run_git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments],
-        cwd=folder,
-        env={**os.environ, **PERSON, "GIT_OPTIONAL_LOCKS": "0"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
-
-
-def a_repository(folder: Path, files: Mapping[str, str] = FILES) -> Path:
-    folder.mkdir()
-    run_git(folder, "init", "--quiet", "--initial-branch", "main")
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    if files:
-        run_git(folder, "add", "--all")
-        run_git(folder, "commit", "--quiet", "--message", "start")
-    return folder
 
 
 def tool(level: int, command: str, name: str = "proof") -> str:
@@ -83,156 +44,11 @@ def tool(level: int, command: str, name: str = "proof") -> str:
     return f"[[tools]]\nlevel = {level}\nname = {json.dumps(name)}\ncommand = {json.dumps(command)}\n"
 
 
-@dataclass
-class Site:
-    """A repository in which builds are made. Scripts lie outside it."""
-
-    wd: Path
-    cli: Cli | None = None
-    before: Json = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.before = self.persons_things()
-
-    # -- what a person does
-
-    @property
-    def script_path(self) -> Path:
-        return self.wd.parent / "script.yaml"
-
-    def script(self, agents: Any = None, **more: Any) -> Path:
-        told = {**more, **({"agents": agents} if agents else {})}
-        self.script_path.write_text(yaml.safe_dump(told), encoding="utf-8")
-        return self.script_path
-
-    def logos(self, *arguments: str) -> Done:
-        """`logos` in this process."""
-        assert self.cli is not None
-        return self.cli(*arguments)
-
-    def build(self, *arguments: str, json_: bool = True) -> Done:
-        return self.logos("build", *arguments, "--simulate", str(self.script_path), *(["--json"] if json_ else []))
-
-    def start(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
-        """`logos build` as a process of its own, in a group of its own."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "logos", "build", *arguments, "--simulate", str(self.script_path), "--json"],
-            cwd=self.wd,
-            env=clean_env(**FAST, **env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def build_apart(self, *arguments: str) -> Done:
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=100)
-        return Done(process.returncode, out, err)
-
-    def git(self, *arguments: str) -> str:
-        return run_git(self.wd, *arguments)
-
-    def set_telos(self, text: str) -> None:
-        (self.wd / "telos.toml").write_text(text, encoding="utf-8")
-        self.git("commit", "--quiet", "--all", "--message", "telos")
-        self.before = self.persons_things()
-
-    # -- what the log says
-
-    def records(self, run: int = -1) -> list[Recorded]:
-        log = SqliteLog(self.wd / ".telos" / "logos.db")
-        try:
-            return list(log.read(log.runs()[run]))
-        finally:
-            log.close()
-
-    @property
-    def run(self) -> str:
-        return self.records()[-1].run
-
-    def events(self, kind: type[Kept]) -> list[Kept]:
-        return [record.event for record in self.records() if isinstance(record.event, kind)]
-
-    @property
-    def asked(self) -> list[str]:
-        return [event.turn for event in self.events(TurnAsked)]
-
-    @property
-    def prompts(self) -> dict[str, str]:
-        return {event.turn: event.prompt for event in self.events(TurnAsked)}
-
-    def seq(self, kind: type[Event], turn: str) -> int:
-        """When something happened to a turn."""
-        return next(r.seq for r in self.records() if isinstance(r.event, kind) and getattr(r.event, "turn", "") == turn)
-
-    @property
-    def state(self) -> Json:
-        return json.loads((self.wd / ".telos" / "state.json").read_text(encoding="utf-8"))
-
-    # -- what git says
-
-    @property
-    def worktrees(self) -> list[str]:
-        """All but the person's own."""
-        lines = self.git("worktree", "list", "--porcelain").splitlines()
-        return [line.split(" ", 1)[1] for line in lines if line.startswith("worktree ")][1:]
-
-    def refs(self, *under: str) -> list[str]:
-        return self.git("for-each-ref", "--format=%(refname)", *under).splitlines()
-
-    @property
-    def result(self) -> str:
-        """The branch that the build left."""
-        return f"logos/{self.run}"
-
-    def built(self) -> dict[str, str]:
-        """What differs between the person's commit and the result: whole files, by path."""
-        changed = self.git("diff", "--name-only", "HEAD", self.result).splitlines()
-        return {path: self.git("show", f"{self.result}:{path}") for path in changed}
-
-    def persons_things(self) -> Json:
-        """Everything that is the person's: to the byte, the file system's idea of the index included."""
-        git = Path(run_git(self.wd, "rev-parse", "--absolute-git-dir"))
-        files = [path for path in self.wd.rglob("*") if path.is_file() and not self._is_ours(path)]
-        branches = self.git(
-            "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/tags", "refs/stash"
-        )
-        return {
-            "files": {str(path.relative_to(self.wd)): digest(path) for path in files},
-            "HEAD": (git / "HEAD").read_text(),
-            "index": digest(git / "index") if (git / "index").exists() else "",
-            "refs": [line for line in branches.splitlines() if not line.startswith("refs/heads/logos")],
-            "status": self.git("status", "--porcelain", "--untracked-files=all"),
-            "config": digest(git / "config"),
-        }
-
-    def _is_ours(self, path: Path) -> bool:
-        return path.relative_to(self.wd).parts[0] in (".git", ".telos")
-
-    def assert_untouched(self) -> None:
-        assert self.persons_things() == self.before
-
-    def assert_tidy(self, *branches: str) -> None:
-        """No worktree and no branch is left but these, and the person's things are as they were."""
-        assert self.worktrees == []
-        assert not (self.wd / ".telos" / "worktrees").exists()
-        assert self.refs("refs/heads/logos-work") == []
-        assert self.refs("refs/heads/logos") == [f"refs/heads/{branch}" for branch in branches]
-        self.assert_untouched()
-
-
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Site:
-    wd = a_repository(tmp_path / "repo")
-    cli = Cli(wd, monkeypatch, capsys)
-    cli.env(**FAST)
-    return Site(wd, cli)
+def site(tmp_path: Path) -> Iterator[Sandbox]:
+    site = Sandbox.of_repository(tmp_path / "repo", **FAST)
+    yield site
+    site.close()
 
 
 def a_division(*components: Json | str) -> Json:
@@ -295,10 +111,7 @@ def refused(level: Level) -> Json:
 
 def meeting(place: Path, name: str, other: str) -> str:
     """A command that ends when both are there, and says where it ran."""
-    return (
-        f"touch {place}/{name}; i=0; until test -e {place}/{other} || test $i = 400; do sleep 0.05; i=$((i+1)); done; "
-        f"test -e {place}/{other} && echo met; {WHERE}"
-    )
+    return f"touch {place}/{name}; {until_exists(place / other)}; test -e {place}/{other} && echo met; {WHERE}"
 
 
 WHERE = "pwd; git rev-parse HEAD; git branch --show-current; ls"
@@ -339,21 +152,22 @@ def great_script(place: Path) -> Json:
 
 
 @pytest.fixture(scope="module")
-def great(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, Done]:
-    """All nine levels, two authors at once and one after them, by `python -m logos` itself."""
+def great(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sandbox, Done]:
+    """All nine levels, two authors at once and one after them, by a process of its own."""
     place = tmp_path_factory.mktemp("great")
-    site = Site(a_repository(place / "repo", {**FILES, "telos.toml": GREAT_TELOS}))
+    site = Sandbox.of_repository(place / "repo", {**FILES, "telos.toml": GREAT_TELOS}, **FAST)
     (place / "meet").mkdir()
     site.script(great_script(place / "meet"))
-    done = site.build_apart("readers can buy several books at once")
+    script = ("--simulate", str(site.script_path), "--json")
+    done = site.apart("build", "readers can buy several books at once", *script)
     assert done.code == 0, done.err
     return site, done
 
 
 @pytest.mark.scenario("LOG-03")
-def test_a_feature_goes_down_all_levels_each_bound_by_the_one_above(great: tuple[Site, Done]) -> None:
+def test_a_feature_goes_down_all_levels_each_bound_by_the_one_above(great: tuple[Sandbox, Done]) -> None:
     site, done = great
-    assert (done.json["outcome"], done.json["exit_code"], done.json["run"]) == ("PASSED", 0, site.run)
+    assert (done.json["outcome"], done.json["exit_code"], done.json["run"]) == ("PASSED", 0, site.run_id)
     down = [f"s1.{level.name}.decompose" for level in DESCENT]
     assert in_order([*down, "s1.L2.till.author", "s1.L1.lint"], site.asked)
     assert set(site.asked) - {"s1.L7.decompose.t2"} == {
@@ -362,7 +176,7 @@ def test_a_feature_goes_down_all_levels_each_bound_by_the_one_above(great: tuple
         "s1.L1.lint",
         *(f"s1.{level.name}.validate" for level in ASCENT),
     }
-    specs = {spec["id"]: spec["parent"] for spec in site.state["specification_stack"]}
+    specs = {spec["id"]: spec["parent"] for spec in site.build_state["specification_stack"]}
     chain = {f"{level.name}.v1": f"{higher.name}.v1" for higher, level in pairwise(DESCENT)}
     assert specs == {"L9.v1": "telos", **chain, **{f"L2.{part}.v1": "L3.v1" for part in PARTS}}
     for higher, level in pairwise(DESCENT):
@@ -371,7 +185,7 @@ def test_a_feature_goes_down_all_levels_each_bound_by_the_one_above(great: tuple
 
 
 @pytest.mark.scenario("LOG-05")
-def test_validation_goes_up_from_what_tools_prove_to_the_purpose(great: tuple[Site, Done]) -> None:
+def test_validation_goes_up_from_what_tools_prove_to_the_purpose(great: tuple[Sandbox, Done]) -> None:
     site, _ = great
     up = [f"s1.{level.name}.validate" for level in ASCENT]
     assert site.asked[-len(up) :] == up
@@ -385,12 +199,14 @@ def test_validation_goes_up_from_what_tools_prove_to_the_purpose(great: tuple[Si
         prompt = site.prompts[f"s1.{level.name}.validate"]
         assert all(f"{section}-decompose-{level.name}" in prompt for section in LEVELS[level].sections)
         assert f"`{PROOFS[Level.L2]}` exited 0" in prompt
-    standing = {row["level"]: row["status"] for row in site.state["validation_status"]}
+    standing = {row["level"]: row["status"] for row in site.build_state["validation_status"]}
     assert standing == {"L1": "proven", "L2": "proven", **{level.name: "passed" for level in ASCENT}}
 
 
 @pytest.mark.scenario("LOG-02")
-def test_an_agent_is_told_the_telos_down_to_it_the_specs_above_it_and_its_own_tools(great: tuple[Site, Done]) -> None:
+def test_an_agent_is_told_the_telos_down_to_it_the_specs_above_it_and_its_own_tools(
+    great: tuple[Sandbox, Done],
+) -> None:
     site, _ = great
     for turn, prompt in site.prompts.items():
         level = Level[turn.split(".")[1]]
@@ -406,7 +222,7 @@ def test_an_agent_is_told_the_telos_down_to_it_the_specs_above_it_and_its_own_to
 
 
 @pytest.mark.scenario("LOG-09")
-def test_nothing_an_agent_says_reaches_another_but_by_its_accepted_report(great: tuple[Site, Done]) -> None:
+def test_nothing_an_agent_says_reaches_another_but_by_its_accepted_report(great: tuple[Sandbox, Done]) -> None:
     site, _ = great
 
     def heard(mark: str) -> set[str]:
@@ -435,7 +251,7 @@ def test_nothing_an_agent_says_reaches_another_but_by_its_accepted_report(great:
 
 
 @pytest.mark.scenario("LOG-09")
-def test_every_turn_has_an_agent_of_its_own(great: tuple[Site, Done]) -> None:
+def test_every_turn_has_an_agent_of_its_own(great: tuple[Sandbox, Done]) -> None:
     site, _ = great
     opened = [event.terminal for event in site.events(TerminalOpened)]
     agents = {event.agent for event in site.events(TurnAsked)}
@@ -445,14 +261,14 @@ def test_every_turn_has_an_agent_of_its_own(great: tuple[Site, Done]) -> None:
 
 
 @pytest.mark.scenario("LOG-11")
-def test_a_handoff_is_checked_told_to_the_next_level_and_kept(great: tuple[Site, Done]) -> None:
+def test_a_handoff_is_checked_told_to_the_next_level_and_kept(great: tuple[Sandbox, Done]) -> None:
     site, _ = great
     assert site.seq(TurnAnswered, "s1.L7.decompose.t2") < site.seq(TurnAsked, "s1.L6.decompose")
     again = site.prompts["s1.L7.decompose.t2"]
     assert "spec_updates" in again.partition("*** PROBLEMS OF THE PREVIOUS TRY ***")[2].partition("***")[0]
     assert "| From L8 (s1.L8.decompose):\n| summary-decompose-L8" in site.prompts["s1.L7.decompose"]
     assert "why-decompose-L8" in site.prompts["s1.L7.decompose"]
-    lineage = [(row["from_level"], row["to_level"], row["toward"]) for row in site.state["handoff_lineage"]]
+    lineage = [(row["from_level"], row["to_level"], row["toward"]) for row in site.build_state["handoff_lineage"]]
     names = [level.name for level in DESCENT]
     assert lineage[:7] == [*((one, other, "down") for one, other in zip(names, [*names[1:], "L2"], strict=True))]
     assert lineage[7:10] == [("L2", "L1", "down")] * 3
@@ -461,17 +277,17 @@ def test_a_handoff_is_checked_told_to_the_next_level_and_kept(great: tuple[Site,
 
 
 @pytest.mark.scenario("LOG-13")
-def test_independent_components_are_written_at_once_each_in_a_worktree_of_its_own(great: tuple[Site, Done]) -> None:
+def test_independent_components_are_written_at_once_each_in_a_worktree_of_its_own(great: tuple[Sandbox, Done]) -> None:
     site, _ = great
     work = {part: said_by_author(site, f"s1.L2.{part}.author") for part in PARTS}
     (met, cart_at, cart_head, cart_branch, *cart_files) = work["cart"]
     (also_met, price_at, price_head, price_branch, *price_files) = work["price"]
     # They waited for each other, so both were at work.
     assert met == also_met == "met"
-    places = site.wd / ".telos" / "worktrees" / site.run
+    places = site.wd / ".telos" / "worktrees" / site.run_id
     assert (cart_at, price_at) == (str(places / "cart"), str(places / "price"))
     assert cart_head == price_head == site.git("rev-parse", "HEAD")
-    assert (cart_branch, price_branch) == (f"logos-work/{site.run}/cart", f"logos-work/{site.run}/price")
+    assert (cart_branch, price_branch) == (f"logos-work/{site.run_id}/cart", f"logos-work/{site.run_id}/price")
     assert ("cart.py" in cart_files, "price.py" in cart_files) == (True, False)
     assert ("cart.py" in price_files, "price.py" in price_files) == (False, True)
     # Whoever needs their work finds it there.
@@ -481,13 +297,13 @@ def test_independent_components_are_written_at_once_each_in_a_worktree_of_its_ow
     assert gathered < site.seq(TurnAsked, "s1.L2.till.author")
 
 
-def said_by_author(site: Site, turn: str) -> list[str]:
+def said_by_author(site: Sandbox, turn: str) -> list[str]:
     text = next(event.text for event in site.events(TurnAnswered) if event.turn == turn)
     return json.loads(text)["work_summary"].partition(": ")[2].splitlines()
 
 
 @pytest.mark.scenario("LOG-13")
-def test_all_authors_are_collected_before_the_linter_and_judged_together(great: tuple[Site, Done]) -> None:
+def test_all_authors_are_collected_before_the_linter_and_judged_together(great: tuple[Sandbox, Done]) -> None:
     site, _ = great
     (merged,) = site.events(WorkMerged)
     assert merged.clashes == ()
@@ -497,7 +313,7 @@ def test_all_authors_are_collected_before_the_linter_and_judged_together(great: 
         assert all(f"behaviour-{part}" in site.prompts[turn] for part in PARTS), turn
 
 
-def test_what_was_built_is_a_branch_and_nothing_else_is_left(great: tuple[Site, Done]) -> None:
+def test_what_was_built_is_a_branch_and_nothing_else_is_left(great: tuple[Sandbox, Done]) -> None:
     site, _ = great
     assert site.built() == {
         "cart.py": "def cart() -> int:\n    return 1",
@@ -506,22 +322,21 @@ def test_what_was_built_is_a_branch_and_nothing_else_is_left(great: tuple[Site, 
         "till.py": "def till(): return 3",
     }
     assert site.git("merge-base", "HEAD", site.result) == site.git("rev-parse", "HEAD")
-    assert site.git("rev-parse", site.result) == site.state["head"]
+    assert site.git("rev-parse", site.result) == site.build_state["head"]
     site.assert_tidy(site.result)
 
 
 def test_lineage_leads_from_the_purpose_to_each_file_and_test(
-    great: tuple[Site, Done], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    great: tuple[Sandbox, Done],
 ) -> None:
-    site, _ = great
-    cli = Cli(site.wd, monkeypatch, capsys)
+    cli, _ = great
     lines = cli("lineage").out.splitlines()
     wanted = ["purpose: Sell books honestly", *(f"{level.name}.v1" for level in DESCENT), "L2.price.v1", "price.py"]
     assert in_order_within([*wanted, "test tests/test_price.py"], lines)
     depths = [len(line) - len(line.lstrip()) for line in lines if ".v1" in line and "L2." not in line]
     assert depths == sorted(depths)
     assert len({*depths}) == len(DESCENT)
-    document = cli("lineage", site.run, "L3", "--json").json
+    document = cli("lineage", cli.run_id, "L3", "--json").json
     assert {spec["id"] for spec in document["specs"]} == {"L3.v1", *(f"L2.{part}.v1" for part in PARTS)}
     price = next(own for own in document["components"] if own["name"] == "price")
     assert (price["files"], price["tests"]) == (["price.py", "tests/test_price.py"], ["tests/test_price.py"])
@@ -536,10 +351,9 @@ def in_order_within(wanted: list[str], lines: list[str]) -> bool:
 
 
 def test_telos_shows_what_every_level_knows_and_what_proves_it(
-    great: tuple[Site, Done], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    great: tuple[Sandbox, Done],
 ) -> None:
-    site, _ = great
-    cli = Cli(site.wd, monkeypatch, capsys)
+    cli, _ = great
     levels = cli("telos", "--json").json["levels"]
     assert [row["level"] for row in levels] == [level.name for level in ALL_LEVELS]
     assert [row["says"] for row in levels[1:]] == [f"telos-{level.name}" for level in BELOW_L9]
@@ -554,13 +368,13 @@ def test_telos_shows_what_every_level_knows_and_what_proves_it(
 
 
 @pytest.mark.scenario("LOG-01")
-def test_the_state_file_shows_a_build_after_every_event(site: Site) -> None:
+def test_the_state_file_shows_a_build_after_every_event(site: Sandbox) -> None:
     schema = pytest.importorskip("jsonschema").Draft202012Validator(state_schema())
     site.script({"L3": [a_division("cart", "price")]})
     seen: list[Json] = []
 
     def look(record: Recorded, _state: Any, _ledger: Any) -> None:
-        shown = site.state
+        shown = site.build_state
         schema.validate(shown)
         # A delivered prompt and a closed terminal change nothing that is shown.
         unseen = isinstance(record.event, TurnSent | TerminalClosed)
@@ -590,14 +404,14 @@ def test_the_state_file_shows_a_build_after_every_event(site: Site) -> None:
     assert (seen[0]["status"], seen[-1]["status"], seen[-1]["active_agents"]) == ("RUNNING", "PASSED", [])
 
 
-def test_levels_that_take_no_part_are_recorded_as_skipped(site: Site) -> None:
+def test_levels_that_take_no_part_are_recorded_as_skipped(site: Sandbox) -> None:
     site.script()
     done = site.build("pay by invoice", "--levels", "L3-L2")
     assert done.code == 0, done.err
     assert site.asked == ["s1.L3.decompose", "s1.L2.feature.author", "s1.L3.validate"]
-    assert site.state["levels"] == ["L3", "L2"]
-    assert site.state["skipped_levels"] == ["L9", "L8", "L7", "L6", "L5", "L4", "L1"]
-    standing = {row["level"]: (row["takes_part"], row["status"]) for row in site.state["validation_status"]}
+    assert site.build_state["levels"] == ["L3", "L2"]
+    assert site.build_state["skipped_levels"] == ["L9", "L8", "L7", "L6", "L5", "L4", "L1"]
+    standing = {row["level"]: (row["takes_part"], row["status"]) for row in site.build_state["validation_status"]}
     assert standing["L9"] == standing["L1"] == (False, "skipped")
     # Nobody named a tool for L2, so nothing but words stands behind it.
     assert standing["L2"] == (True, "unproven")
@@ -608,7 +422,7 @@ def test_levels_that_take_no_part_are_recorded_as_skipped(site: Site) -> None:
 
 
 @pytest.mark.scenario("LOG-04")
-def test_a_request_against_the_purpose_is_rejected_before_anybody_else_is_asked(site: Site) -> None:
+def test_a_request_against_the_purpose_is_rejected_before_anybody_else_is_asked(site: Sandbox) -> None:
     verdict = {"verdict": "MISALIGNED", "violation": "it sells what readers do"}
     site.script({"L9": [a_fact(**verdict, alternatives=["count readers, name nobody", "ask readers first"])]})
     done = site.build("sell the reading lists")
@@ -619,13 +433,13 @@ def test_a_request_against_the_purpose_is_rejected_before_anybody_else_is_asked(
     assert all(words in shown for words in ("it sells what readers do", *alternatives))
     assert site.asked == ["s1.L9.decompose"]
     assert len(site.events(TerminalOpened)) == 1
-    assert (site.state["status"], site.state["violation"]) == ("REJECTED", "it sells what readers do")
-    assert site.state["alternatives"] == alternatives
+    assert (site.build_state["status"], site.build_state["violation"]) == ("REJECTED", "it sells what readers do")
+    assert site.build_state["alternatives"] == alternatives
     site.assert_tidy()
 
 
 @pytest.mark.scenario("LOG-10")
-def test_a_report_that_cannot_be_used_is_asked_for_again_with_what_is_wrong(site: Site) -> None:
+def test_a_report_that_cannot_be_used_is_asked_for_again_with_what_is_wrong(site: Sandbox) -> None:
     division = example(TurnKind.DECOMPOSE, Level.L3)
     markdown = (
         "# Work summary\nOne component.\n# Spec updates\n## architecture\nOne part.\n# Validation results\nNone.\n"
@@ -655,7 +469,7 @@ def problems_of(prompt: str) -> str:
 
 
 @pytest.mark.scenario("LOG-05")
-def test_a_failing_tool_beats_every_word_of_an_agent(site: Site) -> None:
+def test_a_failing_tool_beats_every_word_of_an_agent(site: Sandbox) -> None:
     site.set_telos(TELOS + tool(2, "echo three tests fail; exit 3", "tests"))
     passing = a_fact(validation_results=[{"what": "all tests", "result": "pass"}])
     site.script({"L2.author": [passing]})
@@ -663,7 +477,7 @@ def test_a_failing_tool_beats_every_word_of_an_agent(site: Site) -> None:
     assert (done.code, done.json["outcome"]) == (1, "FAILED")
     assert "`echo three tests fail; exit 3` exits 3" in done.json["reason"]
     assert "s1.L3.validate" not in site.asked
-    assert {row["level"]: row["status"] for row in site.state["validation_status"]}["L2"] == "failed"
+    assert {row["level"]: row["status"] for row in site.build_state["validation_status"]}["L2"] == "failed"
     # Work is not lost because it is not good enough yet.
     assert list(site.built()) == ["feature.py"]
     site.assert_tidy(site.result)
@@ -671,7 +485,7 @@ def test_a_failing_tool_beats_every_word_of_an_agent(site: Site) -> None:
 
 @pytest.mark.scenario("LOG-06")
 @pytest.mark.scenario("LOG-07")
-def test_a_failed_validation_is_settled_at_the_highest_level_in_conflict_and_validated_again(site: Site) -> None:
+def test_a_failed_validation_is_settled_at_the_highest_level_in_conflict_and_validated_again(site: Sandbox) -> None:
     failure = {"what": "an empty cart can be paid", "expected": "a refusal", "observed": "a receipt"}
     changes = [{"level": "L6", "change": "the cart says it is empty"}, {"level": "L3", "change": "cart refuses"}]
     site.script(
@@ -709,19 +523,19 @@ def test_a_failed_validation_is_settled_at_the_highest_level_in_conflict_and_val
     down = ["s2.L6.decompose", "s2.L5.decompose", "s2.L3.decompose", "s2.L2.cart.author", "s2.L1.lint"]
     assert second == [*down, *(f"s2.{level}.validate" for level in ("L3", "L5", "L6", "L9"))]
     assert "the cart says it is empty" in site.prompts["s2.L6.decompose"]
-    specs = {spec["id"]: spec["in_force"] for spec in site.state["specification_stack"]}
+    specs = {spec["id"]: spec["in_force"] for spec in site.build_state["specification_stack"]}
     assert [name for name, holds in specs.items() if holds] == [
         *("L9.v1", "L2.price.v1", "L6.v2", "L5.v2", "L3.v2", "L2.cart.v2")
     ]
     assert not specs["L6.v1"]
-    (reconciled,) = site.state["reconciliations"]
+    (reconciled,) = site.build_state["reconciliations"]
     assert (reconciled["cause"], reconciled["level"], reconciled["decided_by"]) == ("failure", "L6", "the levels")
     assert site.built()["cart.py"] == "def cart(): return []"
     site.assert_tidy(site.result)
 
 
 @pytest.mark.scenario("LOG-08")
-def test_a_constraint_found_late_is_taken_to_the_levels_it_concerns(site: Site) -> None:
+def test_a_constraint_found_late_is_taken_to_the_levels_it_concerns(site: Sandbox) -> None:
     constraint = {"statement": "the bank answers after a minute", "affects": ["L4"], "touches_journeys": True}
     changes = [{"level": level, "change": f"waits-at-{level}"} for level in ("L5", "L4", "L3")]
     site.script(
@@ -739,15 +553,15 @@ def test_a_constraint_found_late_is_taken_to_the_levels_it_concerns(site: Site) 
     second = [turn for turn in site.asked if turn.startswith("s2.")]
     assert second[:4] == ["s2.L5.decompose", "s2.L4.decompose", "s2.L3.decompose", "s2.L2.feature.author"]
     assert second[-1] == "s2.L9.validate"
-    held = {spec["level"]: spec["version"] for spec in site.state["specification_stack"] if spec["in_force"]}
+    held = {spec["level"]: spec["version"] for spec in site.build_state["specification_stack"] if spec["in_force"]}
     assert held == {"L9": 1, "L6": 1, "L5": 2, "L4": 2, "L3": 2, "L2": 2}
-    assert site.state["reconciliations"][0]["cause"] == "constraint"
+    assert site.build_state["reconciliations"][0]["cause"] == "constraint"
 
 
 # --- beside each other
 
 
-def test_no_more_authors_work_at_once_than_allowed(site: Site) -> None:
+def test_no_more_authors_work_at_once_than_allowed(site: Sandbox) -> None:
     site.script({"L3": [a_division("cart", "price", "till")]})
     done = site.build("pay by invoice", "--levels", "3,2", "--max-parallel", "1")
     assert done.code == 0, done.err
@@ -773,7 +587,9 @@ def test_no_more_authors_work_at_once_than_allowed(site: Site) -> None:
         ),
     ],
 )
-def test_conflicting_outputs_are_found_before_they_are_merged(site: Site, first: Json, second: Json, kind: str) -> None:
+def test_conflicting_outputs_are_found_before_they_are_merged(
+    site: Sandbox, first: Json, second: Json, kind: str
+) -> None:
     site.script(
         {
             "L3.decompose": [a_division("cart", "price")],
@@ -788,7 +604,7 @@ def test_conflicting_outputs_are_found_before_they_are_merged(site: Site, first:
     assert {event.turn for event in site.events(WorkMerged)} == {"s2.merge"}
     assert [turn for turn in site.asked if "lint" in turn or "validate" in turn] == ["s2.L1.lint", "s2.L3.validate"]
     assert {turn for turn in site.asked if turn.startswith("s2.L2")} == {f"s2.L2.{part}.author" for part in first}
-    assert site.state["reconciliations"][0]["cause"] == "conflict"
+    assert site.build_state["reconciliations"][0]["cause"] == "conflict"
     left = {path: text for part in ("price", "cart") for path, text in second[part].items()}
     assert site.built() == {path: text.strip() for path, text in sorted(left.items())}
     site.assert_tidy(site.result)
@@ -798,7 +614,7 @@ def test_conflicting_outputs_are_found_before_they_are_merged(site: Site, first:
 
 
 @pytest.mark.scenario("LOG-12")
-def test_a_loop_of_handoffs_ends_in_a_question_that_a_person_answers(site: Site) -> None:
+def test_a_loop_of_handoffs_ends_in_a_question_that_a_person_answers(site: Sandbox) -> None:
     back = a_fact(next_recommended_action={"action": "hand_back", "to": "L4", "why": "prices need a currency"})
     proposals = {level: f"option of {level}" for level in ("L4", "L3")}
     site.script(
@@ -821,54 +637,54 @@ def test_a_loop_of_handoffs_ends_in_a_question_that_a_person_answers(site: Site)
         *("s1.L3.decompose", "s1.L3.decompose.v2", "s1.L3.decompose.v3")
     ]
     assert "prices need a currency" in site.prompts["s1.L4.decompose.v2"]
-    assert site.state["handoff_loops"] == ["L3→L4"] * 3
+    assert site.build_state["handoff_loops"] == ["L3→L4"] * 3
     talk = [turn for turn in site.asked if ".q1." in turn]
     assert {*talk[:2]} == {"s1.q1.L4.position", "s1.q1.L3.position"}
     rounds = ["s1.q1.L4.propose.r1", "s1.q1.L3.agree.r1", "s1.q1.L3.propose.r2", "s1.q1.L4.agree.r2"]
     assert talk[2:] == rounds
     assert "L3 says no" in site.prompts["s1.q1.L3.propose.r2"]
-    assert site.state["reconciliations"][0]["cause"] == "loop"
-    assert site.state["question"]["options"] == ["option of L4", "option of L3"]
+    assert site.build_state["reconciliations"][0]["cause"] == "loop"
+    assert site.build_state["question"]["options"] == ["option of L4", "option of L3"]
     shown = done.err.partition("\nBLOCKED: ")[2]
     assert all(words in shown for words in ("handoff loop", "option of L4", "option of L3", "logos resolve"))
     assert len(done.json["question"]["options"]) == 2
-    assert "handoff loop (L3→L4 3 times)" in site.state["question"]["text"]
+    assert "handoff loop (L3→L4 3 times)" in site.build_state["question"]["text"]
     site.assert_untouched()
     # Without a decision it does not go on.
     waits = site.build("--resume")
     assert waits.code == 1
     assert "logos resolve" in waits.err
-    shown = site.logos("resolve")
+    shown = site("resolve")
     assert shown.code == 0
     for words in ("handoff loop", "1. option of L4", "2. option of L3", "logos resolve 2"):
         assert words in shown.out
-    assert [option["number"] for option in site.logos("resolve", "--json").json["question"]["options"]] == [1, 2]
-    wrong = site.logos("resolve", "3")
+    assert [option["number"] for option in site("resolve", "--json").json["question"]["options"]] == [1, 2]
+    wrong = site("resolve", "3")
     assert (wrong.code, wrong.err) == (2, "logos: there is no option 3: this question has options 1 to 2\n")
-    assert site.logos("resolve", "2", "and", "no dollars").code == 0
+    assert site("resolve", "2", "and", "no dollars").code == 0
     (resolved,) = site.events(QuestionResolved)
     assert (resolved.option, resolved.text) == (2, "and no dollars")
-    assert (site.state["status"], site.state["question"]) == ("RUNNING", None)
-    again = site.logos("resolve", "1")
+    assert (site.build_state["status"], site.build_state["question"]) == ("RUNNING", None)
+    again = site("resolve", "1")
     assert again.code == 2
     assert "nothing waits for a decision" in again.err
     done = site.build("--resume")
     assert (done.code, done.json["outcome"]) == (0, "PASSED"), done.err
     told = site.prompts["s2.L4.decompose"]
     assert all(words in told for words in ("Decided by a person", "option of L3", "and no dollars"))
-    assert site.state["reconciliations"][0]["decided_by"] == "a person"
+    assert site.build_state["reconciliations"][0]["decided_by"] == "a person"
     site.assert_tidy(site.result)
 
 
-def test_a_question_of_an_agent_is_answered_in_plain_words(site: Site) -> None:
+def test_a_question_of_an_agent_is_answered_in_plain_words(site: Sandbox) -> None:
     asking = {"action": "ask_person", "why": "which currency?"}
     site.script({"L2.author": [a_fact(next_recommended_action=asking), {}]})
     done = site.build("pay by invoice", "--levels", "2")
     assert (done.code, done.json["outcome"]) == (3, "BLOCKED")
     assert "which currency?" in done.err
-    assert "which currency?" in site.logos("resolve").out
-    assert "no options; decide in plain words" in site.logos("resolve", "1").err
-    recorded = site.logos("resolve", "euros,", "please", "--json")
+    assert "which currency?" in site("resolve").out
+    assert "no options; decide in plain words" in site("resolve", "1").err
+    recorded = site("resolve", "euros,", "please", "--json")
     assert (recorded.json["option"], recorded.json["text"]) == (0, "euros, please")
     done = site.build("--resume")
     assert done.code == 0, done.err
@@ -878,26 +694,26 @@ def test_a_question_of_an_agent_is_answered_in_plain_words(site: Site) -> None:
     site.assert_tidy(site.result)
 
 
-def test_nothing_is_resolved_where_nothing_waits(site: Site) -> None:
-    nobody = site.logos("resolve")
+def test_nothing_is_resolved_where_nothing_waits(site: Sandbox) -> None:
+    nobody = site("resolve")
     assert nobody.code == 2
     site.script()
     assert site.build("pay by invoice", "--levels", "2").code == 0
     for words in ((), ("1",), ("euros",)):
-        done = site.logos("resolve", *words)
+        done = site("resolve", *words)
         assert done.code == 2
         assert "nothing waits for a decision" in done.err
 
 
-def test_a_work_dir_inside_a_repository_is_built_in_its_own_folder(site: Site) -> None:
+def test_a_work_dir_inside_a_repository_is_built_in_its_own_folder(site: Sandbox) -> None:
     inner = site.wd / "shop"
     inner.mkdir()
     (inner / "telos.toml").write_text(TELOS)
     site.git("add", "--all")
     site.git("commit", "--quiet", "--message", "shop")
-    site.before = site.persons_things()
+    site.remember()
     site.script()
-    done = site.logos("build", "pay", "--levels", "2", "--simulate", str(site.script_path), "--wd", "shop", "--json")
+    done = site("build", "pay", "--levels", "2", "--simulate", str(site.script_path), "--wd", "shop", "--json")
     assert done.code == 0, done.err
     changed = site.git("diff", "--name-only", "HEAD", f"logos/{done.json['run']}")
     assert changed == "shop/feature.py"

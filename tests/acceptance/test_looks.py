@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from logos.app.checkpoint_names import finding, settings_of
 from logos.app.revisiting import Begun, find_checkpoint, fork_here, rollback_here
-from tests.acceptance.test_builds import Site, a_division, a_repository, run_git
-from tests.acceptance.test_simulation import wait_until
-from tests.unit.test_cli import LOGOS, PROMPT, Cli, Done, clean_env
+from tests.acceptance.test_builds import a_division
+from tests.support.isolation import clean_env
+from tests.support.sandbox import LOGOS, PROMPT, Done, Sandbox, ended
+from tests.support.waiting import until_exists, wait_for
 
 FAST = {"PROMPT": PROMPT, "POLL_SECONDS": "0.02", "MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
 FIRST = {"greet.py": "def greet(): return 3\n"}
 SECOND = {"greet.py": "def greet(): return 2\n", "notes/\x1b[2Jred.md": "caf\u00e9\n"}
 
 
-class Bench(Site):
+class Bench(Sandbox):
     """A repository in which runs of both flows are made, forked and rolled back."""
-
-    def __post_init__(self) -> None:
-        # What is the person's is not in the folder of a fork.
-        if (self.wd / ".git").is_dir():
-            super().__post_init__()
 
     def run_cycle(self, *arguments: str, **agents: Any) -> Done:
         self.script({role: [step] for role, step in agents.items()})
-        return self.logos("run", "--simulate", str(self.script_path), *arguments)
+        return self("run", "--simulate", str(self.script_path), *arguments)
 
     def a_build(self, *arguments: str, **files: str) -> Done:
         """A build of one component for each file."""
@@ -43,10 +37,7 @@ class Bench(Site):
 
     def fork(self, checkpoint: str) -> Bench:
         begun = self._go_back(checkpoint, "fork")
-        assert self.cli is not None
-        cli = Cli(begun.wd, self.cli.monkeypatch, self.cli.capsys)
-        cli.env(**FAST)
-        return Bench(begun.wd, cli)
+        return self.at(begun.wd)
 
     def rollback(self, checkpoint: str) -> Begun:
         return self._go_back(checkpoint, "rollback")
@@ -62,7 +53,7 @@ class Bench(Site):
 
     def look(self, *arguments: str) -> Any:
         """A command's document, from this folder."""
-        done = self.logos(*arguments, "--json", "--wd", str(self.wd))
+        done = self(*arguments, "--json", "--wd", str(self.wd))
         assert done.code == 0, done.err
         return done.json
 
@@ -72,24 +63,22 @@ class Bench(Site):
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Bench]:
-    wd = a_repository(tmp_path / "repo")
-    cli = Cli(wd, monkeypatch, capsys)
-    cli.env(**FAST)
-    yield Bench(wd, cli)
-    words = (" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
-    assert [own for own in words if str(tmp_path) in own] == []
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench.of_repository(tmp_path / "repo", **FAST)
+    yield bench
+    bench.close()
+    assert bench.left_behind() == []
 
 
 @pytest.mark.scenario("LOG-16")
 def test_two_attempts_at_the_same_work_are_told_apart_to_the_byte(bench: Bench) -> None:
     paused = bench.run_cycle(programmer={"edit": FIRST}, tester={"fault": "usage_limit"})
     assert paused.code == 4
-    first = bench.run
+    first = bench.run_id
     assert bench.run_cycle("--resume").code == 0
     fork = bench.fork(f"{first}@r1.peer_analyst.c1")
     assert fork.run_cycle(programmer={"edit": SECOND, "usage": {"input": 10, "output": 5, "cost_usd": 0.25}}).code == 0
-    second = fork.run
+    second = fork.run_id
 
     sessions = bench.look("sessions")["sessions"]
     assert [(own["run"], own["session"], own["turns"]) for own in sessions] == [
@@ -108,7 +97,7 @@ def test_two_attempts_at_the_same_work_are_told_apart_to_the_byte(bench: Bench) 
     assert [own["files_changed"] for own in told["runs"]] == [1, 2]
     assert told["common"]["run"] == first
     assert [own["path"] for own in told["files"]] == ["greet.py", "notes/\x1b[2Jred.md"]
-    shown = bench.logos("compare", first, second)
+    shown = bench("compare", first, second)
     assert "\x1b" not in shown.out
     assert '"notes/\\033[2Jred.md"' in shown.out
 
@@ -122,13 +111,13 @@ def test_two_attempts_at_the_same_work_are_told_apart_to_the_byte(bench: Bench) 
 
 def test_a_rollback_is_seen_in_every_look_and_gc_keeps_what_can_go_on(bench: Bench) -> None:
     assert bench.run_cycle(programmer={"edit": FIRST}).code == 0
-    first = bench.run
+    first = bench.run_id
     begun = bench.rollback(f"{first}@r1.analyst.c1")
     assert not (bench.wd / "greet.py").exists()
 
     (own,) = (row for row in bench.look("sessions")["sessions"] if row["run"] == begun.run)
     assert (own["ended"], own["forked_from"], own["forked_by"]) == ("not driven", first, "rollback")
-    assert f"rolled back to {first}@{begun.at.seq}" in bench.logos("sessions").out
+    assert f"rolled back to {first}@{begun.at.seq}" in bench("sessions").out
     assert [row["forked_from"] for row in bench.look("runs")] == [None, first]
     assert [row["path"] for row in bench.look("diff", begun.run, first)["files"]] == ["greet.py"]
 
@@ -138,7 +127,7 @@ def test_a_rollback_is_seen_in_every_look_and_gc_keeps_what_can_go_on(bench: Ben
     assert [row["what"] for row in done["removed"]] == [row["what"] for row in planned["removed"]]
     assert bench.held() == {begun.run}
     assert len(list((bench.wd / ".telos" / "scripted").glob("*/terminal.json"))) == 0
-    run_git(bench.wd, "gc", "--quiet", "--prune=now")
+    bench.git("gc", "--quiet", "--prune=now")
 
     # What is kept can be driven to its end, and what is gone can still be read.
     assert bench.run_cycle("--resume", programmer={"edit": SECOND}).code == 0
@@ -150,10 +139,10 @@ def test_a_rollback_is_seen_in_every_look_and_gc_keeps_what_can_go_on(bench: Ben
 
 def test_builds_are_compared_by_what_they_merged(bench: Bench) -> None:
     assert bench.a_build("pay by invoice", cart="a = 1\n", price="b = 1\n").code == 0
-    first = bench.run
+    first = bench.run_id
     fork = bench.fork(f"{first}@s1.L3.decompose")
     assert fork.a_build("--resume", cart="a = 2\n", price="b = 1\n").code == 0
-    second = fork.run
+    second = fork.run_id
 
     told = bench.look("compare", first, second, "--patch")
     assert [(own["flow"], own["outcome"], own["files_changed"]) for own in told["runs"]] == [
@@ -176,17 +165,17 @@ def test_builds_are_compared_by_what_they_merged(bench: Bench) -> None:
     assert bench.held() == set()
     assert bench.refs("refs/heads") == branches
     # Their branches are the person's, and hold what was merged.
-    run_git(bench.wd, "gc", "--quiet", "--prune=now")
+    bench.git("gc", "--quiet", "--prune=now")
     assert [own["path"] for own in bench.look("compare", first, second)["files"]] == ["cart.py"]
 
 
 def test_a_cycle_and_a_build_of_one_repository_are_compared_as_far_as_that_goes(bench: Bench) -> None:
     assert bench.run_cycle(programmer={"edit": FIRST}).code == 0
-    cycle = bench.run
-    run_git(bench.wd, "add", "--all")
-    run_git(bench.wd, "commit", "--quiet", "--message", "greet")
+    cycle = bench.run_id
+    bench.git("add", "--all")
+    bench.git("commit", "--quiet", "--message", "greet")
     assert bench.a_build("pay by invoice", cart="a = 1\n").code == 0
-    told = bench.look("compare", cycle, bench.run)
+    told = bench.look("compare", cycle, bench.run_id)
     assert [own["flow"] for own in told["runs"]] == ["cycle", "levels"]
     assert [own["path"] for own in told["files"]] == ["cart.py"]
     assert told["common"] is None
@@ -195,18 +184,11 @@ def test_a_cycle_and_a_build_of_one_repository_are_compared_as_far_as_that_goes(
 
 def test_looks_and_gc_beside_a_driver_do_not_disturb_it(bench: Bench) -> None:
     assert bench.run_cycle(programmer={"edit": FIRST}).code == 0
-    old, go = bench.run, bench.wd.parent / "go"
-    waiting = f"i=0; until test -e {go} || test $i = 600; do sleep 0.05; i=$((i+1)); done"
-    script = bench.script({"programmer": [{"edit": SECOND, "run": waiting, "say": "done\n"}]})
-    driver = subprocess.Popen(
-        [LOGOS, "run", "--fresh", "--simulate", str(script), "--json"],
-        cwd=bench.wd,
-        env=clean_env(**FAST),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+    old, go = bench.run_id, bench.wd.parent / "go"
+    script = bench.script({"programmer": [{"edit": SECOND, "run": until_exists(go), "say": "done\n"}]})
+    driver = bench.start("run", "--fresh", "--simulate", str(script), "--json")
     try:
-        wait_until(lambda: (bench.wd / "notes").exists())
+        wait_for((bench.wd / "notes").exists, "its edit", process=driver)
         now = bench.look("sessions")["sessions"][-1]
         assert (now["ended"], now["driver_pid"]) == (f"at work (pid {driver.pid})", driver.pid)
         assert {own["path"] for own in bench.look("diff", now["run"])["files"]} == set(SECOND)
@@ -215,22 +197,21 @@ def test_looks_and_gc_beside_a_driver_do_not_disturb_it(bench: Bench) -> None:
         assert bench.held() == {now["run"]}
     finally:
         go.touch()
-        driver.communicate(timeout=60)
-    assert driver.returncode == 0
+        done = ended(driver)
+    assert done.code == 0, done.err
     assert bench.look("diff", f"{now['run']}@1", now["run"])["turns"][-1]["verdict"] == "PASS"
     assert {own["path"] for own in bench.look("diff", f"{now['run']}@1", now["run"])["files"]} == set(SECOND)
 
 
 def test_a_fork_whose_folder_was_deleted_by_hand_keeps_its_checkpoints_until_git_forgets_it(bench: Bench) -> None:
     assert bench.run_cycle(programmer={"edit": FIRST}).code == 0
-    first = bench.run
+    first = bench.run_id
     fork = bench.fork(f"{first}@r1.analyst.c1")
-    lost = fork.run
+    lost = fork.run_id
     subprocess.run(["rm", "-r", fork.wd], check=True)
-    os.chdir(bench.wd)
 
     assert [own["run"] for own in bench.look("sessions")["sessions"]] == [first]
-    done = bench.logos("compare", first, lost, "--wd", str(bench.wd))
+    done = bench("compare", first, lost, "--wd", str(bench.wd))
     assert (done.code, done.err.count("\n")) == (2, 1)
     told = bench.look("gc", "--keep-days", "0", "--keep-runs", "0")
     assert bench.held() - {"snapshots"} == {lost}

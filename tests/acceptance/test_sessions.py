@@ -18,11 +18,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import yaml
 
-from logos.adapters.store.sqlite import SqliteLog
 from logos.cli.output.console import date
 from logos.domain.events import (
     CheckRan,
@@ -32,15 +30,14 @@ from logos.domain.events import (
     RunStarted,
     TurnAnswered,
     TurnAsked,
-    TurnSent,
     WorkMerged,
 )
-from logos.domain.turns import RunId
-from tests.acceptance.test_builds import FAST, FILES, Site, a_division, a_fact, a_repository, tool
-from tests.acceptance.test_simulation import wait_until
-from tests.unit.test_cli import LOGOS, Cli, Done, clean_env
+from tests.acceptance.test_builds import FAST, a_division, a_fact, tool
+from tests.support.isolation import clean_env
+from tests.support.repositories import FILES
+from tests.support.sandbox import LOGOS, Done, Json, Sandbox, ended, persons_things
+from tests.support.waiting import LAST_RESORT, until_exists, wait_for
 
-Json = dict[str, Any]
 DAY = 86_400
 QUICK = {**FAST, "MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nThe shop greets nobody.\n*** SCENARIO TEST ***\nRun it: expect two.\n"
@@ -58,13 +55,8 @@ GREETERS = {
 QUESTION = "[q]uit?"
 
 
-class Room(Site):
+class Room(Sandbox):
     """A repository in which somebody works for days, and the folders of forks beside it."""
-
-    def __post_init__(self) -> None:
-        self.started: list[subprocess.Popen[str]] = []
-        if (self.wd / ".git").is_dir():
-            super().__post_init__()
 
     # -- what a person types
 
@@ -74,16 +66,16 @@ class Room(Site):
         (self.wd / "prompt.md").write_text(PROMPT)
 
     def cycle(self, *arguments: str) -> Done:
-        return self.logos("run", *arguments, "--simulate", str(self.script_path))
+        return self("run", *arguments, "--simulate", str(self.script_path))
 
     def resume(self, *arguments: str) -> Done:
-        return self.logos("resume", *arguments, "--simulate", str(self.script_path))
+        return self("resume", *arguments, "--simulate", str(self.script_path))
 
     def typed(self, line: str, *more: str) -> Done:
         """A command as a message told it."""
         program, *words = shlex.split(line)
         assert program == "logos", line
-        return self.logos(*words, *more)
+        return self(*words, *more)
 
     def acting(self, line: str) -> Done:
         """A command as a message told it, of a run whose agents follow a script."""
@@ -96,43 +88,23 @@ class Room(Site):
         return path
 
     def start_apart(self, *words: str, script: Path | None = None) -> subprocess.Popen[str]:
-        started = subprocess.Popen(
-            [LOGOS, *words, "--simulate", str(script or self.script_path)],
-            cwd=self.wd,
-            env=clean_env(**QUICK),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self.started.append(started)
-        return started
-
-    def at(self, wd: str | Path) -> Room:
-        """The folder of a fork, to look into."""
-        return Room(Path(wd))
+        return self.start(*words, "--simulate", str(script or self.script_path))
 
     # -- what there is
 
-    def of(self, run: str) -> list[Recorded]:
-        log = SqliteLog(self.wd / ".telos" / "logos.db")
-        try:
-            return list(log.read(RunId(run)))
-        finally:
-            log.close()
-
     def asked_in(self, run: str) -> list[str]:
         """Turns that a run asked itself; those it has from another are not its own."""
-        records = self.of(run)
+        records = self.records(run)
         own = max((record.seq for record in records if isinstance(record.event, RunForked)), default=0)
         return [r.event.turn for r in records if isinstance(r.event, TurnAsked) and r.seq > own]
 
     def told_in(self, run: str, turn: str) -> str:
-        return next(r.event.prompt for r in self.of(run) if isinstance(r.event, TurnAsked) and r.event.turn == turn)
+        return next(
+            r.event.prompt for r in self.records(run) if isinstance(r.event, TurnAsked) and r.event.turn == turn
+        )
 
     def outcomes(self) -> dict[str, str]:
-        return {row["run"]: row["status"] for row in self.logos("runs", "--json").json}
+        return {row["run"]: row["status"] for row in self("runs", "--json").json}
 
     def files(self) -> dict[str, bytes]:
         """All that lies in the work dir and is not ours."""
@@ -145,23 +117,6 @@ class Room(Site):
             for path in own
         }
 
-    def sent(self, *turns: str) -> bool:
-        """Whether these are in agents' hands."""
-        path = self.wd / ".telos" / "logos.db"
-        if not path.exists():
-            return False
-        log = SqliteLog(path)
-        try:
-            return {r.event.turn for run in log.runs() for r in log.read(run) if isinstance(r.event, TurnSent)} >= {
-                *turns
-            }
-        finally:
-            log.close()
-
-    @property
-    def cycle_state(self) -> Json:
-        return json.loads((self.wd / ".tmp" / "agnostic-3agents-loop-state.json").read_text())
-
     def a_day_passes(self) -> None:
         """What happened just now was yesterday at noon, and what was before that a day earlier."""
         now = time.localtime()
@@ -172,27 +127,13 @@ class Room(Site):
             db.execute(moved, (noon + 60, time.time() - noon, DAY))
         db.close()
 
-    def left_behind(self) -> list[str]:
-        """Agents that still run, also those of forks."""
-        found: list[str] = []
-        for process in psutil.process_iter(["cmdline", "status"]):
-            words = " ".join(process.info["cmdline"] or [])
-            alive = process.info["status"] != psutil.STATUS_ZOMBIE
-            found += [words] if alive and str(self.wd.parent) in words else []
-        return found
-
 
 @pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Room]:
-    wd = a_repository(tmp_path / "repo")
-    cli = Cli(wd, monkeypatch, capsys)
-    cli.env(**QUICK)
-    room = Room(wd, cli)
+def room(tmp_path: Path) -> Iterator[Room]:
+    room = Room.of_repository(tmp_path / "repo", **QUICK)
     room.script()
     yield room
-    for process in room.started:
-        with process:
-            process.kill()
+    room.close()
     assert room.left_behind() == []
 
 
@@ -221,8 +162,8 @@ class Window:
             self.process.wait()
         self.close()
 
-    def until(self, seen: Callable[[], bool], within: float = 30) -> None:
-        end = time.monotonic() + within
+    def until(self, seen: Callable[[], bool]) -> None:
+        end = time.monotonic() + LAST_RESORT
         while not seen():
             assert time.monotonic() < end, self.shown
             assert self._look() or seen(), self.shown
@@ -242,7 +183,7 @@ class Window:
     def ends(self) -> int:
         while self._keys >= 0 and self._look():
             pass
-        return self.process.wait(30)
+        return self.process.wait(LAST_RESORT)
 
     def _look(self) -> bool:
         """Take in what is shown; False when there is nobody any more who shows something."""
@@ -283,15 +224,10 @@ def stopped_cycle(room: Room, turn: str = "r1.tester.c1", **config: Any) -> str:
 
 def stopped(room: Room, done: Done) -> str:
     assert (done.code, "out of memory" in done.err) == (1, True), done.err
-    return room.run
+    return room.run_id
 
 
 # --- cut off (LOG-15)
-
-
-def held(gate: Path) -> str:
-    """A command that ends when somebody opens the gate, or when a test is long over."""
-    return f"i=0; until test -e {gate} || test $i = 2000; do sleep 0.02; i=$((i+1)); done"
 
 
 def window_closed(window: Window) -> int:
@@ -318,12 +254,12 @@ def test_a_build_that_was_cut_off_is_in_its_state_file_and_goes_on_from_there(
     room: Room, cut: Callable[[Window], int], ends_with: int
 ) -> None:
     gate = room.wd.parent / "gate"
-    authors = {f"L2.{name}": [{"run": held(gate), "edit": {f"{name}.py": name}}] for name in ("cart", "price")}
+    authors = {f"L2.{name}": [{"run": until_exists(gate), "edit": {f"{name}.py": name}}] for name in ("cart", "price")}
     room.script({"L3.decompose": [PARTS], **authors})
     with Window(room, "build", "pay by invoice", *LEVELS) as window:
         window.until(lambda: room.sent("s1.L2.cart.author", "s1.L2.price.author"))
         code = cut(window)
-    state, run = room.state, room.run
+    state, run = room.build_state, room.run_id
     assert (state["status"], state["logos"]["run"], state["direction"]) == ("RUNNING", run, "build")
     active = {agent["turn"]: agent for agent in state["active_agents"]}
     assert [*active] == ["s1.L2.cart.author", "s1.L2.price.author"]
@@ -354,12 +290,12 @@ def test_a_build_that_was_cut_off_is_in_its_state_file_and_goes_on_from_there(
 def test_a_cycle_that_was_cut_off_goes_on_by_itself_and_shows_the_same_summary(room: Room) -> None:
     room.plan_a_cycle()
     gate = room.wd.parent / "gate"
-    room.script({"programmer": [{"run": held(gate), "edit": {"greet.py": "two\n"}}]})
+    room.script({"programmer": [{"run": until_exists(gate), "edit": {"greet.py": "two\n"}}]})
     with Window(room, "run") as window:
         window.until(lambda: room.sent("r1.programmer.c1"))
         window_closed(window)
-    run = room.run
-    assert (room.cycle_state["final_status"], room.cycle_state["current_phase"]) == ("RUNNING", "programmer")
+    run = room.run_id
+    assert (room.state["final_status"], room.state["current_phase"]) == ("RUNNING", "programmer")
     gate.touch()
     done = room.cycle("--json")
     assert (done.code, done.json["run"]) == (0, run), done.err
@@ -379,7 +315,7 @@ def test_a_cycle_that_was_cut_off_goes_on_by_itself_and_shows_the_same_summary(r
 @pytest.mark.scenario("LOG-15")
 def test_somebody_who_does_not_decide_leaves_everything_as_it_was(room: Room) -> None:
     run = stopped_small_build(room)
-    before = (room.state, len(room.records()), room.persons_things(), room.worktrees, room.refs())
+    before = (room.build_state, len(room.records()), persons_things(room.wd), room.worktrees, room.refs())
     for keys, code in (("q\n", 1), ("\x04", 1), ("\x03", 130)):
         with Window(room, "build") as window:
             window.until(window.pending_turns)
@@ -390,7 +326,7 @@ def test_somebody_who_does_not_decide_leaves_everything_as_it_was(room: Room) ->
             assert window.ends() == code
             if code == 1:
                 assert window.shown.endswith("logos: nothing was done: the build is still unfinished\n")
-        assert (room.state, len(room.records()), room.persons_things(), room.worktrees, room.refs()) == before
+        assert (room.build_state, len(room.records()), persons_things(room.wd), room.worktrees, room.refs()) == before
 
 
 @pytest.mark.scenario("LOG-15")
@@ -418,15 +354,15 @@ def test_a_build_is_given_up_for_a_new_one_when_the_person_says_so(room: Room) -
         assert "re[s]et: give it up and begin the new one" in window.shown
         window.types("s\n")
         assert window.ends() == 0, window.shown
-    assert room.outcomes() == {old: "ABANDONED", room.run: "PASSED"}
-    assert room.state["feature"] == "pay by card"
+    assert room.outcomes() == {old: "ABANDONED", room.run_id: "PASSED"}
+    assert room.build_state["feature"] == "pay by card"
     room.assert_tidy(room.result)
 
 
 @pytest.mark.scenario("LOG-15")
 def test_a_build_is_forked_when_the_person_says_so_and_the_old_one_stays(room: Room) -> None:
     old = stopped_build(room)
-    state, seq = room.state, len(room.records())
+    state, seq = room.build_state, len(room.records())
     with Window(room, "build") as window:
         window.until(window.pending_turns)
         window.types("fork\n")
@@ -436,22 +372,22 @@ def test_a_build_is_forked_when_the_person_says_so_and_the_old_one_stays(room: R
     assert said, window.shown
     new, there = said[1], room.at(said[2])
     assert there.wd == room.wd.with_name(f"repo-{new}")
-    assert (room.state, len(room.records()), room.outcomes()) == (state, seq, {old: "STOPPED"})
+    assert (room.build_state, len(room.records()), room.outcomes()) == (state, seq, {old: "STOPPED"})
     room.assert_untouched()
     (again,) = re.findall(r"^build \w+ can be resumed: (.*)$", window.shown, re.MULTILINE)
     done = room.typed(again)
     assert done.code == 0, done.err
-    assert (room.outcomes(), there.run) == ({old: "STOPPED"}, new)
-    assert there.state["status"] == "PASSED"
+    assert (room.outcomes(), there.run_id) == ({old: "STOPPED"}, new)
+    assert there.build_state["status"] == "PASSED"
     assert "s1.L2.cart.author" not in there.asked_in(new)
 
 
 @pytest.mark.scenario("LOG-15")
 def test_without_a_terminal_a_build_stops_and_names_every_way_on(room: Room) -> None:
     run = stopped_small_build(room)
-    before = (room.state, len(room.records()), room.persons_things(), room.worktrees)
+    before = (room.build_state, len(room.records()), persons_things(room.wd), room.worktrees)
     for words in ((), ("pay by card",)):
-        done = room.logos("build", *words)
+        done = room("build", *words)
         assert (done.code, done.out) == (2, "")
         assert f"unfinished build {run}: pay by invoice\n" in done.err
         *_, error = done.err.splitlines()
@@ -459,9 +395,9 @@ def test_without_a_terminal_a_build_stops_and_names_every_way_on(room: Room) -> 
             f"logos: an unfinished build is here ({run}: 'pay by invoice'): --resume goes on with it, "
             f"--fresh gives it up and begins anew, `logos fork {run}` goes on beside it"
         )
-    document = room.logos("build", "--json").json
+    document = room("build", "--json").json
     assert (document["exit_code"], document["error"]) == (2, error.removeprefix("logos: "))
-    assert (room.state, len(room.records()), room.persons_things(), room.worktrees) == before
+    assert (room.build_state, len(room.records()), persons_things(room.wd), room.worktrees) == before
 
 
 # --- after a reboot (LOG-15)
@@ -483,7 +419,7 @@ def test_after_a_reboot_a_resume_names_the_flag_that_makes_new_terminals(room: R
     done = room.resume("--recreate", "--json")
     assert (done.code, done.json["outcome"]) == (0, "PASSED"), done.err
     assert not answered_twice(room)
-    told = room.told_in(room.run, "r2.programmer.c1")
+    told = room.told_in(room.run_id, "r2.programmer.c1")
     assert "its conversation cannot be continued. What it said in its last turns" in told
     assert said.strip() in told
 
@@ -494,7 +430,7 @@ def test_after_a_reboot_what_is_recommended_next_is_what_works(room: Room) -> No
     shutil.rmtree(room.wd / ".telos" / "scripted")
     room.script(GREETERS)
     assert room.resume().code == 1
-    recommended = room.logos("status", "--json").json["next"].replace(" --simulate SCRIPT", "")
+    recommended = room("status", "--json").json["next"].replace(" --simulate SCRIPT", "")
     assert room.acting(recommended).code == 0
 
 
@@ -528,7 +464,7 @@ def day_of(record: Recorded) -> str:
 
 def days_of(room: Room, run: str) -> list[str]:
     """The days on which the sessions of a run began."""
-    begins = [r for r in room.of(run) if isinstance(r.event, RunStarted | RunResumed)]
+    begins = [r for r in room.records(run) if isinstance(r.event, RunStarted | RunResumed)]
     return [day_of(record) for record in begins]
 
 
@@ -544,14 +480,14 @@ def told(entries: list[Json]) -> dict[str, str]:
 def test_what_is_done_pending_and_blocked_is_told_across_the_sessions_of_a_build(room: Room) -> None:
     room.set_telos(FILES["telos.toml"] + tool(2, "test -f till.py", "whole"))
     run = stopped_build(room)
-    first = room.logos("report", "--json").json
+    first = room("report", "--json").json
     assert [*told(first["completed"])] == ["spec L9 Telos-Guardian", "spec L3 Component-Architect", "component cart"]
     assert [own["what"][:2] for own in first["pending"]] == ["L2", "L3", "L9"]
     assert told(first["blocked"])["component till"] == "waits for price"
     room.a_day_passes()
     room.script(turns={"s1.L3.validate": CRASH})
     assert room.resume().code == 1
-    second = room.logos("report", "--json").json
+    second = room("report", "--json").json
     done = told(second["completed"])
     assert all(done[f"component {name}"].startswith("merged") for name in ("cart", "price", "till"))
     assert done["validation L2 Function-Author"] == "proven by `test -f till.py`, run by Logos"
@@ -563,14 +499,14 @@ def test_what_is_done_pending_and_blocked_is_told_across_the_sessions_of_a_build
     room.a_day_passes()
     assert room.resume().code == 0
     days = days_of(room, run)
-    last = room.logos("report", "--json").json
+    last = room("report", "--json").json
     assert (began(last), last["status"], last["turns"], last["blocked"]) == (days, "PASSED", 7, [])
     assert len({*days}) == 3
-    shown = room.logos("report").out
+    shown = room("report").out
     assert all(re.search(rf"^\| {number} +\| {day} ", shown, re.MULTILINE) for number, day in enumerate(days, 1))
-    since = room.logos("report", "--since", days[1], "--json").json["changed"]
+    since = room("report", "--since", days[1], "--json").json["changed"]
     assert {turn["session"] for turn in since["turns"]} == {2, 3}
-    assert ("3 sessions" in room.logos("status").out, room.state["logos"]["run"]) == (True, run)
+    assert ("3 sessions" in room("status").out, room.build_state["logos"]["run"]) == (True, run)
 
 
 @pytest.fixture
@@ -586,21 +522,21 @@ def two_days(room: Room) -> str:
 @pytest.mark.scenario("LOG-16")
 def test_a_build_goes_back_to_the_end_of_a_day_and_to_where_it_was_left(room: Room, two_days: str) -> None:
     old, days = two_days, days_of(room, two_days)
-    result, history = room.built(), room.of(old)
-    back = room.logos("rollback", days[0])
+    result, history = room.built(), room.records(old)
+    back = room("rollback", days[0])
     assert back.code == 0, back.err
-    new = room.run
+    new = room.run_id
     seq = max(record.seq for record in history if day_of(record) == days[0])
     assert back.out.startswith(f"run {new} begins at event {seq} of {old}\n")
-    state = room.state
+    state = room.build_state
     assert (state["logos"]["run"], state["status"], state["direction"]) == (new, "RUNNING", "build")
     contributions = {own["name"]: (bool(own["commit"]), own["blocked_by"]) for own in state["components"]}
     assert contributions == {"cart": (True, []), "price": (False, []), "till": (False, ["price"])}
     assert state["head"] == state["base"]
     # The run that was left is as it was, and its work too.
-    assert (room.of(old), room.outcomes()) == (history, {old: "PASSED", new: "STOPPED"})
-    assert f"build {old} ended: PASSED" in room.logos("log", old).out
-    assert "--- response" in room.logos("show", old, "s1.L2.price.author").out
+    assert (room.records(old), room.outcomes()) == (history, {old: "PASSED", new: "STOPPED"})
+    assert f"build {old} ended: PASSED" in room("log", old).out
+    assert "--- response" in room("show", old, "s1.L2.price.author").out
     # Another attempt from there.
     room.script({"L2.price": [{"edit": {"price.py": "price = 3\n"}}]})
     assert room.acting(hint(back.out, "resume")).code == 0
@@ -610,10 +546,10 @@ def test_a_build_goes_back_to_the_end_of_a_day_and_to_where_it_was_left(room: Ro
     for _ in range(2):
         again = room.typed(hint(back.out, f"rollback {old}"))
         assert again.code == 0, again.err
-        assert room.state["head"] == next(r.event.commit for r in history if isinstance(r.event, WorkMerged))
+        assert room.build_state["head"] == next(r.event.commit for r in history if isinstance(r.event, WorkMerged))
     assert room.resume().code == 0
-    assert room.asked_in(room.run) == ["s1.L9.validate"]
-    assert (room.built(), room.of(old)) == (result, history)
+    assert room.asked_in(room.run_id) == ["s1.L9.validate"]
+    assert (room.built(), room.records(old)) == (result, history)
     assert [*room.outcomes().values()] == ["PASSED", "PASSED", "ABANDONED", "PASSED"]
     room.assert_untouched()
 
@@ -622,9 +558,9 @@ def test_a_build_goes_back_to_the_end_of_a_day_and_to_where_it_was_left(room: Ro
 def test_a_day_that_is_not_in_the_newest_run_is_not_taken_for_an_earlier_one(room: Room, two_days: str) -> None:
     room.a_day_passes()
     first, second = days_of(room, two_days)
-    assert room.logos("rollback", first).code == 0
-    done = room.logos("rollback", second)
-    assert done.code == 2 or room.state["status"] == "PASSED", done.out
+    assert room("rollback", first).code == 0
+    done = room("rollback", second)
+    assert done.code == 2 or room.build_state["status"] == "PASSED", done.out
 
 
 @pytest.fixture
@@ -644,21 +580,21 @@ def three_days_of_a_cycle(room: Room) -> str:
 def test_a_cycle_goes_back_to_the_end_of_a_day_files_and_state_together(room: Room, three_days_of_a_cycle: str) -> None:
     old, days = three_days_of_a_cycle, days_of(room, three_days_of_a_cycle)
     assert len(days) == 3
-    report = room.logos("report", "--json").json
+    report = room("report", "--json").json
     assert began(report) == days
     assert {own["session"] for own in report["completed"]} == {1, 2, 3}
     assert (report["status"], report["turns"], report["pending"], report["blocked"]) == ("PASSED", 8, [], [])
-    history, files = room.of(old), room.files()
-    back = room.logos("rollback", days[0])
+    history, files = room.records(old), room.files()
+    back = room("rollback", days[0])
     assert back.code == 0, back.err
-    new = room.run
+    new = room.run_id
     assert "the files are as they were then" in back.out
     assert ((room.wd / "greet.py").read_text(), (room.wd / "more.py").exists()) == ("one\n", False)
-    state = room.cycle_state
+    state = room.state
     assert (state["logos"]["run"], state["current_round"], state["current_phase"]) == (new, 1, "programmer")
-    assert room.of(old) == history
-    assert f"run {old} ended: PASSED" in room.logos("log", old).out
-    assert "--- response" in room.logos("show", old, "r2.tester.c1").out
+    assert room.records(old) == history
+    assert f"run {old} ended: PASSED" in room("log", old).out
+    assert "--- response" in room("show", old, "r2.tester.c1").out
     # Another attempt from there, whose agents know what was said that day.
     room.script({**GREETERS, "programmer": [{"edit": {"greet.py": "two, too\n"}}]})
     assert room.acting(hint(back.out, "resume")).code == 0
@@ -669,8 +605,8 @@ def test_a_cycle_goes_back_to_the_end_of_a_day_files_and_state_together(room: Ro
         again = room.typed(hint(back.out, f"rollback {old}"))
         assert again.code == 0, again.err
         assert room.files() == files
-        assert (room.cycle_state["current_round"], room.cycle_state["current_phase"]) == (2, "tester")
-    assert room.of(old) == history
+        assert (room.state["current_round"], room.state["current_phase"]) == (2, "tester")
+    assert room.records(old) == history
     assert room.resume().code == 0
 
 
@@ -690,19 +626,19 @@ def test_what_lay_in_the_work_dir_is_brought_back_by_the_command_that_a_rollback
     (room.wd / "link").symlink_to("nowhere")
     (room.wd / "shop.py").unlink()
     (room.wd / "own.key").write_text("secret\n")
-    things = room.persons_things()
+    things = persons_things(room.wd)
     files = room.files()
-    back = room.logos("rollback", "r1.analyst.c1")
+    back = room("rollback", "r1.analyst.c1")
     assert back.code == 0, back.err
     assert "what lay here is kept as commit" in back.out
     names = {name.split(" 1")[0] for name in room.files()}
     assert names == {".gitignore", "README.md", "shop.py", "telos.toml", "logos.json", "prompt.md", "own.key"}
     # HEAD, branch, index, stash: the person's.
-    assert {**room.persons_things(), "files": 0, "status": 0} == {**things, "files": 0, "status": 0}
+    assert {**persons_things(room.wd), "files": 0, "status": 0} == {**things, "files": 0, "status": 0}
     brought = room.typed(hint(back.out, "rollback --files"))
     assert brought.code == 0, brought.err
     assert room.files() == files
-    assert {**room.persons_things(), "files": 0} == {**things, "files": 0}
+    assert {**persons_things(room.wd), "files": 0} == {**things, "files": 0}
     # And that can be undone in the same way.
     assert room.typed(hint(brought.out, "rollback --files")).code == 0
     assert {name.split(" 1")[0] for name in room.files()} == names
@@ -711,7 +647,7 @@ def test_what_lay_in_the_work_dir_is_brought_back_by_the_command_that_a_rollback
 def test_a_rollback_to_what_lies_there_keeps_nothing_and_says_nothing_of_it(room: Room) -> None:
     stopped_cycle(room, "r1.peer_analyst.c1")
     files = room.files()
-    assert room.logos("rollback", "r1.analyst.c1", "--json").json["kept"] is None
+    assert room("rollback", "r1.analyst.c1", "--json").json["kept"] is None
     assert room.files() == files
 
 
@@ -719,14 +655,14 @@ def test_rolling_back_a_build_leaves_a_persons_own_files_alone(room: Room) -> No
     stopped_build(room)
     (room.wd / "shop.py").write_text("my own change\n")
     (room.wd / "notes.txt").write_text("mine\n")
-    before = room.persons_things()
-    back = room.logos("rollback", "s1.L3.decompose")
+    before = persons_things(room.wd)
+    back = room("rollback", "s1.L3.decompose")
     assert back.code == 0, back.err
     assert "your own files are as they were" in back.out
     room.script()
     assert room.resume().code == 0
-    assert room.persons_things() == before
-    assert room.asked_in(room.run)[:2] == ["s1.L2.cart.author", "s1.L2.price.author"]
+    assert persons_things(room.wd) == before
+    assert room.asked_in(room.run_id)[:2] == ["s1.L2.cart.author", "s1.L2.price.author"]
 
 
 def test_what_is_recommended_after_a_rollback_keeps_what_proves_a_pass(room: Room) -> None:
@@ -734,17 +670,17 @@ def test_what_is_recommended_after_a_rollback_keeps_what_proves_a_pass(room: Roo
     asked = ("say hello", "--test", "exit 3", "--set", "verify_pass=1", "--set", "limits.max_rounds=1")
     assert room.cycle(*asked).code == 1
     room.script()
-    done = room.acting(hint(room.logos("rollback", room.run).out, "resume"))
+    done = room.acting(hint(room("rollback", room.run_id).out, "resume"))
     assert (done.code, "no PASS in 1 round" in done.out) == (1, True), done.out
     assert [record.event.exit_code for record in room.records() if isinstance(record.event, CheckRan)] == [3]
 
 
 def test_a_simulation_is_gone_on_with_by_the_command_that_is_recommended(room: Room) -> None:
     stopped_cycle(room, "r1.analyst.c1")
-    said = room.logos("run")
+    said = room("run")
     assert (said.code, "the unfinished run here is a simulation" in said.err) == (1, True)
     recommended = re.findall(r"recommended: resume it \((.*)\)", said.err)
-    recommended.append(hint(room.logos("rollback", "1").out, "resume"))
+    recommended.append(hint(room("rollback", "1").out, "resume"))
     assert [" --simulate " in command for command in recommended] == [True, True]
 
 
@@ -752,14 +688,14 @@ def test_a_simulation_is_gone_on_with_by_the_command_that_is_recommended(room: R
 
 
 def forked(room: Room, *words: str) -> Json:
-    done = room.logos("fork", *words, "--json")
+    done = room("fork", *words, "--json")
     assert done.code == 0, done.err
     return done.json
 
 
 def test_two_forks_go_on_at_the_same_time_and_know_nothing_of_each_other(room: Room) -> None:
     old = stopped_cycle(room)
-    files, history = room.files(), room.of(old)
+    files, history = room.files(), room.records(old)
     meet = room.wd.parent / "meet"
     meet.mkdir()
     processes: dict[str, tuple[Room, subprocess.Popen[str]]] = {}
@@ -770,7 +706,7 @@ def test_two_forks_go_on_at_the_same_time_and_know_nothing_of_each_other(room: R
             {
                 "programmer": [
                     {
-                        "run": f"touch {meet}/{name}; {held(meet / other)}",
+                        "run": f"touch {meet}/{name}; {until_exists(meet / other)}",
                         "edit": {"greet.py": f"two {name}\n", f"{name}.py": name},
                         "say": f"PROGRAMMER_SUMMARY: said-{name}\n",
                     }
@@ -780,33 +716,33 @@ def test_two_forks_go_on_at_the_same_time_and_know_nothing_of_each_other(room: R
         )
         processes[name] = (there, room.start_apart("resume", fork["run"], script=there.wd.parent / f"{name}.yaml"))
     for name, (there, process) in processes.items():
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 0, err
+        done = ended(process)
+        assert done.code == 0, done.err
         assert [path for path in ("left.py", "right.py") if (there.wd / path).exists()] == [f"{name}.py"]
         assert (there.wd / "greet.py").read_text() == f"two {name}\n"
         said = " ".join(event.text for event in there.events(TurnAnswered))
         assert re.findall(r"said-\w+", said) == [f"said-{name}"]
         prompts = " ".join(there.prompts.values())
         assert {*re.findall(r"said-\w+", prompts)} == {f"said-{name}"}
-        assert there.asked_in(there.run)[0] == "r1.programmer.c1"
-        assert there.git("branch", "--show-current") == f"logos-fork/{there.run}"
-    assert (room.files(), room.of(old), room.outcomes()) == (files, history, {old: "STOPPED"})
+        assert there.asked_in(there.run_id)[0] == "r1.programmer.c1"
+        assert there.git("branch", "--show-current") == f"logos-fork/{there.run_id}"
+    assert (room.files(), room.records(old), room.outcomes()) == (files, history, {old: "STOPPED"})
 
 
 def test_a_run_that_is_at_work_can_be_forked_and_is_otherwise_left_to_its_driver(room: Room) -> None:
     room.plan_a_cycle()
     gate = room.wd.parent / "gate"
-    room.script({"programmer": [{"run": held(gate), "edit": {"greet.py": "two\n"}}]})
+    room.script({"programmer": [{"run": until_exists(gate), "edit": {"greet.py": "two\n"}}]})
     driver = room.start_apart("run")
-    wait_until(lambda: room.sent("r1.programmer.c1"))
-    old, history = room.run, room.of(room.run)
+    wait_for(lambda: room.sent("r1.programmer.c1"))
+    old, history = room.run_id, room.records(room.run_id)
     busy = f"logos: another driver (pid {driver.pid}) is at work in {room.wd}\n"
     for words in (("rollback", "9"), ("rollback", "9", "--files"), ("reset",)):
-        done = room.logos(*words)
+        done = room(*words)
         assert (done.code, done.out, done.err) == (1, "", busy)
     assert room.resume().err.endswith(busy)
     # Its programmer is at work: what lies half done in the work dir belongs to no checkpoint yet.
-    wait_until((room.wd / "greet.py").exists)
+    wait_for((room.wd / "greet.py").exists)
     fork = forked(room)
     assert (fork["forked_from"], fork["at"]) == (old, history[-1].seq)
     there = room.at(fork["wd"])
@@ -816,10 +752,10 @@ def test_a_run_that_is_at_work_can_be_forked_and_is_otherwise_left_to_its_driver
     assert (done.code, done.json["run"]) == (0, fork["run"]), done.err
     # The turn that was in an agent's hands is asked anew: the fork has agents of its own.
     assert there.asked_in(fork["run"])[0] == "r1.programmer.c1"
-    assert room.of(old) == history
+    assert room.records(old) == history
     gate.touch()
-    _, err = driver.communicate(timeout=60)
-    assert driver.returncode == 0, err
+    done = ended(driver)
+    assert done.code == 0, done.err
     assert [(own.wd / "greet.py").read_text() for own in (room, there)] == ["two\n", "two in the fork\n"]
 
 
@@ -835,18 +771,18 @@ def test_a_fork_is_forked_again_and_each_knows_where_it_came_from(room: Room) ->
     assert further.git("diff", "--name-only", "HEAD", f"logos/{second['run']}").split() == [
         *("cart.py", "price.py", "till.py")
     ]
-    rows = [*room.logos("runs", "--wd", str(there.wd), "--json").json]
-    rows += room.logos("runs", "--wd", str(further.wd), "--json").json
+    rows = [*room("runs", "--wd", str(there.wd), "--json").json]
+    rows += room("runs", "--wd", str(further.wd), "--json").json
     assert [(row["run"], row["forked_from"], row["status"]) for row in rows] == [
         (first["run"], old, "STOPPED"),
         (second["run"], first["run"], "PASSED"),
     ]
     assert room.outcomes() == {old: "STOPPED"}
-    elsewhere = room.logos("rollback", first["run"])
+    elsewhere = room("rollback", first["run"])
     assert (elsewhere.code, elsewhere.err) == (
         *(2, f"logos: run {first['run']} is in {there.wd}: use --wd to roll back there\n"),
     )
-    assert room.logos("rollback", first["run"], "--wd", str(there.wd)).code == 0
+    assert room("rollback", first["run"], "--wd", str(there.wd)).code == 0
 
 
 def test_a_work_dir_inside_a_repository_is_forked_with_its_place_in_it(room: Room) -> None:
@@ -856,12 +792,10 @@ def test_a_work_dir_inside_a_repository_is_forked_with_its_place_in_it(room: Roo
     room.git("add", "--all")
     room.git("commit", "--quiet", "--message", "parts")
     (room.wd / "README.md").write_text("changed by a person\n")
-    assert room.cli is not None
-    shop = Room(inner, Cli(inner, room.cli.monkeypatch, room.cli.capsys))
-    room.cli.env(**QUICK)
+    shop = room.at(inner)
     run = stopped_cycle(shop)
     shop.script(GREETERS)
-    done = shop.logos("fork", run, "--at", "r1.programmer.c1")
+    done = shop("fork", run, "--at", "r1.programmer.c1")
     assert done.code == 0, done.err
     new = re.match(r"run (\w+) is forked from", done.out)
     assert new
@@ -870,7 +804,7 @@ def test_a_work_dir_inside_a_repository_is_forked_with_its_place_in_it(room: Roo
     assert (there.wd / "greet.py").read_text() == "one\n"
     assert shop.acting(hint(done.out, "resume")).code == 0
     assert (there.wd / "greet.py").read_text() == "two\n"
-    assert shop.logos("rollback", "r1.analyst.c1").code == 0
+    assert shop("rollback", "r1.analyst.c1").code == 0
     # What is beside the work dir is neither taken nor put back.
     assert (room.wd / "README.md").read_text() == "changed by a person\n"
     assert not (inner / "greet.py").exists()
@@ -889,9 +823,9 @@ def test_what_init_wrote_comes_along_to_a_fork_also_when_git_does_not_have_it(ro
     assert {name: (there.wd / name).read_bytes() for name in own} == own
     room.script()
     assert room.resume(fork["run"]).code == 0
-    assert room.logos("rollback", "s1.L3.decompose").code == 0
+    assert room("rollback", "s1.L3.decompose").code == 0
     assert {name: (room.wd / name).read_bytes() for name in own} == own
-    assert there.state["levels"] == room.state["levels"] == ["L3", "L2"]
+    assert there.build_state["levels"] == room.build_state["levels"] == ["L3", "L2"]
 
 
 def test_a_fork_says_where_it_is_without_detours(room: Room) -> None:
@@ -903,18 +837,16 @@ def test_a_fork_whose_setup_fails_leaves_nothing_behind(room: Room) -> None:
     room.set_telos(FILES["telos.toml"] + '[worktree]\nsetup = "echo no way; exit 3"\n')
     stopped_cycle(room, "r1.analyst.c1")
     before = (room.worktrees, room.refs(), sorted(room.wd.parent.iterdir()))
-    done = room.logos("fork")
+    done = room("fork")
     assert (done.code, "'echo no way; exit 3' failed" in done.err) == (1, True)
     assert (room.worktrees, room.refs(), sorted(room.wd.parent.iterdir())) == before
 
 
 def test_in_the_folder_of_a_fork_everything_is_about_the_fork(room: Room) -> None:
     stopped_cycle(room, "r1.analyst.c1", wd=str(room.wd))
-    fork = room.logos("fork", "--json")
-    assert room.cli is not None
+    fork = room("fork", "--json")
     if fork.code == 0:
-        room.cli.monkeypatch.chdir(fork.json["wd"])
-        assert room.logos("status", "--json").json["run"] == fork.json["run"]
+        assert room.at(fork.json["wd"])("status", "--json").json["run"] == fork.json["run"]
 
 
 # --- a decision that is made twice
@@ -925,24 +857,24 @@ def blocked(room: Room) -> str:
     asking = a_fact(next_recommended_action={"action": "ask_person", "why": "which currency?"})
     room.script(turns={"s1.L2.feature.author": asking})
     assert room.build("pay by invoice", "--levels", "3,2").code == 3
-    return room.run
+    return room.run_id
 
 
 def test_a_question_is_answered_differently_in_a_build_and_in_its_fork(room: Room, blocked: str) -> None:
-    done = room.logos("fork")
+    done = room("fork")
     assert done.code == 0, done.err
     assert room.outcomes() == {blocked: "BLOCKED"}
     new = done.out.split()[1]
     there = room.at(room.wd.with_name(f"repo-{new}"))
-    assert "which currency?" in room.logos("resolve", "--wd", str(there.wd)).out
-    assert room.logos("resolve", "euros", "--wd", str(there.wd)).code == 0
-    assert room.logos("resolve", "dollars").code == 0
+    assert "which currency?" in room("resolve", "--wd", str(there.wd)).out
+    assert room("resolve", "euros", "--wd", str(there.wd)).code == 0
+    assert room("resolve", "dollars").code == 0
     assert room.resume(new).code == 0
     assert room.resume().code == 0
     for own, run, word, other in ((there, new, "euros", "dollars"), (room, blocked, "dollars", "euros")):
         told = own.told_in(run, "s1.L2.feature.author.v2")
         assert (f"A person answered: {word}" in told, other in told) == (True, False)
-        assert own.state["status"] == "PASSED"
+        assert own.build_state["status"] == "PASSED"
 
 
 def test_a_fork_that_waits_for_a_decision_says_where_to_make_it(room: Room, blocked: str) -> None:
@@ -963,81 +895,79 @@ def test_another_feature_does_not_silently_give_up_a_build_that_waits_for_a_deci
 
 def test_a_reset_gives_up_a_build_and_it_can_be_returned_to(room: Room) -> None:
     old = stopped_build(room)
-    done = room.logos("reset")
+    done = room("reset")
     assert done.code == 0, done.err
     assert done.out.startswith(f"run {old} is given up\n")
-    assert (room.outcomes(), room.state["status"]) == ({old: "ABANDONED"}, "ABANDONED")
+    assert (room.outcomes(), room.build_state["status"]) == ({old: "ABANDONED"}, "ABANDONED")
     room.assert_tidy()
-    assert "given up: reset by a person" in room.logos("log", old).out
-    again = room.logos("reset")
+    assert "given up: reset by a person" in room("log", old).out
+    again = room("reset")
     assert (again.code, again.err) == (2, f"logos: nothing unfinished is in {room.wd}\n")
     assert room.typed(hint(done.out, f"rollback {old}")).code == 0
     room.script()
     assert room.resume().code == 0
-    assert "s1.L2.cart.author" not in room.asked_in(room.run)
+    assert "s1.L2.cart.author" not in room.asked_in(room.run_id)
     assert sorted(room.built()) == ["cart.py", "price.py", "till.py"]
 
 
 def test_a_reset_leaves_the_files_of_a_cycle_unless_told_to_put_them_back(room: Room) -> None:
     (room.wd / "greet.py").write_text("before\n")
     old = stopped_cycle(room)
-    kept = room.logos("reset")
+    kept = room("reset")
     assert (kept.code, (room.wd / "greet.py").read_text()) == (0, "one\n")
-    assert (room.outcomes(), room.cycle_state["final_status"]) == ({old: "ABANDONED"}, "ABANDONED")
+    assert (room.outcomes(), room.state["final_status"]) == ({old: "ABANDONED"}, "ABANDONED")
     assert room.typed(hint(kept.out, f"rollback {old}")).code == 0
     (room.wd / "mine.txt").write_text("mine\n")
     lay = room.files()
-    done = room.logos("reset", "--files")
+    done = room("reset", "--files")
     assert done.code == 0, done.err
     assert "its files are as before it" in done.out
     assert not (room.wd / "mine.txt").exists()
     assert room.typed(hint(done.out, "rollback --files")).code == 0
     assert room.files() == lay
     # Before the first run, the greeting was another one.
-    assert room.logos("rollback", f"{old}@1", "--files").code == 0
+    assert room("rollback", f"{old}@1", "--files").code == 0
     assert (room.wd / "greet.py").read_text() == "before\n"
 
 
 def test_what_was_given_up_on_a_day_can_be_returned_to_by_that_day(room: Room) -> None:
     old = stopped_cycle(room, "r1.peer_analyst.c1")
-    assert room.logos("reset").code == 0
-    assert room.logos("rollback", f"{old}@{day_of(room.records()[-1])}").code == 0
-    assert room.outcomes() == {old: "ABANDONED", room.run: "STOPPED"}
+    assert room("reset").code == 0
+    assert room("rollback", f"{old}@{day_of(room.records()[-1])}").code == 0
+    assert room.outcomes() == {old: "ABANDONED", room.run_id: "STOPPED"}
 
 
 @pytest.mark.parametrize("flow", ["cycle", "levels"])
 def test_fresh_gives_up_the_unfinished_run_and_ends_its_agents(room: Room, flow: str) -> None:
     gate = room.wd.parent / "gate"
-    held_agents = {"cycle": {"analyst": [{"run": held(gate)}]}, "levels": {"L2": [{"run": held(gate)}]}}
+    held_agents = {"cycle": {"analyst": [{"run": until_exists(gate)}]}, "levels": {"L2": [{"run": until_exists(gate)}]}}
     turn = {"cycle": "r1.analyst.c1", "levels": "s1.L2.feature.author"}[flow]
     words = {"cycle": ("run",), "levels": ("build", "pay by invoice", "--levels", "2")}[flow]
     room.plan_a_cycle()
     room.script(held_agents[flow])
     driver = room.start_apart(*words)
-    wait_until(lambda: room.sent(turn))
+    wait_for(lambda: room.sent(turn))
     driver.kill()
-    driver.communicate()
-    old = room.run
+    ended(driver)
+    old = room.run_id
     assert room.left_behind() != []
     room.script({"programmer": [{"edit": {"greet.py": "two\n"}}]} if flow == "cycle" else {})
-    done = room.logos(*words, "--fresh", "--simulate", str(room.script_path), "--json")
+    done = room(*words, "--fresh", "--simulate", str(room.script_path), "--json")
     assert (done.code, done.json["run"] != old) == (0, True), done.err
     assert room.outcomes() == {old: "ABANDONED", done.json["run"]: "PASSED"}
     assert room.left_behind() == []
-    assert f"{old} given up: a new " in room.logos("log", old).out
+    assert f"{old} given up: a new " in room("log", old).out
 
 
 # --- where files are not kept
 
 
 @pytest.fixture
-def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Room:
+def plain(tmp_path: Path) -> Room:
     """A folder that no git knows."""
     wd = tmp_path / "plain"
     wd.mkdir()
-    cli = Cli(wd, monkeypatch, capsys)
-    cli.env(**QUICK)
-    return Room(wd, cli)
+    return Room(wd, {**QUICK})
 
 
 def test_without_git_the_state_alone_is_kept_and_that_is_said(plain: Room) -> None:
@@ -1047,13 +977,13 @@ def test_without_git_the_state_alone_is_kept_and_that_is_said(plain: Room) -> No
     done = plain.cycle()
     assert done.code == 1
     assert f"no checkpoints of the files are kept, only the log can be gone back to: {plain.wd} is no git" in done.err
-    back = plain.logos("rollback", "r1.analyst.c1")
+    back = plain("rollback", "r1.analyst.c1")
     assert back.code == 0, back.err
     assert "they stay as they are, only the state went back" in back.out
     assert (plain.wd / "greet.py").read_text() == "two\n"
-    assert plain.cycle_state["current_phase"] == "analyst"
+    assert plain.state["current_phase"] == "analyst"
     for words in ((), ("--at", "9")):
-        fork = plain.logos("fork", *words)
+        fork = plain("fork", *words)
         assert fork.code == 2
         assert f"{plain.wd} is no git repository, so there is no worktree to fork into" in fork.err
     plain.script(greeter)
@@ -1064,29 +994,27 @@ def test_without_git_a_kept_commit_is_not_looked_for(plain: Room) -> None:
     plain.plan_a_cycle()
     plain.script(turns={"r1.analyst.c1": CRASH})
     assert plain.cycle().code == 1
-    done = plain.logos("rollback", "--files", "0123456789ab")
+    done = plain("rollback", "--files", "0123456789ab")
     assert (done.code, "git for-each-ref" in done.err) == (2, False), done.err
 
 
 def test_without_checkpoints_the_state_alone_is_kept_and_no_ref_is_made(room: Room) -> None:
-    assert room.cli is not None
-    room.cli.env(CHECKPOINTS_ENABLED="0")
+    room.set(CHECKPOINTS_ENABLED="0")
     stopped_cycle(room)
     assert room.refs("refs/logos") == []
-    back = room.logos("rollback", "r1.analyst.c1")
+    back = room("rollback", "r1.analyst.c1")
     assert "they stay as they are, only the state went back" in back.out
     assert (room.wd / "greet.py").read_text() == "one\n"
-    fork = room.logos("fork")
+    fork = room("fork")
     assert (fork.code, "were not kept, so it cannot be forked there" in fork.err) == (2, True)
-    files = room.logos("rollback", "9", "--files")
+    files = room("rollback", "9", "--files")
     assert (files.code, "were not kept" in files.err) == (2, True)
 
 
 def test_a_reset_that_cannot_put_the_files_back_gives_up_nothing(room: Room) -> None:
-    assert room.cli is not None
-    room.cli.env(CHECKPOINTS_ENABLED="0")
+    room.set(CHECKPOINTS_ENABLED="0")
     run = stopped_cycle(room, "r1.analyst.c1")
-    assert room.logos("reset", "--files").code == 2
+    assert room("reset", "--files").code == 2
     assert room.outcomes() == {run: "STOPPED"}
 
 
@@ -1118,14 +1046,14 @@ def test_what_cannot_be_gone_back_to_is_one_line_and_nothing_happens(room: Room)
         ("reset",): "nothing unfinished is in",
         ("reset", run): f"run {run} has ended (PASSED): there is nothing to give up",
     }
-    before = (room.outcomes(), room.worktrees, room.refs(), room.state, sorted(room.wd.parent.iterdir()))
+    before = (room.outcomes(), room.worktrees, room.refs(), room.build_state, sorted(room.wd.parent.iterdir()))
     for words, says in nothing.items():
-        done = room.logos(*words)
+        done = room(*words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), words
         assert done.err.startswith("logos: "), words
         assert says in done.err, words
-    assert room.logos("rollback", "zzzz", "--json").json["exit_code"] == 2
-    assert (room.outcomes(), room.worktrees, room.refs(), room.state, sorted(room.wd.parent.iterdir())) == before
+    assert room("rollback", "zzzz", "--json").json["exit_code"] == 2
+    assert (room.outcomes(), room.worktrees, room.refs(), room.build_state, sorted(room.wd.parent.iterdir())) == before
     # Without an event, an ended run is forked where it could still go on.
     assert forked(room, run)["at"] < last
 
@@ -1133,4 +1061,4 @@ def test_what_cannot_be_gone_back_to_is_one_line_and_nothing_happens(room: Room)
 def test_what_names_no_checkpoint_is_not_taken_for_the_newest(room: Room) -> None:
     stopped_cycle(room, "r1.analyst.c1")
     named = ("", "@", "2026-13-45")
-    assert [room.logos("rollback", checkpoint).code for checkpoint in named] == [2, 2, 2]
+    assert [room("rollback", checkpoint).code for checkpoint in named] == [2, 2, 2]

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -71,11 +72,15 @@ class Sandbox:
     # What a run in this process told its person.
     told: list[str] = field(default_factory=list)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
+    # What was the person's when `remember` was called last.
+    before: Json = field(default_factory=dict)
     _agents: ScriptedAgents | None = None
 
     @classmethod
-    def of_repository(cls, folder: Path, files: Mapping[str, str] = FILES, **environment: str) -> Self:
-        return cls(make_repository(folder, files), environment)
+    def of_repository(cls, folder: Path, files: Mapping[str, str] = FILES, /, **environment: str) -> Self:
+        made = cls(make_repository(folder, files), environment)
+        made.remember()
+        return made
 
     def at(self, wd: Path | str) -> Self:
         """Another folder, with the same environment."""
@@ -116,6 +121,10 @@ class Sandbox:
     def apart(self, *arguments: str, **env: str) -> Done:
         """`logos` as a process of its own, to its end."""
         return ended(self.start(*arguments, **env))
+
+    def build(self, *arguments: str, json_: bool = True) -> Done:
+        """`logos build` with agents by script."""
+        return self("build", *arguments, "--simulate", str(self.script_path), *(["--json"] if json_ else []))
 
     def close(self) -> None:
         """End what was started and still runs."""
@@ -245,6 +254,44 @@ class Sandbox:
     def git(self, *arguments: str) -> str:
         return git(self.wd, *arguments).strip()
 
+    def set_telos(self, text: str) -> None:
+        (self.wd / "telos.toml").write_text(text, encoding="utf-8")
+        self.git("commit", "--quiet", "--all", "--message", "telos")
+        self.remember()
+
+    @property
+    def worktrees(self) -> list[str]:
+        """All but the person's own."""
+        lines = self.git("worktree", "list", "--porcelain").splitlines()
+        return [line.split(" ", 1)[1] for line in lines if line.startswith("worktree ")][1:]
+
+    def refs(self, *under: str) -> list[str]:
+        return self.git("for-each-ref", "--format=%(refname)", *under).splitlines()
+
+    @property
+    def result(self) -> str:
+        """The branch that the newest build left."""
+        return f"logos/{self.run_id}"
+
+    def built(self) -> dict[str, str]:
+        """What differs between the person's commit and the result: whole files, by path."""
+        changed = self.git("diff", "--name-only", "HEAD", self.result).splitlines()
+        return {path: self.git("show", f"{self.result}:{path}") for path in changed}
+
+    def remember(self) -> None:
+        self.before = persons_things(self.wd)
+
+    def assert_untouched(self) -> None:
+        assert persons_things(self.wd) == self.before
+
+    def assert_tidy(self, *branches: str) -> None:
+        """No worktree and no branch is left but these, and the person's things are as they were."""
+        assert self.worktrees == []
+        assert not (self.wd / ".telos" / "worktrees").exists()
+        assert self.refs("refs/heads/logos-work") == []
+        assert self.refs("refs/heads/logos") == [f"refs/heads/{branch}" for branch in branches]
+        self.assert_untouched()
+
     def left_behind(self) -> list[str]:
         """Processes that still have to do with the folder around the work dir: agents, also those of forks."""
         return processes_of(self.wd.parent)
@@ -259,6 +306,26 @@ def processes_of(folder: Path) -> list[str]:
         alive = process.info["status"] != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
         found += [words] if alive and of_folder else []
     return found
+
+
+def persons_things(wd: Path) -> Json:
+    """Everything in a repository that is the person's: to the byte, the file system's idea of the index included."""
+    home = Path(git(wd, "rev-parse", "--absolute-git-dir").strip())
+    ours = (".git", ".telos")
+    files = [path for path in wd.rglob("*") if path.is_file() and path.relative_to(wd).parts[0] not in ours]
+    refs = git(wd, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/tags", "refs/stash")
+    return {
+        "files": {str(path.relative_to(wd)): digest(path) for path in files},
+        "HEAD": (home / "HEAD").read_text(),
+        "index": digest(home / "index") if (home / "index").exists() else "",
+        "refs": [line for line in refs.splitlines() if not line.startswith("refs/heads/logos")],
+        "status": git(wd, "status", "--porcelain", "--untracked-files=all"),
+        "config": digest(home / "config"),
+    }
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def ended(process: subprocess.Popen[str]) -> Done:

@@ -52,3 +52,9 @@ def exit_code(process: AnyProcess) -> int | None:
 
 def _said(what: object) -> str:
     return str(what() if callable(what) else what)
+
+
+def until_exists(path: object) -> str:
+    """A shell command that ends when there is such a file, or when the test that should make it is long over."""
+    looks = int(LAST_RESORT / 0.02)
+    return f"i=0; until test -e '{path}' || test $i = {looks}; do sleep 0.02; i=$((i+1)); done"
