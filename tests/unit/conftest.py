@@ -1,14 +1,45 @@
-"""A fresh front of the default run for each test, in a work dir of its own, with nothing in the environment."""
+"""Unit tests start no processes. Also: a fresh front of the default run for each test that wants one."""
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from logos.app.settings import LEAVES
+
+STARTS_A_PROCESS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.system", "os.exec"})
+
+
+class ProcessGuard:
+    """Refuses to start processes while a unit test runs. An audit hook stays for good, so there is one per process."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.refused: list[str] = []
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.active and event in STARTS_A_PROCESS:
+            self.refused.append(f"{event} {arguments}")
+            raise RuntimeError(f"a unit test starts a process: {event} {arguments}")
+
+
+GUARD = ProcessGuard()
+
+
+@pytest.fixture(autouse=True)
+def no_processes() -> Iterator[None]:
+    """The code under test may swallow the error, so what was refused fails the test at its end, too."""
+    GUARD.refused.clear()
+    GUARD.active = True
+    yield
+    GUARD.active = False
+    assert GUARD.refused == [], "a unit test started a process; such tests are in tests/acceptance or tests/contract"
 
 
 @pytest.fixture

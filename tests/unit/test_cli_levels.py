@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,21 +33,17 @@ from logos.domain.ledger import Ledger
 from logos.domain.levels import Level
 from logos.domain.reports import TurnKind
 from logos.domain.specs import ContentConflict, TouchedFile
-from logos.domain.turns import AgentName, FailureKind, RunId, TerminalId, Turn, TurnId
+from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, Turn, TurnId
 from logos.domain.usage import Usage
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.turn_ids import level_turn
 from logos.testing import MemoryLog
 from logos.views.events import EventFormatter
+from tests.builders import a_quick_plan
 from tests.levels_builders import World, a_levels_plan, answered_by_a_person, drive_levels
-from tests.unit.test_cli import Cli
+from tests.support.sandbox import Sandbox
 
 RUN = RunId("k3build2")
-
-
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(tmp_path, monkeypatch, capsys)
 
 
 @dataclass(frozen=True)
@@ -356,47 +351,47 @@ def test_alarms_of_many_authors_leave_room_for_the_rungs() -> None:
 # --- commands
 
 
-def keep(cli: Cli, events: Iterable[Event], run: str = RUN) -> None:
-    log = SqliteLog(cli.wd / ".telos" / "logos.db")
+def keep(sandbox: Sandbox, events: Iterable[Event], run: str = RUN) -> None:
+    log = SqliteLog(sandbox.wd / ".telos" / "logos.db")
     for seq, event in enumerate(events):
         log.append(RunId(run), event, seq)
     log.close()
 
 
-def here(cli: Cli, *levels: Level, **changes: Any) -> Any:
-    return a_levels_plan(*levels, wd=str(cli.wd), **changes)
+def here(sandbox: Sandbox, *levels: Level, **changes: Any) -> Any:
+    return a_levels_plan(*levels, wd=str(sandbox.wd), **changes)
 
 
-def test_status_of_a_build_under_way_names_level_direction_and_agents(cli: Cli) -> None:
+def test_status_of_a_build_under_way_names_level_direction_and_agents(sandbox: Sandbox) -> None:
     events = a_build()[:6]
     opened = TerminalOpened(AgentName("s1.L8.decompose"), TerminalId("t8"), "codex", "s")
-    keep(cli, [*events[:-2], opened, *events[-2:]])
-    done = cli("status")
+    keep(sandbox, [*events[:-2], opened, *events[-2:]])
+    done = sandbox("status")
     assert f"build {RUN}: STOPPED, sweep 1, down at L8" in done.out
     assert "1 sweep, 1 turn answered" in done.out
     assert "s1.L8.decompose is with L8 in terminal t8 (codex) since" in done.out
     assert "next: logos build --resume" in done.out
-    document = cli("status", "--json").json
+    document = sandbox("status", "--json").json
     assert (document["flow"], document["round"], document["phase"], document["role"]) == ("levels", 1, "down", "L8")
     assert document["in_hand"] == [
         document["in_hand"][0]
         | {"turn": "s1.L8.decompose", "agent": "L8", "level": "L8", "kind": "decompose", "terminal": "t8"}
     ]
     assert document["question"] is None
-    with DriverLock(cli.wd / ".telos" / "driver.lock"):
-        assert cli("status", "--json").json["next"] == "logos log --follow"
+    with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
+        assert sandbox("status", "--json").json["next"] == "logos log --follow"
 
 
-def test_status_of_a_blocked_build_asks_the_question_and_says_how_to_answer(cli: Cli) -> None:
-    keep(cli, built(here(cli, max_rounds=1), Talk(NEVER)))
-    done = cli("status")
+def test_status_of_a_blocked_build_asks_the_question_and_says_how_to_answer(sandbox: Sandbox) -> None:
+    keep(sandbox, built(here(sandbox, max_rounds=1), Talk(NEVER)))
+    done = sandbox("status")
     assert f"build {RUN}: BLOCKED, it waits for a decision of yours" in done.out
     assert "The question (s1.q1):\nL5 does not find its spec satisfied" in done.out
     assert "1. cache it" in done.out
     assert "  logos resolve 1    " in done.out
     assert 'logos resolve "…"' in done.out
     assert "next: logos resolve\n" in done.out
-    question = cli("status", "--json").json["question"]
+    question = sandbox("status", "--json").json["question"]
     assert (question["id"], question["options"][0]["number"]) == ("s1.q1", 1)
     assert question["options"][0]["rework"] == ["feature"]
 
@@ -409,29 +404,30 @@ def test_status_of_a_blocked_build_asks_the_question_and_says_how_to_answer(cli:
         ({"s1.L5.validate": FAILS}, {"max_reconciliations": 0}, f"logos show {RUN} s1.L5.validate"),
     ],
 )
-def test_the_next_command_depends_on_how_a_build_ended(cli: Cli, replies: Any, changes: Any, says: str) -> None:
-    keep(cli, built(here(cli, **changes), Talk(replies)))
-    assert cli("status", "--json").json["next"] == says
+def test_the_next_command_depends_on_how_a_build_ended(sandbox: Sandbox, replies: Any, changes: Any, says: str) -> None:
+    keep(sandbox, built(here(sandbox, **changes), Talk(replies)))
+    assert sandbox("status", "--json").json["next"] == says
 
 
-def test_a_build_whose_agent_failed_can_be_resumed(cli: Cli) -> None:
-    keep(cli, [*a_build()[:3], TurnFailed(TurnId("s1.L9.decompose"), FailureKind.DIED, "the agent died")])
-    assert f"build {RUN}: STOPPED, the agent died" in cli("status").out
-    assert "failed: the agent died" in cli("show", RUN).out
+def test_a_build_whose_agent_failed_can_be_resumed(sandbox: Sandbox) -> None:
+    keep(sandbox, [*a_build()[:3], TurnFailed(TurnId("s1.L9.decompose"), FailureKind.DIED, "the agent died")])
+    assert f"build {RUN}: STOPPED, the agent died" in sandbox("status").out
+    assert "failed: the agent died" in sandbox("show", RUN).out
 
 
-def test_runs_lists_builds_beside_cycles(cli: Cli) -> None:
-    run = cli.run().run
-    keep(cli, built(here(cli), Talk({"s1.L5.validate": FAILS, "s1.q1.L5.propose.r1": AGAIN})))
-    rows = {row["run"]: row for row in cli("runs", "--json").json}
+def test_runs_lists_builds_beside_cycles(sandbox: Sandbox) -> None:
+    run, plan = "k3cycle2", a_quick_plan(wd=str(sandbox.wd))
+    keep(sandbox, [RunStarted(plan), RunEnded(Outcome.PASSED)], run)
+    keep(sandbox, built(here(sandbox), Talk({"s1.L5.validate": FAILS, "s1.q1.L5.propose.r1": AGAIN})))
+    rows = {row["run"]: row for row in sandbox("runs", "--json").json}
     assert (rows[run]["flow"], rows[RUN]["flow"]) == ("cycle", "levels")
     assert (rows[RUN]["rounds"], rows[RUN]["asked_for"], rows[RUN]["status"]) == (2, "greet by name", "PASSED")
-    assert any(line.startswith(f"{RUN}  levels") for line in cli("runs").out.splitlines())
+    assert any(line.startswith(f"{RUN}  levels") for line in sandbox("runs").out.splitlines())
 
 
-def test_the_turns_of_a_build_are_listed_with_level_component_and_verdict(cli: Cli) -> None:
-    keep(cli, built(here(cli), Talk({**SHOP, "s1.L8.decompose": "no"}, clashes={})))
-    table = {line.split()[0]: " ".join(line.split()[1:]) for line in cli("show", RUN).out.splitlines()}
+def test_the_turns_of_a_build_are_listed_with_level_component_and_verdict(sandbox: Sandbox) -> None:
+    keep(sandbox, built(here(sandbox), Talk({**SHOP, "s1.L8.decompose": "no"}, clashes={})))
+    table = {line.split()[0]: " ".join(line.split()[1:]) for line in sandbox("show", RUN).out.splitlines()}
     assert table["turn"] == "agent seconds characters verdict"
     assert table["s1.L9.decompose"].startswith("L9 ")
     assert table["s1.L9.decompose"].endswith(" ALIGNED")
@@ -443,12 +439,12 @@ def test_the_turns_of_a_build_are_listed_with_level_component_and_verdict(cli: C
     assert table["s1.L4.validate"].endswith("PASS")
 
 
-def test_a_report_that_lacked_something_was_sent_back_whatever_it_said(cli: Cli) -> None:
+def test_a_report_that_lacked_something_was_sent_back_whatever_it_said(sandbox: Sandbox) -> None:
     wrong = {**FAILS, "next_recommended_action": {"action": "hand_back", "to": "L9", "why": "x"}}
-    keep(cli, built(here(cli), Talk({"s1.L5.validate": wrong})))
-    turns = {turn["turn"]: turn["verdict"] for turn in cli("show", RUN, "--json").json}
+    keep(sandbox, built(here(sandbox), Talk({"s1.L5.validate": wrong})))
+    turns = {turn["turn"]: turn["verdict"] for turn in sandbox("show", RUN, "--json").json}
     assert (turns["s1.L5.validate"], turns["s1.L5.validate.t2"]) == ("sent back", "PASS")
-    assert not any("L5 FAILED" in line for line in cli("log").out.splitlines())
+    assert not any("L5 FAILED" in line for line in sandbox("log").out.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -460,39 +456,39 @@ def test_a_report_that_lacked_something_was_sent_back_whatever_it_said(cli: Cli)
         ("s1.L3.decompose", ["(L3, ", '"name": "price"']),
     ],
 )
-def test_one_turn_of_a_build_is_shown_whole(cli: Cli, turn: str, says: list[str]) -> None:
-    keep(cli, built(here(cli), Talk(SHOP)))
-    done = cli("show", RUN, turn)
+def test_one_turn_of_a_build_is_shown_whole(sandbox: Sandbox, turn: str, says: list[str]) -> None:
+    keep(sandbox, built(here(sandbox), Talk(SHOP)))
+    done = sandbox("show", RUN, turn)
     assert done.code == 0
     assert all(words in done.out for words in says), done.out
 
 
-def test_the_cost_of_a_build_is_told_by_level_kind_and_sweep(cli: Cli) -> None:
-    events = built(here(cli), Talk({"s1.L5.validate": FAILS, "s1.q1.L5.propose.r1": AGAIN}))
+def test_the_cost_of_a_build_is_told_by_level_kind_and_sweep(sandbox: Sandbox) -> None:
+    events = built(here(sandbox), Talk({"s1.L5.validate": FAILS, "s1.q1.L5.propose.r1": AGAIN}))
     billed = [
         TurnAnswered(event.turn, event.text, usage=Usage(100, 0, 10, 0.5)) if isinstance(event, TurnAnswered) else event
         for event in events
     ]
-    keep(cli, billed)
-    document = cli("cost", "--json").json
+    keep(sandbox, billed)
+    document = sandbox("cost", "--json").json
     assert document["levels"]["L5"]["turns"] == 6
     assert document["kinds"]["author"]["cost_usd"] == 1.0
     assert set(document["sweeps"]) == {"1", "2"}
     assert sum(bill["tokens"] for bill in document["levels"].values()) == document["total"]["tokens"]
-    assert "level L5" in cli("cost").out
-    assert "kind validate" in cli("cost").out
+    assert "level L5" in sandbox("cost").out
+    assert "kind validate" in sandbox("cost").out
 
 
-def test_a_build_cannot_be_recorded(cli: Cli) -> None:
-    keep(cli, built(here(cli), Talk()))
-    done = cli("record")
+def test_a_build_cannot_be_recorded(sandbox: Sandbox) -> None:
+    keep(sandbox, built(here(sandbox), Talk()))
+    done = sandbox("record")
     assert done.code == 2
     assert "a build cannot be recorded" in done.err
 
 
-def test_following_a_build_that_nobody_drives_says_how_to_go_on(cli: Cli) -> None:
-    keep(cli, built(here(cli), Talk()))
-    done = cli("log", "--follow")
+def test_following_a_build_that_nobody_drives_says_how_to_go_on(sandbox: Sandbox) -> None:
+    keep(sandbox, built(here(sandbox), Talk()))
+    done = sandbox("log", "--follow")
     assert done.code == 0
     assert f"build {RUN} ended: PASSED" in done.out
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from logos.views.redact import HIDDEN, clean, one_line, redact, redacted
-from tests.unit.test_cli import Cli
 
 SECRETS = (
     "sk-abcdefghijklmnopqrstuvwx",
@@ -19,11 +16,6 @@ SECRETS = (
     "xoxb-1234567890-abcdef",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefghij",
 )
-
-
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -62,17 +54,3 @@ def test_control_sequences_are_taken_out() -> None:
 def test_json_is_redacted_at_every_depth() -> None:
     secret = SECRETS[0]
     assert redacted({"a": [secret, {"b": (secret, 1, None)}]}) == {"a": [HIDDEN, {"b": [HIDDEN, 1, None]}]}
-
-
-def test_agents_texts_are_shown_without_secrets_escapes_and_markup(cli: Cli) -> None:
-    secret = SECRETS[0]
-    cli.env(SHOP_API_KEY="opensesame-42")
-    said = f"ANALYST_SUMMARY:\n- Scope: {secret} opensesame-42 \x1b[31mred\x1b[0m [bold]loud[/bold] :smile: [/]\n"
-    run = cli.run(analyst=[said]).run
-    for arguments in (("show", run, "r1.analyst.c1"), ("log", run, "--json"), ("show", run, "r1.analyst.c1", "--json")):
-        done = cli(*arguments)
-        assert done.code == 0
-        assert secret not in done.out
-        assert "opensesame-42" not in done.out
-        assert "\x1b" not in done.out
-        assert "[bold]loud[/bold] :smile: [/]" in done.out

@@ -14,17 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.main import get_command
 
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.runs import load_run
 from logos.cli.output.report_markdown import as_markdown
 from logos.cli.output.report_page import as_page
 from logos.cli.output.report_timeline import NARROWEST, scale_of, timeline
-from logos.cli.report import Format, rendered, report
+from logos.cli.report import Format, rendered
 from logos.cli.status import RunStatus
 from logos.domain.events import (
     Event,
@@ -54,7 +51,6 @@ from logos.views.continuity.report import ContinuityReport, continuity
 from logos.views.continuity.since import session_since
 from tests.builders import a_quick_plan, drive_purely, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person
-from tests.unit.test_cli import Cli
 from tests.unit.test_cli_levels import FAILS, Talk, built, divided
 
 RUN = RunId("k3report")
@@ -62,11 +58,6 @@ EVENINGS = ("2026-11-14 21:03", "2026-11-15 09:12", "2026-11-18 20:00")
 MINUTE = 60.0
 HOSTILE = '<script>alert(1)</script> & "quoted" \x1b[31mred\x1b[0m \u202egnp.exe\u2069 | `tick [link](http://evil.test)'
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
-
-
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(tmp_path, monkeypatch, capsys)
 
 
 # --- runs that were driven on several days
@@ -869,84 +860,6 @@ def test_the_times_of_the_document_are_iso() -> None:
 
 
 # --- the command
-
-
-def logos_report(*arguments: str) -> int:
-    app = typer.Typer()
-    app.command()(report)
-    return get_command(app).main(args=list(arguments), standalone_mode=False)
-
-
-def test_the_command_prints_markdown_a_page_or_one_document(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
-    run = cli.run(tester=[FAIL, PASS]).run
-    said = {}
-    for form in ("md", "html", "json"):
-        capsys.readouterr()
-        assert logos_report(run[:4], "--format", form) == 0
-        said[form] = capsys.readouterr().out
-    assert said["md"].startswith(f"# Continuity report: run {run} (simulated), PASSED\n")
-    is_safe(said["html"])
-    assert json.loads(said["json"])["run"] == run
-    assert logos_report("--json") == 0
-    assert capsys.readouterr().out == said["json"]
-
-
-def test_the_command_writes_a_file_and_says_where(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = cli.run().run
-    capsys.readouterr()
-    target = tmp_path / "out" / "report.html"
-    assert logos_report("--format", "html", "-o", str(target)) == 0
-    heard = capsys.readouterr()
-    assert heard.out == ""
-    assert heard.err.startswith(f"{target}: run {run} across 1 session, last event ")
-    is_safe(target.read_text(encoding="utf-8"))
-    assert target.stat().st_mode & 0o077 == 0
-    assert [path.name for path in target.parent.iterdir()] == ["report.html"]
-
-
-def test_wrong_values_are_refused_in_a_line_that_says_what_is_allowed(cli: Cli) -> None:
-    with pytest.raises(UsageError, match="no run was started"):
-        logos_report()
-    run = cli.run().run
-    with pytest.raises(UsageError, match=rf"run {run} has 1 session: 1 \("):
-        logos_report("--since", "2")
-    with pytest.raises(UsageError, match="contradict"):
-        logos_report("--json", "--format", "md")
-    with pytest.raises(typer.TyperException, match="'md', 'html', 'json'"):
-        logos_report("--format", "pdf")
-    with pytest.raises(UsageError, match="cannot write"):
-        logos_report("--output", str(cli.wd / ".telos"))
-
-
-def test_a_damaged_log_is_reported_as_far_as_it_can_be_read(cli: Cli) -> None:
-    import sqlite3
-
-    path = cli.wd / ".telos" / "logos.db"
-    log = SqliteLog(path)
-    a_log(a_cycle(QUICK), log=log)
-    log.close()
-    with sqlite3.connect(path) as db:
-        db.execute('UPDATE events SET body = \'{"kind": "nonsense"}\' WHERE seq = 12')
-    from logos.cli.report import look
-
-    done = look(cli.wd, None, "last")
-    assert "event 12" in done.damage
-    assert "the log is damaged" in as_markdown(done)
-    assert len(done.parts.completed) == 1
-
-
-def test_only_the_newest_run_can_be_the_one_that_is_driven_now(cli: Cli) -> None:
-    from logos.adapters.lock import DriverLock
-    from logos.cli.report import look
-
-    log = SqliteLog(cli.wd / ".telos" / "logos.db")
-    log.append(RunId("aaaa1111"), RunStarted(QUICK), 0)
-    log.append(RunId("bbbb2222"), RunStarted(QUICK), 0)
-    log.close()
-    with DriverLock(cli.wd / ".telos" / "driver.lock"):
-        words = [look(cli.wd, run, "last").word for run in ("aaaa", "bbbb")]
-        assert look(cli.wd, None, "last").sessions[-1].end == "at work now"
-    assert words == ["STOPPED", "RUNNING"]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.PASSED])

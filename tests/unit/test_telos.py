@@ -25,7 +25,7 @@ from logos.cli.telos import telos
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.specs import Tool
 from logos.errors import ConfigError
-from tests.unit.test_cli import Cli
+from tests.support.sandbox import Sandbox
 
 WHOLE = """
 purpose = "Counts for people; never lies."
@@ -44,11 +44,6 @@ command = "true"
 [worktree]
 setup = "uv sync"
 """
-
-
-@pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(tmp_path, monkeypatch, capsys)
 
 
 def put(wd: Path, files: dict[str, str]) -> Path:
@@ -349,41 +344,45 @@ def test_a_long_first_paragraph_is_cut(tmp_path: Path) -> None:
 # logos init
 
 
-def test_init_writes_a_telos_with_the_tools_found_and_says_so(cli: Cli) -> None:
-    put(cli.wd, {"Cargo.toml": "", "README.md": "# Calc\n\nCounts for people.\n"})
-    done = cli("init")
+def test_init_writes_a_telos_with_the_tools_found_and_says_so(sandbox: Sandbox) -> None:
+    put(sandbox.wd, {"Cargo.toml": "", "README.md": "# Calc\n\nCounts for people.\n"})
+    done = sandbox("init")
     assert done.code == 0
-    text = (cli.wd / "telos.toml").read_text()
+    text = (sandbox.wd / "telos.toml").read_text()
     assert "# The README begins: Counts for people.\n" in text
     assert "# L5: end-to-end checks. Instead: the Journey-Validator's own reading" in text
     assert "  L1  cargo-fmt     cargo fmt --check\n" in done.out
     assert "  L5  end-to-end checks  the Journey-Validator's own reading; nothing runs the journeys\n" in done.out
     assert 'write in telos.toml what the project is for, then `logos build "…"`' in done.out
     with pytest.raises(ConfigError, match="write what the project is for"):
-        read_telos(cli.wd)
-    put(cli.wd, {"telos.toml": text.replace(TEMPLATE_PURPOSE, "Counts.")})
-    assert [tool.command for tool in read_telos(cli.wd).tools] == ["cargo fmt --check", "cargo clippy", "cargo test"]
+        read_telos(sandbox.wd)
+    put(sandbox.wd, {"telos.toml": text.replace(TEMPLATE_PURPOSE, "Counts.")})
+    assert [tool.command for tool in read_telos(sandbox.wd).tools] == [
+        "cargo fmt --check",
+        "cargo clippy",
+        "cargo test",
+    ]
 
 
-def test_init_adds_the_telos_to_what_is_there_already(cli: Cli) -> None:
-    put(cli.wd, {"logos.json": "{}", "prompt.md": "mine", "go.mod": ""})
-    done = cli("init", "--json").json
+def test_init_adds_the_telos_to_what_is_there_already(sandbox: Sandbox) -> None:
+    put(sandbox.wd, {"logos.json": "{}", "prompt.md": "mine", "go.mod": ""})
+    done = sandbox("init", "--json").json
     assert (done["written"], done["kept"]) == (["telos.toml"], ["logos.json", "prompt.md"])
     assert {"level": "L2", "name": "go-test", "command": "go test ./..."} in done["tools"]
     assert [missing["level"] for missing in done["missing"]] == ["L5"]
-    assert (cli.wd / "prompt.md").read_text() == "mine"
+    assert (sandbox.wd / "prompt.md").read_text() == "mine"
 
 
-def test_init_keeps_a_telos_and_replaces_it_only_by_force(cli: Cli) -> None:
-    put(cli.wd, {"telos.toml": "mine"})
-    first = cli("init")
+def test_init_keeps_a_telos_and_replaces_it_only_by_force(sandbox: Sandbox) -> None:
+    put(sandbox.wd, {"telos.toml": "mine"})
+    first = sandbox("init")
     assert "telos.toml: is there already, left as it is" in first.out
     assert "not found" not in first.out
-    again = cli("init")
-    assert (again.code, (cli.wd / "telos.toml").read_text()) == (2, "mine")
+    again = sandbox("init")
+    assert (again.code, (sandbox.wd / "telos.toml").read_text()) == (2, "mine")
     assert "logos.json, prompt.md and telos.toml are in" in again.err
-    assert cli("init", "--force").code == 0
-    assert (cli.wd / "telos.toml.bak").read_text() == "mine"
+    assert sandbox("init", "--force").code == 0
+    assert (sandbox.wd / "telos.toml.bak").read_text() == "mine"
 
 
 # logos telos

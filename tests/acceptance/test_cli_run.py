@@ -26,20 +26,18 @@ from logos.flows.cycle.flow import CycleState
 from logos.testing import APPROVED, FAIL, PASS, REVISE, script
 from logos.testing.cao_server import FakeCao
 from tests.builders import a_plan
-from tests.unit.test_cli import LOGOS, PROMPT, Cli, clean_env, logos
+from tests.support.isolation import clean_env
+from tests.support.sandbox import LOGOS, PROMPT, Sandbox
 
 NOWHERE = "http://127.0.0.1:9"
+# Long enough to be seen at work: a response from an agent that never was is taken later.
+TURN = 0.05
 QUICK = ("--set", "limits.poll_seconds=0.05", "--set", "limits.min_review_cycles_before_approval=1")
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(tmp_path, monkeypatch, capsys)
-
-
-@pytest.fixture
-def cao(tmp_path: Path) -> Iterator[FakeCao]:
-    with FakeCao(tmp_path / ".tmp" / "agent-responses", script()) as server:
+def cao(sandbox: Sandbox) -> Iterator[FakeCao]:
+    with FakeCao(sandbox.wd / ".tmp" / "agent-responses", script(), turn_seconds=TURN) as server:
         yield server
 
 
@@ -50,8 +48,8 @@ def terminals(cao: FakeCao) -> list[str]:
 # What goes in
 
 
-def test_plain_words_and_a_test_command_are_enough(cli: Cli, cao: FakeCao) -> None:
-    done = cli("run", "add", "a", "greeting", "--test", "true", *QUICK, "--set", f"api={cao.url}")
+def test_plain_words_and_a_test_command_are_enough(sandbox: Sandbox, cao: FakeCao) -> None:
+    done = sandbox("run", "add", "a", "greeting", "--test", "true", *QUICK, "--set", f"api={cao.url}")
     assert done.code == 0
     assert "PASSED: the tester reported PASS" in done.out
     prompt = cao.sent("tester")[0]
@@ -59,32 +57,35 @@ def test_plain_words_and_a_test_command_are_enough(cli: Cli, cao: FakeCao) -> No
     assert "Run `true` in the work directory." in prompt
 
 
-def test_a_prompt_file_and_a_configuration_file(cli: Cli, cao: FakeCao) -> None:
-    (cli.wd / "team.json").write_text(json.dumps({"api": cao.url, "limits": {"max_rounds": 5}}))
-    (cli.wd / "p.md").write_text(PROMPT)
-    done = cli("run", "team.json", "--prompt", "p.md", *QUICK, "--json")
+def test_a_prompt_file_and_a_configuration_file(sandbox: Sandbox, cao: FakeCao) -> None:
+    (sandbox.wd / "team.json").write_text(json.dumps({"api": cao.url, "limits": {"max_rounds": 5}}))
+    (sandbox.wd / "p.md").write_text(PROMPT)
+    done = sandbox("run", "team.json", "--prompt", "p.md", *QUICK, "--json")
     assert done.code == 0
     assert "A greeting is missing." in cao.sent("analyst")[0]
     assert "using" not in done.err
 
 
-def test_the_prompt_can_come_from_stdin(cli: Cli, cao: FakeCao) -> None:
-    done = logos("run", "--prompt", "-", *QUICK, cwd=cli.wd, stdin=PROMPT, API=cao.url)
-    assert done.returncode == 0
+def test_the_prompt_can_come_from_stdin(sandbox: Sandbox, cao: FakeCao) -> None:
+    sandbox.set(API=cao.url)
+    done = sandbox("run", "--prompt", "-", *QUICK, stdin=PROMPT)
+    assert done.code == 0
     assert "A greeting is missing." in cao.sent("analyst")[0]
 
 
-def test_the_configuration_of_the_folder_is_used_and_said(cli: Cli, cao: FakeCao) -> None:
-    (cli.wd / "logos.json").write_text(json.dumps({"api": cao.url, "prompt": PROMPT}))
-    done = cli("run", *QUICK)
+def test_the_configuration_of_the_folder_is_used_and_said(sandbox: Sandbox, cao: FakeCao) -> None:
+    (sandbox.wd / "logos.json").write_text(json.dumps({"api": cao.url, "prompt": PROMPT}))
+    done = sandbox("run", *QUICK)
     assert done.code == 0
     assert "using ./logos.json" in done.err
 
 
-def test_a_flag_wins_over_the_environment_and_that_over_the_file(cli: Cli, cao: FakeCao) -> None:
-    (cli.wd / "logos.json").write_text(json.dumps({"api": NOWHERE, "prompt": PROMPT, "project_test_cmd": "from file"}))
-    cli.env(API=cao.url, PROJECT_TEST_CMD="from env", PROMPT_FILE="/nowhere/prompt.md")
-    done = cli("run", "other words", "--test", "from flag", *QUICK)
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(sandbox: Sandbox, cao: FakeCao) -> None:
+    (sandbox.wd / "logos.json").write_text(
+        json.dumps({"api": NOWHERE, "prompt": PROMPT, "project_test_cmd": "from file"})
+    )
+    sandbox.set(API=cao.url, PROJECT_TEST_CMD="from env", PROMPT_FILE="/nowhere/prompt.md")
+    done = sandbox("run", "other words", "--test", "from flag", *QUICK)
     assert done.code == 0
     prompt = cao.sent("tester")[0]
     assert "from flag" in prompt
@@ -92,8 +93,11 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(cli: Cli, cao: 
     assert "other words" in prompt
 
 
-def test_the_first_word_is_a_configuration_when_it_is_a_file_or_ends_in_json(cli: Cli) -> None:
-    (cli.wd / "team").write_text(' {"api": ""}')
+def test_the_first_word_is_a_configuration_when_it_is_a_file_or_ends_in_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("team").write_text(' {"api": ""}')
     assert split_words(["team", "do", "it"]) == (Path("team"), "do it")
     assert split_words(["missing.json"]) == (Path("missing.json"), "")
     assert split_words(["do", "team"]) == (None, "do team")
@@ -120,19 +124,19 @@ def test_the_first_word_is_a_configuration_when_it_is_a_file_or_ends_in_json(cli
     ],
 )
 def test_wrong_input_is_one_clear_line_before_any_terminal(
-    cli: Cli, cao: FakeCao, arguments: tuple[str, ...], code: int, says: str
+    sandbox: Sandbox, cao: FakeCao, arguments: tuple[str, ...], code: int, says: str
 ) -> None:
-    (cli.wd / "p.md").write_text(PROMPT)
-    (cli.wd / "half.md").write_text("*** ORIGINAL EXPLORE SUMMARY ***\nonly this\n")
-    (cli.wd / "binary.md").write_bytes(b"\xff\xfe\x00")
-    cli.env(API=cao.url)
-    done = cli("run", *arguments)
+    (sandbox.wd / "p.md").write_text(PROMPT)
+    (sandbox.wd / "half.md").write_text("*** ORIGINAL EXPLORE SUMMARY ***\nonly this\n")
+    (sandbox.wd / "binary.md").write_bytes(b"\xff\xfe\x00")
+    sandbox.set(API=cao.url)
+    done = sandbox("run", *arguments)
     assert (done.code, done.out) == (code, "")
     assert done.err.startswith("logos: ")
     assert done.err.count("\n") == 1
     assert says in done.err
     assert terminals(cao) == []
-    as_json = cli("run", *arguments, "--json")
+    as_json = sandbox("run", *arguments, "--json")
     assert as_json.json == {"error": as_json.json["error"], "exit_code": done.code}
 
 
@@ -144,31 +148,31 @@ def test_wrong_input_is_one_clear_line_before_any_terminal(
         ([], "JSON object"),
     ],
 )
-def test_a_wrong_configuration_names_the_key(cli: Cli, cao: FakeCao, config: Any, says: str) -> None:
-    (cli.wd / "c.json").write_text(json.dumps(config))
-    cli.env(API=cao.url)
-    done = cli("run", "c.json")
+def test_a_wrong_configuration_names_the_key(sandbox: Sandbox, cao: FakeCao, config: Any, says: str) -> None:
+    (sandbox.wd / "c.json").write_text(json.dumps(config))
+    sandbox.set(API=cao.url)
+    done = sandbox("run", "c.json")
     assert done.code == 1
     assert says in done.err
     assert done.err.count("\n") == 1
     assert terminals(cao) == []
 
 
-def test_an_unreachable_server_is_one_clear_line(cli: Cli) -> None:
-    done = cli("run", "words", "--test", "true", "--set", f"api={NOWHERE}")
+def test_an_unreachable_server_is_one_clear_line(sandbox: Sandbox) -> None:
+    done = sandbox("run", "words", "--test", "true", "--set", f"api={NOWHERE}")
     assert (done.code, done.out) == (1, "")
     assert done.err.splitlines()[-1].startswith(f"logos: no CAO server answers at {NOWHERE}")
     assert done.err.count("logos: ") == 1
     assert "Traceback" not in done.err
 
 
-def test_a_provider_nobody_knows_is_named_even_without_a_server(cli: Cli) -> None:
-    done = cli("run", "words", "--test", "true", "--set", f"api={NOWHERE}", "--set", "provider=nonesuch")
+def test_a_provider_nobody_knows_is_named_even_without_a_server(sandbox: Sandbox) -> None:
+    done = sandbox("run", "words", "--test", "true", "--set", f"api={NOWHERE}", "--set", "provider=nonesuch")
     assert done.code == 1
     assert "unknown provider 'nonesuch'" in done.err
 
 
-def test_a_provider_only_the_server_knows_is_accepted(cli: Cli, cao: FakeCao) -> None:
+def test_a_provider_only_the_server_knows_is_accepted(sandbox: Sandbox, cao: FakeCao) -> None:
     class NewServer(FakeCao):
         def answer(self, method: str, path: list[str], query: dict[str, str]) -> tuple[int, Any]:
             if path == ["agents", "providers"]:
@@ -176,16 +180,16 @@ def test_a_provider_only_the_server_knows_is_accepted(cli: Cli, cao: FakeCao) ->
             return super().answer(method, path, query)
 
     with NewServer(cao.folder, cao.script) as server:
-        done = cli(
+        done = sandbox(
             "run", "words", "--test", "true", *QUICK, "--set", f"api={server.url}", "--set", "provider=brand_new"
         )
     assert done.code == 0
 
 
-def test_the_untouched_template_is_refused(cli: Cli, cao: FakeCao) -> None:
-    cli("init")
-    cli.env(API=cao.url)
-    done = cli("run")
+def test_the_untouched_template_is_refused(sandbox: Sandbox, cao: FakeCao) -> None:
+    sandbox("init")
+    sandbox.set(API=cao.url)
+    done = sandbox("run")
     assert done.code == 1
     assert "prompt.md is still the template" in done.err
     assert terminals(cao) == []
@@ -194,19 +198,19 @@ def test_the_untouched_template_is_refused(cli: Cli, cao: FakeCao) -> None:
 # What comes out
 
 
-def test_the_run_id_is_the_first_thing_said(cli: Cli, cao: FakeCao) -> None:
-    done = cli("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}")
-    run = cli("runs", "--json").json[0]["run"]
-    assert f"run {run} started in {cli.wd}" in done.err.splitlines()[0]
+def test_the_run_id_is_the_first_thing_said(sandbox: Sandbox, cao: FakeCao) -> None:
+    done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}")
+    run = sandbox("runs", "--json").json[0]["run"]
+    assert f"run {run} started in {sandbox.wd}" in done.err.splitlines()[0]
     assert f"logos log {run} " in done.out
     assert f"logos show {run} r1.tester.c1 " in done.out
 
 
-def test_json_is_exactly_one_document(cli: Cli, cao: FakeCao) -> None:
-    done = cli("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}", "--json")
+def test_json_is_exactly_one_document(sandbox: Sandbox, cao: FakeCao) -> None:
+    done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}", "--json")
     document = done.json
     assert document == {
-        "run": cli("runs", "--json").json[0]["run"],
+        "run": sandbox("runs", "--json").json[0]["run"],
         "outcome": "PASSED",
         "exit_code": 0,
         "reason": "the tester reported PASS",
@@ -220,42 +224,38 @@ def test_json_is_exactly_one_document(cli: Cli, cao: FakeCao) -> None:
             "cost_unknown_turns": 5,
         },
         "seconds": document["seconds"],
-        "state_file": str(cli.wd / ".tmp" / "agnostic-3agents-loop-state.json"),
+        "state_file": str(sandbox.wd / ".tmp" / "agnostic-3agents-loop-state.json"),
     }
     assert document["characters"] == sum(len(message) for answer in cao.script for message in cao.sent(answer))
 
 
-def test_a_fail_is_exit_1_and_a_block_exit_3(cli: Cli, tmp_path: Path) -> None:
+def test_a_fail_is_exit_1_and_a_block_exit_3(sandbox: Sandbox, cao: FakeCao) -> None:
     words = ("run", "words", "--test", "true", *QUICK, "--fresh", "--json")
-    with FakeCao(
-        tmp_path / ".tmp" / "agent-responses", script(tester=[FAIL], analyst_review=[APPROVED, REVISE])
-    ) as cao:
-        cli.env(API=cao.url)
-        failed = cli(*words, "--set", "limits.max_rounds=1")
-        cao.script = script(analyst_review=[REVISE])
-        blocked = cli(*words, "--set", "limits.on_review_exhausted=block", "--set", "limits.max_review_cycles=1")
+    sandbox.set(API=cao.url)
+    cao.script = script(tester=[FAIL], analyst_review=[APPROVED, REVISE])
+    failed = sandbox(*words, "--set", "limits.max_rounds=1")
+    cao.script = script(analyst_review=[REVISE])
+    blocked = sandbox(*words, "--set", "limits.on_review_exhausted=block", "--set", "limits.max_review_cycles=1")
     assert (failed.code, failed.json["outcome"], failed.json["exit_code"]) == (1, "FAILED", 1)
     assert (blocked.code, blocked.json["outcome"], blocked.json["exit_code"]) == (3, "BLOCKED", 3)
 
 
-def test_the_end_shows_what_changed_in_the_repository(cli: Cli, tmp_path: Path) -> None:
+def test_the_end_shows_what_changed_in_the_repository(tmp_path: Path) -> None:
+    sandbox = Sandbox.of_repository(tmp_path / "repo", {"old.py": "old\n"})
+
     def program(_prompt: str) -> str:
-        (tmp_path / "greet.py").write_text("new\n")
-        (tmp_path / "old.py").write_text("changed\n")
+        (sandbox.wd / "greet.py").write_text("new\n")
+        (sandbox.wd / "old.py").write_text("changed\n")
         return "PROGRAMMER_SUMMARY:\n- Files changed: old.py\n"
 
-    git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org")
-    (tmp_path / "old.py").write_text("old\n")
-    for command in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "first")):
-        subprocess.run([*git, *command], cwd=tmp_path, check=True)
-    with FakeCao(tmp_path / ".tmp" / "agent-responses", script(programmer=[program])) as cao:
-        done = cli("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}")
+    with FakeCao(sandbox.wd / ".tmp" / "agent-responses", script(programmer=[program]), turn_seconds=TURN) as cao:
+        done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}")
     assert " old.py | 2 +-" in done.out
     assert " greet.py (new)" in done.out
     assert ".telos" not in done.out
 
 
-def test_a_run_that_cannot_go_on_says_how_to_resume_it(cli: Cli, cao: FakeCao) -> None:
+def test_a_run_that_cannot_go_on_says_how_to_resume_it(sandbox: Sandbox, cao: FakeCao) -> None:
     cao.script = script(analyst=[""])
     sets = (
         "--set",
@@ -265,33 +265,33 @@ def test_a_run_that_cannot_go_on_says_how_to_resume_it(cli: Cli, cao: FakeCao) -
         "--set",
         f"api={cao.url}",
     )
-    done = cli("run", "words", "--test", "echo a b", *sets)
-    run = cli("runs", "--json").json[0]["run"]
+    done = sandbox("run", "words", "--test", "echo a b", *sets)
+    run = sandbox("runs", "--json").json[0]["run"]
     assert (done.code, done.out) == (1, "")
     *_, reason, hint = done.err.splitlines()
     assert reason.startswith("logos: analyst (r1.analyst.c1")
     assert hint == f"run {run} can be resumed: logos run --test 'echo a b' {' '.join(sets)} --resume"
 
 
-def test_another_prompt_than_the_unfinished_runs_stops_and_names_both_ways(cli: Cli, cao: FakeCao) -> None:
+def test_another_prompt_than_the_unfinished_runs_stops_and_names_both_ways(sandbox: Sandbox, cao: FakeCao) -> None:
     cao.refuse_profiles = frozenset({"tester"})
-    cli.env(API=cao.url)
-    assert cli("run", "first words", "--test", "true", *QUICK).code == 1
+    sandbox.set(API=cao.url)
+    assert sandbox("run", "first words", "--test", "true", *QUICK).code == 1
     cao.refuse_profiles = frozenset()
-    other = cli("run", "second words", "--test", "true", *QUICK)
+    other = sandbox("run", "second words", "--test", "true", *QUICK)
     assert other.code == 2
     assert "--resume" in other.err
     assert "--fresh" in other.err
-    assert cli("run", "--test", "true", *QUICK, "--resume").code == 0
+    assert sandbox("run", "--test", "true", *QUICK, "--resume").code == 0
     assert "first words" in cao.sent("analyst")[0]
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_a_run_that_can_be_resumed(cli: Cli, cao: FakeCao, signum: int, code: int) -> None:
+def test_a_signal_stops_a_run_that_can_be_resumed(sandbox: Sandbox, cao: FakeCao, signum: int, code: int) -> None:
     cao.turn_seconds = 60
     words = [LOGOS, "run", "words", "--test", "true", *QUICK, "--json"]
     with subprocess.Popen(
-        words, cwd=cli.wd, env=clean_env(API=cao.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words, cwd=sandbox.wd, env=clean_env(API=cao.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         while "r1.analyst.c1 prompt delivered" not in process.stderr.readline():
@@ -304,14 +304,14 @@ def test_a_signal_stops_a_run_that_can_be_resumed(cli: Cli, cao: FakeCao, signum
     assert "can be resumed: logos run --test true" in err
     assert "Traceback" not in err
     cao.turn_seconds = 0
-    status = cli("status", "--json").json
+    status = sandbox("status", "--json").json
     assert (status["status"], status["in_hand"][0]["turn"]) == ("STOPPED", "r1.analyst.c1")
 
 
 # What is seen meanwhile
 
 
-def on_a_terminal(cli: Cli, *arguments: str, **env: str) -> str:
+def on_a_terminal(sandbox: Sandbox, *arguments: str, **env: str) -> str:
     """Everything a run writes on a terminal 100 columns wide."""
     import fcntl
     import struct
@@ -321,7 +321,7 @@ def on_a_terminal(cli: Cli, *arguments: str, **env: str) -> str:
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
     process = subprocess.Popen(
         [LOGOS, *arguments],
-        cwd=cli.wd,
+        cwd=sandbox.wd,
         env=clean_env(TERM="xterm-256color", COLORTERM="", **env),
         stdin=side,
         stdout=side,
@@ -341,8 +341,8 @@ def on_a_terminal(cli: Cli, *arguments: str, **env: str) -> str:
     return seen.decode()
 
 
-def test_a_terminal_gets_a_live_view(cli: Cli, cao: FakeCao) -> None:
-    seen = on_a_terminal(cli, "run", "words", "--test", "true", *QUICK, API=cao.url)
+def test_a_terminal_gets_a_live_view(sandbox: Sandbox, cao: FakeCao) -> None:
+    seen = on_a_terminal(sandbox, "run", "words", "--test", "true", *QUICK, API=cao.url)
     assert "logos · run " in seen
     assert "● programmer" in seen
     assert "\x1b[?25l" in seen
@@ -350,20 +350,20 @@ def test_a_terminal_gets_a_live_view(cli: Cli, cao: FakeCao) -> None:
     assert "\x1b[32m" in seen or "\x1b[1;32m" in seen
 
 
-def test_no_color_is_honoured_on_a_terminal(cli: Cli, cao: FakeCao) -> None:
+def test_no_color_is_honoured_on_a_terminal(sandbox: Sandbox, cao: FakeCao) -> None:
     import re
 
-    seen = on_a_terminal(cli, "run", "words", "--test", "true", *QUICK, API=cao.url, NO_COLOR="1")
+    seen = on_a_terminal(sandbox, "run", "words", "--test", "true", *QUICK, API=cao.url, NO_COLOR="1")
     assert "PASSED" in seen
     styles = {code for found in re.findall(r"\x1b\[([\d;]*)m", seen) for code in found.split(";")}
     assert not any(code.isdigit() and 30 <= int(code) <= 107 for code in styles)
 
 
-def test_a_dumb_terminal_gets_plain_lines(cli: Cli, cao: FakeCao) -> None:
+def test_a_dumb_terminal_gets_plain_lines(sandbox: Sandbox, cao: FakeCao) -> None:
     main, side = pty.openpty()
     done = subprocess.run(
         [LOGOS, "run", "words", "--test", "true", *QUICK],
-        cwd=cli.wd,
+        cwd=sandbox.wd,
         env=clean_env(TERM="dumb", API=cao.url),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -386,7 +386,7 @@ def picture(view: LiveView, width: int = 100) -> str:
     return page.file.getvalue()
 
 
-def test_the_live_view_says_where_the_run_stands(cli: Cli) -> None:
+def test_the_live_view_says_where_the_run_stands(sandbox: Sandbox) -> None:
     frames: list[str] = []
     view = LiveView()
 
@@ -395,11 +395,8 @@ def test_the_live_view_says_where_the_run_stands(cli: Cli) -> None:
         frames.append(picture(view))
 
     with view:
-        cli.run(
-            watchers=[watch],
-            tester=[FAIL, PASS],
-            env={"PROJECT_TEST_CMD": "true", "VERIFY_PASS": "1", "MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"},
-        )
+        sandbox.hire(tester=[FAIL, PASS])
+        sandbox.run(watchers=[watch], PROJECT_TEST_CMD="true", VERIFY_PASS="1", MIN_REVIEW_CYCLES_BEFORE_APPROVAL="1")
     text = "\n".join(frames)
     assert "opening terminals, 1 of 5" in text
     assert "peer analyst, cycle 1, at it for" in text
@@ -411,7 +408,7 @@ def test_the_live_view_says_where_the_run_stands(cli: Cli) -> None:
     assert len(frames[-1].splitlines()) <= 14
 
 
-def test_a_permission_prompt_stands_out_until_it_is_answered(cli: Cli) -> None:
+def test_a_permission_prompt_stands_out_until_it_is_answered(sandbox: Sandbox) -> None:
     frames: list[str] = []
     view = LiveView()
 
@@ -423,14 +420,14 @@ def test_a_permission_prompt_stands_out_until_it_is_answered(cli: Cli) -> None:
         frames.append(picture(view))
 
     with view:
-        cli.run(watchers=[watch])
+        sandbox.run(watchers=[watch])
     waiting = [frame for frame in frames if "r1.analyst.c1 waits for you" in frame]
     assert waiting
     assert "rm -rf [bold]x[/bold]?" in waiting[0]
     assert "waits for you" not in frames[-1]
 
 
-def test_a_resting_agent_is_shown_with_what_it_waits_for(cli: Cli) -> None:
+def test_a_resting_agent_is_shown_with_what_it_waits_for(sandbox: Sandbox) -> None:
     frames: list[str] = []
     view = LiveView()
 
@@ -442,7 +439,7 @@ def test_a_resting_agent_is_shown_with_what_it_waits_for(cli: Cli) -> None:
         frames.append(picture(view))
 
     with view:
-        cli.run(watchers=[watch])
+        sandbox.run(watchers=[watch])
     assert any("resting, analyst, cycle 1 · r1.analyst.c1: 429; waiting until 12:00" in frame for frame in frames)
     assert "resting, analyst" not in frames[-1]
 
@@ -471,11 +468,11 @@ def test_the_view_tells_tokens_where_they_are_known_and_characters_otherwise(
     assert f" · {says} " in picture(view, 120)
 
 
-def test_a_narrow_terminal_cuts_lines_and_nothing_else(cli: Cli) -> None:
-    cli.env(COLUMNS="60")
+def test_a_narrow_terminal_cuts_lines_and_nothing_else(sandbox: Sandbox) -> None:
+    sandbox.set(COLUMNS="60")
     view = LiveView()
     with view:
-        cli.run(watchers=[view.watch])
+        sandbox.run(watchers=[view.watch])
     lines = picture(view, 60).splitlines()
     assert all(len(line) <= 60 for line in lines)
     assert len(lines) == 5 + 1 + 8

@@ -45,7 +45,8 @@ from logos.domain.usage import Usage
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, MemoryLog
 from tests.builders import a_quick_plan
 from tests.levels_builders import a_levels_plan
-from tests.unit.test_cli import LOGOS, Cli, clean_env
+from tests.support.isolation import clean_env
+from tests.support.sandbox import LOGOS, Sandbox
 
 PLAN = a_quick_plan(max_rounds=2)
 DAY = 86_400.0
@@ -156,9 +157,9 @@ class WorkerContext:
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+def sandbox(tmp_path: Path) -> Sandbox:
     (tmp_path / "repo").mkdir()
-    return Cli(tmp_path / "repo", monkeypatch, capsys)
+    return Sandbox(tmp_path / "repo")
 
 
 @pytest.fixture(scope="session")
@@ -183,14 +184,14 @@ def copied(source: Path, folder: Path) -> Path:
 
 
 @pytest.fixture
-def plain(cli: Cli) -> WorkerContext:
+def plain(sandbox: Sandbox) -> WorkerContext:
     """A desk that is no git repository."""
-    return WorkerContext(cli.wd)
+    return WorkerContext(sandbox.wd)
 
 
 @pytest.fixture
-def context(cli: Cli, fresh: Path) -> WorkerContext:
-    return WorkerContext(copied(fresh, cli.wd))
+def context(sandbox: Sandbox, fresh: Path) -> WorkerContext:
+    return WorkerContext(copied(fresh, sandbox.wd))
 
 
 def a_fork_folder(context: WorkerContext, name: str = "repo-fork", branch: str = "second") -> WorkerContext:
@@ -202,16 +203,18 @@ def a_fork_folder(context: WorkerContext, name: str = "repo-fork", branch: str =
 # --- sessions
 
 
-def test_without_a_run_sessions_are_none_and_that_is_no_error(cli: Cli, plain: WorkerContext) -> None:
-    assert "logos run" in cli("sessions").out
-    assert cli("sessions", "--json").json == {"wd": str(cli.wd), "sessions": [], "unreadable": []}
-    assert list(cli.wd.iterdir()) == []
+def test_without_a_run_sessions_are_none_and_that_is_no_error(sandbox: Sandbox, plain: WorkerContext) -> None:
+    assert "logos run" in sandbox("sessions").out
+    assert sandbox("sessions", "--json").json == {"wd": str(sandbox.wd), "sessions": [], "unreadable": []}
+    assert list(sandbox.wd.iterdir()) == []
     plain.log().close()
-    assert "no sessions" in cli("sessions").out
+    assert "no sessions" in sandbox("sessions").out
 
 
 @pytest.mark.scenario("LOG-16")
-def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(cli: Cli, plain: WorkerContext) -> None:
+def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(
+    sandbox: Sandbox, plain: WorkerContext
+) -> None:
     plain.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"), left("stopped by SIGINT"))
     plain.now += DAY
     plain.write("aaaa", RunResumed(PLAN), *a_turn("r1.peer_analyst.c1"))
@@ -219,7 +222,7 @@ def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(cli: Cl
     rest = [event for turn in [*TURNS][2:] for event in a_turn(turn)]
     plain.write("aaaa", RunResumed(PLAN), *rest, PASSED)
 
-    out = cli("sessions").out.splitlines()
+    out = sandbox("sessions").out.splitlines()
     rows = [line.split(maxsplit=7) for line in out[1:4]]
     assert [row[0] for row in rows] == ["2026-11-14", "2026-11-15", "2026-11-16"]
     assert [(row[3], row[5], row[6]) for row in rows] == [("1", "1-5", "1"), ("2", "6-9", "1"), ("3", "10-20", "3")]
@@ -228,7 +231,7 @@ def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(cli: Cl
     assert "logos rollback RUN@EVENT" in out[-1]
     assert "logos fork RUN --at EVENT" in out[-1]
 
-    told = cli("sessions", "--json").json["sessions"]
+    told = sandbox("sessions", "--json").json["sessions"]
     assert [(own["session"], own["first"], own["last"], own["turns"]) for own in told] == [
         (1, 1, 5, 1),
         (2, 6, 9, 1),
@@ -239,20 +242,20 @@ def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(cli: Cl
 
 
 def test_a_session_under_way_names_its_driver_and_one_that_nobody_took_over_says_so(
-    cli: Cli, plain: WorkerContext
+    sandbox: Sandbox, plain: WorkerContext
 ) -> None:
     plain.write("aaaa", RunStarted(PLAN))
     plain.write("bbbb", RunStarted(PLAN), *a_turn("r1.analyst.c1"))
     plain.write("aaaa", RunResumed(PLAN))
-    assert [own["ended"] for own in cli("sessions", "--json").json["sessions"]] == [
+    assert [own["ended"] for own in sandbox("sessions", "--json").json["sessions"]] == [
         "killed",
         "killed, not resumed",
         "killed, not resumed",
     ]
-    with DriverLock(cli.wd / ".telos" / "driver.lock"):
-        ended = {(own["run"], own["session"]): own for own in cli("sessions", "--json").json["sessions"]}
-        assert f"at work (pid {os.getpid()})" in cli("sessions").out
-        asked_for = cli("sessions", "bbbb", "--json").json["sessions"]
+    with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
+        ended = {(own["run"], own["session"]): own for own in sandbox("sessions", "--json").json["sessions"]}
+        assert f"at work (pid {os.getpid()})" in sandbox("sessions").out
+        asked_for = sandbox("sessions", "bbbb", "--json").json["sessions"]
     assert ended["aaaa", 2]["driver_pid"] == os.getpid()
     assert [own["ended"] for own in asked_for] == [ended["bbbb", 1]["ended"]] == ["killed, not resumed"]
 
@@ -271,7 +274,7 @@ def test_what_a_person_did_days_later_is_no_time_of_the_driver(plain: WorkerCont
     assert [(row.how, row.given_up) for row in rows] == [("killed", "enough"), ("BLOCKED", "")]
 
 
-def test_a_fork_lists_what_is_its_own_and_where_it_came_from(cli: Cli, context: WorkerContext) -> None:
+def test_a_fork_lists_what_is_its_own_and_where_it_came_from(sandbox: Sandbox, context: WorkerContext) -> None:
     context.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"), left("stopped by SIGTERM"))
     context.fork("bbbb", context, "aaaa", 4, way="rollback")
     other = a_fork_folder(context)
@@ -279,7 +282,7 @@ def test_a_fork_lists_what_is_its_own_and_where_it_came_from(cli: Cli, context: 
     other.now += DAY
     other.write("cccc", RunResumed(PLAN), *a_turn("r1.peer_analyst.c1"), RunAbandoned("a better one was found"))
 
-    told = cli("sessions", "--json").json["sessions"]
+    told = sandbox("sessions", "--json").json["sessions"]
     assert [(own["run"], own["first"], own["last"], own["turns"]) for own in told] == [
         ("aaaa", 1, 5, 1),
         ("bbbb", 5, 5, 0),
@@ -289,21 +292,23 @@ def test_a_fork_lists_what_is_its_own_and_where_it_came_from(cli: Cli, context: 
     assert (told[1]["forked_from"], told[1]["forked_at"], told[1]["forked_by"]) == ("aaaa", 4, "rollback")
     # From when it was driven, not from when it was made.
     assert (told[2]["seconds"], told[2]["given_up"], told[2]["wd"]) == (180.0, "a better one was found", str(other.wd))
-    lines = cli("sessions").out.splitlines()
+    lines = sandbox("sessions").out.splitlines()
     assert lines[2].endswith("rolled back to aaaa@4")
     assert "forked from aaaa@4; given up: a better one was found" in lines[3]
     assert lines[3].endswith(str(other.wd))
 
 
 @pytest.mark.parametrize("wanted", ["23456789", "234", "23456789@2", "bb"])
-def test_one_run_can_be_asked_for_also_when_its_name_is_a_number(cli: Cli, context: WorkerContext, wanted: str) -> None:
+def test_one_run_can_be_asked_for_also_when_its_name_is_a_number(
+    sandbox: Sandbox, context: WorkerContext, wanted: str
+) -> None:
     context.write("23456789", RunStarted(PLAN))
     a_fork_folder(context).write("bbbb", RunStarted(PLAN))
-    told = cli("sessions", wanted, "--json").json["sessions"]
+    told = sandbox("sessions", wanted, "--json").json["sessions"]
     assert [own["run"] for own in told] == ["bbbb" if wanted == "bb" else "23456789"]
 
 
-def test_what_cannot_be_read_does_not_hide_the_rest(cli: Cli, context: WorkerContext) -> None:
+def test_what_cannot_be_read_does_not_hide_the_rest(sandbox: Sandbox, context: WorkerContext) -> None:
     context.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"))
     context.write("bbbb", RunStarted(PLAN))
     context.write("cccc", RunStarted(PLAN))
@@ -315,7 +320,7 @@ def test_what_cannot_be_read_does_not_hide_the_rest(cli: Cli, context: WorkerCon
     gone.write("dddd", RunStarted(PLAN))
     subprocess.run(["rm", "-r", gone.wd], check=True)
 
-    done = cli("sessions", "--json")
+    done = sandbox("sessions", "--json")
     assert done.code == 0
     assert [(own["run"], own["last"]) for own in done.json["sessions"]] == [("aaaa", 3), ("cccc", 1)]
     assert "event 4 of the log cannot be read" in done.json["sessions"][0]["damage"]
@@ -326,55 +331,58 @@ def test_what_cannot_be_read_does_not_hide_the_rest(cli: Cli, context: WorkerCon
     assert [line.count("repo") > 0 for line in done.err.splitlines() if line.startswith("warning: ")] == [True, True]
 
 
-def test_a_log_that_cannot_be_read_is_no_empty_one(cli: Cli) -> None:
-    (cli.wd / ".telos").mkdir()
-    (cli.wd / ".telos" / "logos.db").write_text("no database at all, not even nearly")
-    done = cli("sessions")
+def test_a_log_that_cannot_be_read_is_no_empty_one(sandbox: Sandbox) -> None:
+    (sandbox.wd / ".telos").mkdir()
+    (sandbox.wd / ".telos" / "logos.db").write_text("no database at all, not even nearly")
+    done = sandbox("sessions")
     assert (done.code, done.out) == (1, "")
     assert "the run log" in done.err
 
 
-def test_control_sequences_in_a_log_do_not_reach_the_terminal(cli: Cli, context: WorkerContext) -> None:
+def test_control_sequences_in_a_log_do_not_reach_the_terminal(sandbox: Sandbox, context: WorkerContext) -> None:
     context.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1", CLEAR), left(f"it said {CLEAR}\nand more"))
     context.write("aaaa", RunAbandoned(f"no {CLEAR} more"))
     context.snap("aaaa", 1)
     context.snap("aaaa", 5, a_dot_txt="one\n" + CLEAR)
     context.fork("bbbb", context, "aaaa", 3, way="rollback")
     for command in (("sessions",), ("diff", "aaaa@1", "5", "--stat"), ("compare", "aaaa", "bbbb")):
-        done = cli(*command)
+        done = sandbox(*command)
         assert done.code == 0
         assert "\x1b" not in done.out + done.err
-    assert "it said and more" in cli("sessions").out
+    assert "it said and more" in sandbox("sessions").out
 
 
-def test_a_work_dir_behind_a_link_is_listed_once(cli: Cli, context: WorkerContext) -> None:
+def test_a_work_dir_behind_a_link_is_listed_once(sandbox: Sandbox, context: WorkerContext) -> None:
     context.write("aaaa", RunStarted(PLAN))
     link = context.wd.with_name("link")
     link.symlink_to(context.wd)
-    assert len(cli("sessions", "--wd", str(link), "--json").json["sessions"]) == 1
+    assert len(sandbox("sessions", "--wd", str(link), "--json").json["sessions"]) == 1
 
 
-def test_runs_say_what_they_were_forked_from_where_any_was(cli: Cli, plain: WorkerContext) -> None:
+def test_runs_say_what_they_were_forked_from_where_any_was(sandbox: Sandbox, plain: WorkerContext) -> None:
     plain.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"))
-    assert "from" not in cli("runs").out
+    assert "from" not in sandbox("runs").out
     plain.fork("bbbb", plain, "aaaa", 3)
-    lines = [line.split() for line in cli("runs").out.splitlines()]
+    lines = [line.split() for line in sandbox("runs").out.splitlines()]
     assert [line[:2] for line in lines] == [["run", "from"], ["aaaa", "-"], ["bbbb", "aaaa@3"]]
-    assert [(row["forked_from"], row["forked_at"]) for row in cli("runs", "--json").json] == [(None, None), ("aaaa", 3)]
+    assert [(row["forked_from"], row["forked_at"]) for row in sandbox("runs", "--json").json] == [
+        (None, None),
+        ("aaaa", 3),
+    ]
 
 
 # --- diff
 
 
 @pytest.fixture
-def run(cli: Cli, passed: Path) -> WorkerContext:
+def run(sandbox: Sandbox, passed: Path) -> WorkerContext:
     """A run that passed, with checkpoints at events 1, 10 and 16."""
-    return WorkerContext(copied(passed, cli.wd), MORNING + 17 * 60, {"aaaa": 17})
+    return WorkerContext(copied(passed, sandbox.wd), MORNING + 17 * 60, {"aaaa": 17})
 
 
 @pytest.mark.usefixtures("run")
-def test_a_diff_is_a_patch_and_tells_beside_it_what_happened(cli: Cli) -> None:
-    done = cli("diff", "1", "13")
+def test_a_diff_is_a_patch_and_tells_beside_it_what_happened(sandbox: Sandbox) -> None:
+    done = sandbox("diff", "1", "13")
     assert done.code == 0
     assert done.out.startswith("diff --git a/a.txt b/a.txt\n")
     assert "-one\n+two\n" in done.out
@@ -382,7 +390,7 @@ def test_a_diff_is_a_patch_and_tells_beside_it_what_happened(cli: Cli) -> None:
     assert "from aaaa@1 to aaaa@13" in done.err
     assert [line.split()[0] for line in done.err.splitlines()[1:]] == [*TURNS][:4]
     assert "APPROVED" in done.err
-    one_turn = cli("diff", "r1.analyst.c1", "r1.peer_analyst.c1", "--json").json["turns"]
+    one_turn = sandbox("diff", "r1.analyst.c1", "r1.peer_analyst.c1", "--json").json["turns"]
     assert [own["turn"] for own in one_turn] == ["r1.peer_analyst.c1"]
 
 
@@ -397,31 +405,33 @@ def test_a_diff_is_a_patch_and_tells_beside_it_what_happened(cli: Cli) -> None:
     ],
 )
 def test_checkpoints_are_named_as_everywhere_and_the_second_is_of_the_run_of_the_first(
-    cli: Cli, run: WorkerContext, a: str, b: str
+    sandbox: Sandbox, run: WorkerContext, a: str, b: str
 ) -> None:
     run.write("zzzz", RunStarted(PLAN))
     first = a if a.startswith("a") else f"aaaa@{a}"
-    assert cli("diff", first, b, "--json").json["files"] == [{"path": "a.txt", "added": 1, "deleted": 1}]
+    assert sandbox("diff", first, b, "--json").json["files"] == [{"path": "a.txt", "added": 1, "deleted": 1}]
 
 
-def test_a_run_alone_is_its_newest_event_and_a_date_is_the_last_of_its_day(cli: Cli, run: WorkerContext) -> None:
+def test_a_run_alone_is_its_newest_event_and_a_date_is_the_last_of_its_day(
+    sandbox: Sandbox, run: WorkerContext
+) -> None:
     run.now += DAY
     run.write("aaaa", Noted(Topic.AFTERWARDS, "committed"))
     commit = run.snap("aaaa", 18, b="newer\n")
-    assert cli("diff", "2026-11-14", "aaaa", "--json").json == {
-        "from": cli("diff", "17", "--json").json["from"],
+    assert sandbox("diff", "2026-11-14", "aaaa", "--json").json == {
+        "from": sandbox("diff", "17", "--json").json["from"],
         "to": {"run": "aaaa", "event": 18, "commit": commit, "wd": str(run.wd), "not_kept": None},
         "turns": [],
         "files": [{"path": "b", "added": 1, "deleted": 1}],
-        "patch": cli("diff", "17", "18", "--json").json["patch"],
+        "patch": sandbox("diff", "17", "18", "--json").json["patch"],
     }
 
 
-def test_without_a_second_it_goes_to_what_lies_there_and_touches_nothing(cli: Cli, run: WorkerContext) -> None:
+def test_without_a_second_it_goes_to_what_lies_there_and_touches_nothing(sandbox: Sandbox, run: WorkerContext) -> None:
     (run.wd / "mine.txt").write_text("mine\n")
     before = {path: path.stat().st_mtime_ns for path in (run.wd / ".telos" / "snapshots").rglob("*")}
     status, refs = git(run.wd, "status", "--porcelain"), run.refs("")
-    document = cli("diff", "12", "--json").json
+    document = sandbox("diff", "12", "--json").json
     assert {own["path"] for own in document["files"]} == {"b", "mine.txt"}
     assert document["to"]["event"] is None
     assert {path: path.stat().st_mtime_ns for path in (run.wd / ".telos" / "snapshots").rglob("*")} == before
@@ -429,12 +439,12 @@ def test_without_a_second_it_goes_to_what_lies_there_and_touches_nothing(cli: Cl
 
 
 @pytest.mark.usefixtures("run")
-def test_stat_is_a_line_for_each_file(cli: Cli) -> None:
-    done = cli("diff", "1", "16", "--stat")
+def test_stat_is_a_line_for_each_file(sandbox: Sandbox) -> None:
+    done = sandbox("diff", "1", "16", "--stat")
     assert [line.split()[0] for line in done.out.splitlines()] == ["a.txt", "b", "2"]
-    assert cli("diff", "1", "16", "--stat", "--json").json["patch"] is None
-    assert cli("diff", "1", "2", "--stat").out == "no file differs\n"
-    done = cli("diff", "1", "2")
+    assert sandbox("diff", "1", "16", "--stat", "--json").json["patch"] is None
+    assert sandbox("diff", "1", "2", "--stat").out == "no file differs\n"
+    done = sandbox("diff", "1", "2")
     assert (done.out, "no file differs" in done.err) == ("", True)
 
 
@@ -475,28 +485,30 @@ def test_on_a_terminal_a_patch_is_shown_without_control_sequences_of_its_files(r
     assert "owned" not in shown
 
 
-def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(cli: Cli, plain: WorkerContext) -> None:
+def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(sandbox: Sandbox, plain: WorkerContext) -> None:
     plain.write("aaaa", RunStarted(PLAN), *all_turns(tester=FAIL))
     for arguments in (("diff", "1", "16"), ("diff", "1")):
-        done = cli(*arguments)
+        done = sandbox(*arguments)
         assert (done.code, done.out) == (0, "")
         assert "no git repository" in done.err
         assert "r1.tester.c1" in done.err
     a_repository(plain.wd)
-    done = cli("diff", "1", "16", "--json")
+    done = sandbox("diff", "1", "16", "--json")
     assert (done.json["files"], done.json["patch"]) == (None, None)
     assert "logos gc" in done.json["from"]["not_kept"]
     assert [own["verdict"] for own in done.json["turns"]][-1] == "FAIL"
 
 
-def test_what_is_damaged_later_does_not_keep_earlier_events_from_being_compared(cli: Cli, run: WorkerContext) -> None:
+def test_what_is_damaged_later_does_not_keep_earlier_events_from_being_compared(
+    sandbox: Sandbox, run: WorkerContext
+) -> None:
     run.damage("aaaa", 14)
-    assert "+two" in cli("diff", "1", "13").out
-    done = cli("diff", "1", "14")
+    assert "+two" in sandbox("diff", "1", "13").out
+    done = sandbox("diff", "1", "14")
     assert (done.code, done.out) == (2, "")
     assert "it can be read up to 13" in done.err
     run.write("bbbb", RunStarted(PLAN))
-    assert "event 14 of the log cannot be read" in cli("compare", "aaaa", "bbbb").out
+    assert "event 14 of the log cannot be read" in sandbox("compare", "aaaa", "bbbb").out
 
 
 @pytest.mark.parametrize(
@@ -524,8 +536,8 @@ def test_what_is_damaged_later_does_not_keep_earlier_events_from_being_compared(
     ],
 )
 @pytest.mark.usefixtures("run")
-def test_nonsense_is_one_line_and_never_a_traceback(cli: Cli, arguments: tuple[str, ...]) -> None:
-    done = cli("diff", *arguments)
+def test_nonsense_is_one_line_and_never_a_traceback(sandbox: Sandbox, arguments: tuple[str, ...]) -> None:
+    done = sandbox("diff", *arguments)
     if done.code == 0:
         assert arguments in (("",), ("@",))  # the newest run
         return
@@ -590,8 +602,8 @@ def race(run: WorkerContext) -> tuple[WorkerContext, WorkerContext]:
 
 
 @pytest.mark.usefixtures("race")
-def test_two_runs_are_shown_side_by_side(cli: Cli) -> None:
-    lines = cli("compare", "aaaa", "bb").out.splitlines()
+def test_two_runs_are_shown_side_by_side(sandbox: Sandbox) -> None:
+    lines = sandbox("compare", "aaaa", "bb").out.splitlines()
     cells = {line[:28].strip(): line[28:].split("  ") for line in lines[1:] if "  " in line}
     rows = {name: [cell.strip() for cell in both if cell.strip()] for name, both in cells.items()}
     assert lines[0].split() == ["aaaa", "bbbb"]
@@ -609,10 +621,10 @@ def test_two_runs_are_shown_side_by_side(cli: Cli) -> None:
 
 
 def test_a_comparison_in_json_is_the_same_whichever_folder_one_is_in(
-    cli: Cli, race: tuple[WorkerContext, WorkerContext]
+    sandbox: Sandbox, race: tuple[WorkerContext, WorkerContext]
 ) -> None:
-    here = cli("compare", "aaaa", "bbbb", "--json").json
-    assert here == cli("compare", "aaaa", "bbbb", "--json", "--wd", str(race[1].wd)).json
+    here = sandbox("compare", "aaaa", "bbbb", "--json").json
+    assert here == sandbox("compare", "aaaa", "bbbb", "--json", "--wd", str(race[1].wd)).json
     assert [(own["run"], own["turns"], own["inherited_turns"]) for own in here["runs"]] == [
         ("aaaa", 5, 0),
         ("bbbb", 3, 2),
@@ -622,22 +634,22 @@ def test_a_comparison_in_json_is_the_same_whichever_folder_one_is_in(
     assert here["common"] == {"run": "aaaa", "event": 7, "commit": GitSnapshots(race[0].wd).of(RunId("aaaa"))[1]}
     assert [own["path"] for own in here["files"]] == ["a.txt", "b", "c"]
     assert (here["patch"], here["not_comparable"]) == (None, [])
-    assert "+three" in cli("compare", "aaaa", "bbbb", "--json", "--patch").json["patch"]
+    assert "+three" in sandbox("compare", "aaaa", "bbbb", "--json", "--patch").json["patch"]
 
 
 @pytest.mark.usefixtures("race")
-def test_a_patch_of_a_comparison_is_alone_on_stdout(cli: Cli) -> None:
-    done = cli("compare", "aaaa", "bbbb", "--patch")
+def test_a_patch_of_a_comparison_is_alone_on_stdout(sandbox: Sandbox) -> None:
+    done = sandbox("compare", "aaaa", "bbbb", "--patch")
     assert done.out.startswith("diff --git ")
     assert "outcome" in done.err
 
 
 def test_the_common_files_are_found_also_when_only_the_fork_still_holds_them(
-    cli: Cli, race: tuple[WorkerContext, WorkerContext]
+    sandbox: Sandbox, race: tuple[WorkerContext, WorkerContext]
 ) -> None:
     run, _ = race
     remove_refs(run.wd, [ref for ref in refs_of_ours(run.wd) if "/aaaa/1" in ref.name])
-    told = cli("compare", "aaaa", "bbbb", "--json").json
+    told = sandbox("compare", "aaaa", "bbbb", "--json").json
     assert told["common"]["commit"] is not None
     assert told["runs"][0]["commit"] is None
     assert [own["files_changed"] for own in told["runs"]] == [None, 2]
@@ -645,34 +657,34 @@ def test_the_common_files_are_found_also_when_only_the_fork_still_holds_them(
 
 
 def test_a_comparison_needs_nothing_of_the_run_that_both_came_from(
-    cli: Cli, race: tuple[WorkerContext, WorkerContext]
+    sandbox: Sandbox, race: tuple[WorkerContext, WorkerContext]
 ) -> None:
     run, other = race
     other.fork("cccc", other, "bbbb", 10)
     git(run.wd, "update-ref", "-d", "refs/logos/aaaa/1")
     (run.wd / ".telos" / "logos.db").write_text("somebody wrote over it")
-    told = cli("compare", "bbbb", "cccc", "--json", "--wd", str(other.wd)).json
+    told = sandbox("compare", "bbbb", "cccc", "--json", "--wd", str(other.wd)).json
     assert (told["common"]["run"], told["common"]["event"]) == ("bbbb", 10)
 
 
-def test_a_cycle_and_a_build_are_compared_as_far_as_that_goes(cli: Cli, run: WorkerContext) -> None:
+def test_a_cycle_and_a_build_are_compared_as_far_as_that_goes(sandbox: Sandbox, run: WorkerContext) -> None:
     base = git(run.wd, "rev-parse", "HEAD")
     run.write("bbbb", RunStarted(a_levels_plan(base=base, wd=str(run.wd))))
-    done = cli("compare", "aaaa", "bbbb")
+    done = sandbox("compare", "aaaa", "bbbb")
     assert done.code == 0
     assert "rounds, sweeps" in done.out
     assert "files changed since it began" in done.out
-    told = cli("compare", "aaaa", "bbbb", "--json").json
+    told = sandbox("compare", "aaaa", "bbbb", "--json").json
     assert [own["flow"] for own in told["runs"]] == ["cycle", "levels"]
     assert [own["files_changed"] for own in told["runs"]] == [2, 0]
     assert (told["common"], len(told["not_comparable"])) == (None, 2)
     assert [own["path"] for own in told["files"]] == ["a.txt", "b"]
 
 
-def test_runs_are_compared_without_git_but_for_their_files(cli: Cli, plain: WorkerContext) -> None:
+def test_runs_are_compared_without_git_but_for_their_files(sandbox: Sandbox, plain: WorkerContext) -> None:
     plain.write("aaaa", RunStarted(PLAN), *all_turns(), PASSED)
     plain.write("bbbb", RunStarted(PLAN))
-    done = cli("compare", "aaaa", "bbbb")
+    done = sandbox("compare", "aaaa", "bbbb")
     assert done.code == 0
     assert "unknown" in done.out
     assert "no git repository" in done.out
@@ -690,9 +702,11 @@ def test_runs_are_compared_without_git_but_for_their_files(cli: Cli, plain: Work
         (("aaaa", "r1.tester.c1"), "there is no run"),
     ],
 )
-def test_two_different_runs_must_be_named(cli: Cli, run: WorkerContext, arguments: tuple[str, ...], says: str) -> None:
+def test_two_different_runs_must_be_named(
+    sandbox: Sandbox, run: WorkerContext, arguments: tuple[str, ...], says: str
+) -> None:
     run.write("bbbb", RunStarted(PLAN))
-    done = cli("compare", *arguments)
+    done = sandbox("compare", *arguments)
     assert (done.code, done.out) == (2, "")
     assert says in done.err
     assert done.err.count("\n") == 1
@@ -731,15 +745,15 @@ class Attic(WorkerContext):
 
 
 @pytest.fixture
-def attic(cli: Cli, fresh: Path) -> Attic:
-    return Attic(copied(fresh, cli.wd))
+def attic(sandbox: Sandbox, fresh: Path) -> Attic:
+    return Attic(copied(fresh, sandbox.wd))
 
 
 ENDED: list[Event] = [*all_turns(), PASSED]
 GONE: list[Event] = [RunAbandoned("enough")]
 
 
-def test_checkpoints_of_runs_that_are_long_over_are_removed_and_no_others(cli: Cli, attic: Attic) -> None:
+def test_checkpoints_of_runs_that_are_long_over_are_removed_and_no_others(sandbox: Sandbox, attic: Attic) -> None:
     attic.a_run("old1", *ENDED)
     attic.a_run("old2", *GONE)
     attic.a_run("open", *a_turn("r1.analyst.c1"))
@@ -748,21 +762,21 @@ def test_checkpoints_of_runs_that_are_long_over_are_removed_and_no_others(cli: C
     attic.a_run("newest", *ENDED, days=60)
     attic.a_ref("refs/logos/old1/left/s1.L2.cart.author", 100)
     attic.a_ref("refs/heads/logos/old1", 100)
-    log = (cli.wd / ".telos" / "logos.db").read_bytes()
+    log = (sandbox.wd / ".telos" / "logos.db").read_bytes()
     branches = attic.refs("refs/heads")
 
-    done = cli("gc", "--keep-runs", "1")
+    done = sandbox("gc", "--keep-runs", "1")
     assert done.code == 0
     assert attic.runs() == {"open", "unsaid", "young", "newest"}
     assert "run old1 (PASSED on " in done.out
     assert "removed 3 refs and 0 folders" in done.out
     assert "git frees the space of 3 commits" in done.out
     assert attic.refs("refs/heads") == branches
-    assert (cli.wd / ".telos" / "logos.db").read_bytes() == log
-    assert "nothing to remove" in cli("gc", "--keep-runs", "1").out
+    assert (sandbox.wd / ".telos" / "logos.db").read_bytes() == log
+    assert "nothing to remove" in sandbox("gc", "--keep-runs", "1").out
 
 
-def test_a_blocked_run_keeps_its_checkpoints_however_old_it_is(cli: Cli, attic: Attic) -> None:
+def test_a_blocked_run_keeps_its_checkpoints_however_old_it_is(sandbox: Sandbox, attic: Attic) -> None:
     from logos.domain.plans import OnExhausted, ReviewRules
     from logos.testing import REVISE
     from tests.builders import a_plan
@@ -773,17 +787,17 @@ def test_a_blocked_run_keeps_its_checkpoints_however_old_it_is(cli: Cli, attic: 
     # What came after its end cannot be read: somebody may have gone on with it.
     attic.a_run("damaged", *ENDED, RunResumed(PLAN))
     attic.damage("damaged", 18)
-    cli("gc", "--keep-days", "0", "--keep-runs", "0")
+    sandbox("gc", "--keep-days", "0", "--keep-runs", "0")
     assert attic.runs() == {"blocked", "damaged"}
 
 
-def test_a_dry_run_says_the_same_and_removes_nothing(cli: Cli, attic: Attic) -> None:
+def test_a_dry_run_says_the_same_and_removes_nothing(sandbox: Sandbox, attic: Attic) -> None:
     attic.a_run("old1", *ENDED)
     before = attic.refs()
-    planned = cli("gc", "--keep-runs", "0", "--dry-run", "--json").json
-    assert "would remove 1 ref " in cli("gc", "--keep-runs", "0", "--dry-run").out
+    planned = sandbox("gc", "--keep-runs", "0", "--dry-run", "--json").json
+    assert "would remove 1 ref " in sandbox("gc", "--keep-runs", "0", "--dry-run").out
     assert attic.refs() == before
-    assert cli("gc", "--keep-runs", "0", "--json").json == {**planned, "dry_run": False}
+    assert sandbox("gc", "--keep-runs", "0", "--json").json == {**planned, "dry_run": False}
     assert planned["removed"] == [
         {
             "what": "run old1",
@@ -795,49 +809,51 @@ def test_a_dry_run_says_the_same_and_removes_nothing(cli: Cli, attic: Attic) -> 
     assert (planned["commits_freed"], planned["in_use"], planned["notes"]) == (1, [], [])
 
 
-def test_the_policy_is_in_the_settings_and_flags_win(cli: Cli, attic: Attic) -> None:
-    (cli.wd / "logos.json").write_text(json.dumps({"checkpoints": {"keep_days": 5, "keep_runs": 0}}))
+def test_the_policy_is_in_the_settings_and_flags_win(sandbox: Sandbox, attic: Attic) -> None:
+    (sandbox.wd / "logos.json").write_text(json.dumps({"checkpoints": {"keep_days": 5, "keep_runs": 0}}))
     attic.a_run("old1", *ENDED, days=7)
-    assert cli("gc", "--keep-days", "9", "--json").json["keep_days"] == 9
+    assert sandbox("gc", "--keep-days", "9", "--json").json["keep_days"] == 9
     assert attic.runs() == {"old1"}
-    cli("gc")
+    sandbox("gc")
     assert attic.runs() == set()
 
 
-def test_a_run_that_is_being_driven_is_left_alone(cli: Cli, attic: Attic) -> None:
+def test_a_run_that_is_being_driven_is_left_alone(sandbox: Sandbox, attic: Attic) -> None:
     attic.a_run("old1", *ENDED)
     attic.a_run("old2", *ENDED, days=90)
-    with DriverLock(cli.wd / ".telos" / "driver.lock"):
-        cli("gc", "--keep-days", "0", "--keep-runs", "0")
+    with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
+        sandbox("gc", "--keep-days", "0", "--keep-runs", "0")
     assert attic.runs() == {"old2"}
 
 
-def test_what_a_kept_run_shares_with_a_removed_one_stays_to_the_byte(cli: Cli, attic: Attic) -> None:
-    (cli.wd / "work.txt").write_text("precious\n")
+def test_what_a_kept_run_shares_with_a_removed_one_stays_to_the_byte(sandbox: Sandbox, attic: Attic) -> None:
+    (sandbox.wd / "work.txt").write_text("precious\n")
     shared = GitSnapshots(attic.wd).take()
     attic.a_run("old1", *ENDED)
     attic.a_ref("refs/logos/old1/4", 100, shared)
     attic.fork("kept", attic, "old1", 4, commit=shared)
     attic.a_ref("refs/logos/kept/4", 100, shared)
-    (cli.wd / "work.txt").unlink()
+    (sandbox.wd / "work.txt").unlink()
 
-    assert cli("gc", "--keep-runs", "0", "--json").json["commits_freed"] == 1
+    assert sandbox("gc", "--keep-runs", "0", "--json").json["commits_freed"] == 1
     assert attic.runs() == {"kept"}
     git(attic.wd, "reflog", "expire", "--expire=now", "--all")
     git(attic.wd, "gc", "--quiet", "--prune=now")
     GitSnapshots(attic.wd).restore(shared)
-    assert (cli.wd / "work.txt").read_text() == "precious\n"
+    assert (sandbox.wd / "work.txt").read_text() == "precious\n"
 
 
-def test_packed_refs_are_removed_too(cli: Cli, attic: Attic) -> None:
+def test_packed_refs_are_removed_too(sandbox: Sandbox, attic: Attic) -> None:
     attic.a_run("old1", *ENDED)
     attic.a_run("open")
     git(attic.wd, "pack-refs", "--all", "--prune")
-    cli("gc", "--keep-runs", "0")
+    sandbox("gc", "--keep-runs", "0")
     assert attic.runs() == {"open"}
 
 
-def test_checkpoints_that_no_log_knows_are_removed_when_they_are_older_than_a_day(cli: Cli, attic: Attic) -> None:
+def test_checkpoints_that_no_log_knows_are_removed_when_they_are_older_than_a_day(
+    sandbox: Sandbox, attic: Attic
+) -> None:
     attic.a_run("open")
     attic.a_ref("refs/logos/lost/1", 2)
     attic.a_ref("refs/logos/made/1", 0.5)
@@ -847,63 +863,63 @@ def test_checkpoints_that_no_log_knows_are_removed_when_they_are_older_than_a_da
     attic.touch("refs/logos/fork/1", 0)
     attic.a_ref("refs/logos/strange", 100)
     attic.a_ref("refs/logos/some/body", 100)
-    document = cli("gc", "--json").json
+    document = sandbox("gc", "--json").json
     assert [own["what"] for own in document["removed"]] == ["run lost"]
     assert attic.runs() == {"open", "made", "fork", "strange", "some"}
 
 
-def test_a_fork_whose_worktree_is_there_but_not_its_log_is_in_the_making(cli: Cli, attic: Attic) -> None:
+def test_a_fork_whose_worktree_is_there_but_not_its_log_is_in_the_making(sandbox: Sandbox, attic: Attic) -> None:
     attic.a_ref("refs/logos/forked22/1", 100)
     a_fork_folder(attic, branch="logos-fork/forked22")
-    cli("gc")
+    sandbox("gc")
     assert attic.runs() == {"forked22"}
 
 
-def test_a_place_of_a_build_that_is_gone_keeps_nothing_alive(cli: Cli, attic: Attic) -> None:
+def test_a_place_of_a_build_that_is_gone_keeps_nothing_alive(sandbox: Sandbox, attic: Attic) -> None:
     attic.a_ref("refs/logos/lost/1", 100)
-    place = cli.wd / ".telos" / "worktrees" / "old1" / "cart"
-    git(cli.wd, "worktree", "add", "--quiet", "-b", "logos-work/old1/cart", str(place))
+    place = sandbox.wd / ".telos" / "worktrees" / "old1" / "cart"
+    git(sandbox.wd, "worktree", "add", "--quiet", "-b", "logos-work/old1/cart", str(place))
     shutil.rmtree(place)
-    assert (cli("gc").err, attic.runs()) == ("", set())
+    assert (sandbox("gc").err, attic.runs()) == ("", set())
 
 
-def test_nothing_is_nobodys_while_a_log_cannot_be_read(cli: Cli, attic: Attic) -> None:
+def test_nothing_is_nobodys_while_a_log_cannot_be_read(sandbox: Sandbox, attic: Attic) -> None:
     attic.a_ref("refs/logos/lost/1", 100)
     attic.a_ref("refs/logos/snapshots/abcdefabcdef", 100)
     attic.a_run("old1", *ENDED)
     fork = a_fork_folder(attic)
     subprocess.run(["mv", fork.wd, f"{fork.wd}-away"], check=True)
-    done = cli("gc", "--keep-runs", "0")
+    done = sandbox("gc", "--keep-runs", "0")
     assert (done.code, attic.runs()) == (0, {"lost", "snapshots"})
     assert "git worktree prune" in done.err
 
     subprocess.run(["mv", f"{fork.wd}-away", fork.wd], check=True)
     (fork.wd / ".telos").mkdir()
     (fork.wd / ".telos" / "logos.db").write_text("no database at all, not even nearly")
-    assert f"the run log {fork.wd}" in cli("gc", "--keep-runs", "0").err
+    assert f"the run log {fork.wd}" in sandbox("gc", "--keep-runs", "0").err
     assert attic.runs() == {"lost", "snapshots"}
 
     (fork.wd / ".telos" / "logos.db").unlink()
-    cli("gc", "--keep-runs", "0")
+    sandbox("gc", "--keep-runs", "0")
     assert attic.runs() == set()
 
 
-def test_a_damaged_log_does_not_tell_what_is_over_or_nobodys(cli: Cli, attic: Attic) -> None:
+def test_a_damaged_log_does_not_tell_what_is_over_or_nobodys(sandbox: Sandbox, attic: Attic) -> None:
     for run in ("old1", "old2", "old3"):
         attic.a_run(run, *ENDED)
     (folder,) = agents(attic, "old4", "0000000a")
-    path = cli.wd / ".telos" / "logos.db"
+    path = sandbox.wd / ".telos" / "logos.db"
     whole = path.read_bytes()
     before = attic.refs()
     for cut in (len(whole) // 4, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:cut])
-        done = cli("gc", "--keep-days", "0", "--keep-runs", "0")
+        done = sandbox("gc", "--keep-days", "0", "--keep-runs", "0")
         assert (done.code, attic.refs(), folder.exists()) == (0, before, True)
         assert "not every log could be read" in done.err
     assert path.read_bytes() == whole[: len(whole) - 1]
 
 
-def test_runs_of_another_work_dir_of_the_repository_are_not_nobodys(cli: Cli, attic: Attic) -> None:
+def test_runs_of_another_work_dir_of_the_repository_are_not_nobodys(sandbox: Sandbox, attic: Attic) -> None:
     part = Attic(attic.wd / "packages" / "part")
     part.wd.mkdir(parents=True)
     part.a_run("other", days=100)
@@ -911,11 +927,11 @@ def test_runs_of_another_work_dir_of_the_repository_are_not_nobodys(cli: Cli, at
     forked.wd.mkdir(parents=True)
     forked.a_run("third", days=100)
     attic.a_run("old1", *ENDED)
-    cli("gc", "--keep-runs", "0")
+    sandbox("gc", "--keep-runs", "0")
     assert attic.runs() == {"other", "third"}
 
 
-def test_snapshots_go_when_they_are_old_and_no_kept_run_begins_at_them(cli: Cli, attic: Attic) -> None:
+def test_snapshots_go_when_they_are_old_and_no_kept_run_begins_at_them(sandbox: Sandbox, attic: Attic) -> None:
     commits = {
         name: attic.a_ref(f"refs/logos/snapshots/{name}", 100) for name in ("a" * 12, "b" * 12, "c" * 12, "d" * 12)
     }
@@ -924,7 +940,7 @@ def test_snapshots_go_when_they_are_old_and_no_kept_run_begins_at_them(cli: Cli,
     attic.a_run("old1", *GONE, plan=a_levels_plan(base=commits["b" * 12]))
     attic.a_run("open2")
     attic.a_ref("refs/logos/open2/1", 100, commits["c" * 12])
-    cli("gc", "--keep-runs", "0")
+    sandbox("gc", "--keep-runs", "0")
     assert attic.refs("refs/logos/snapshots") == [f"refs/logos/snapshots/{letter * 12}" for letter in "ace"]
 
 
@@ -938,11 +954,11 @@ def test_a_ref_that_moved_meanwhile_is_kept_and_the_others_go(attic: Attic) -> N
     assert attic.refs() == ["refs/logos/old1/3"]
 
 
-def test_a_ref_that_leads_to_the_persons_branch_does_not_take_it_along(cli: Cli, attic: Attic) -> None:
+def test_a_ref_that_leads_to_the_persons_branch_does_not_take_it_along(sandbox: Sandbox, attic: Attic) -> None:
     attic.a_run("old1", *ENDED)
     git(attic.wd, "symbolic-ref", "refs/logos/old1/3", "refs/heads/main")
     head = git(attic.wd, "rev-parse", "main")
-    cli("gc", "--keep-runs", "0")
+    sandbox("gc", "--keep-runs", "0")
     assert (attic.runs(), git(attic.wd, "rev-parse", "main")) == (set(), head)
 
 
@@ -968,56 +984,56 @@ def at_work() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def test_folders_of_agents_go_with_the_checkpoints_unless_somebody_is_at_work_in_them(
-    cli: Cli, attic: Attic, at_work: list[subprocess.Popen[bytes]]
+    sandbox: Sandbox, attic: Attic, at_work: list[subprocess.Popen[bytes]]
 ) -> None:
     gone, busy, link = agents(attic, "old1", "0000000a", "0000000b", "0000000c")
     closed = gone.with_name("0000000a.closed-abcdef")
     closed.mkdir()
-    link.rename(cli.wd / "elsewhere")
-    link.symlink_to(cli.wd / "elsewhere")
+    link.rename(sandbox.wd / "elsewhere")
+    link.symlink_to(sandbox.wd / "elsewhere")
     (kept,) = agents(attic, "young", "0000000d", days=1)
     (scripted,) = agents(attic, "old2", "0000000e", session="scripted")
     at_work.append(subprocess.Popen(["sleep", "60"], env={**os.environ, "LOGOS_TERMINAL": str(busy)}))
 
-    assert "agents of run old1" in cli("gc", "--keep-runs", "0", "--dry-run").out
+    assert "agents of run old1" in sandbox("gc", "--keep-runs", "0", "--dry-run").out
     assert gone.exists()
-    document = cli("gc", "--keep-runs", "0", "--json").json
+    document = sandbox("gc", "--keep-runs", "0", "--json").json
     assert not gone.exists()
     assert not closed.exists()
     assert not scripted.exists()
     assert busy.exists()
     assert kept.exists()
-    assert (cli.wd / "elsewhere" / "turn-1").exists()
+    assert (sandbox.wd / "elsewhere" / "turn-1").exists()
     assert [len(own["folders"]) for own in document["removed"]] == [0, 0, 2, 1]
 
 
-def test_another_repository_that_lies_in_this_one_is_left_alone(cli: Cli, attic: Attic, fresh: Path) -> None:
+def test_another_repository_that_lies_in_this_one_is_left_alone(sandbox: Sandbox, attic: Attic, fresh: Path) -> None:
     (folder,) = agents(Attic(copied(fresh, attic.wd / "vendored" / "thing")), "old1", "0000000a")
-    assert cli("gc", "--keep-days", "0", "--keep-runs", "0", "--json").json["removed"] == []
+    assert sandbox("gc", "--keep-days", "0", "--keep-runs", "0", "--json").json["removed"] == []
     assert folder.exists()
 
 
-def test_what_a_rollback_has_from_its_parent_does_not_keep_the_parents_folders(cli: Cli, attic: Attic) -> None:
+def test_what_a_rollback_has_from_its_parent_does_not_keep_the_parents_folders(sandbox: Sandbox, attic: Attic) -> None:
     (folder,) = agents(attic, "old1", "0000000a")
     attic.fork("kept", attic, "old1", 5, way="rollback")
-    cli("gc", "--keep-runs", "0")
+    sandbox("gc", "--keep-runs", "0")
     assert not folder.exists()
 
 
-def test_without_git_there_are_only_folders(cli: Cli, plain: WorkerContext) -> None:
-    assert "nothing to remove" in cli("gc").out
-    assert list(cli.wd.iterdir()) == []
+def test_without_git_there_are_only_folders(sandbox: Sandbox, plain: WorkerContext) -> None:
+    assert "nothing to remove" in sandbox("gc").out
+    assert list(sandbox.wd.iterdir()) == []
     plain.now = NOW - 100 * DAY
     opened = TerminalOpened(AgentName("analyst"), TerminalId("0000000a"), "codex", "local")
     plain.write("old1", RunStarted(PLAN), opened, *ENDED)
-    (cli.wd / ".telos" / "local" / "0000000a").mkdir(parents=True)
-    assert "removed 0 refs and 1 folder" in cli("gc", "--keep-runs", "0").out
+    (sandbox.wd / ".telos" / "local" / "0000000a").mkdir(parents=True)
+    assert "removed 0 refs and 1 folder" in sandbox("gc", "--keep-runs", "0").out
 
 
 @pytest.mark.parametrize("arguments", [("--keep-days", "-1"), ("--keep-runs", "many"), ("--keep-days", ""), ("now",)])
-def test_a_policy_that_makes_no_sense_is_refused(cli: Cli, attic: Attic, arguments: tuple[str, ...]) -> None:
+def test_a_policy_that_makes_no_sense_is_refused(sandbox: Sandbox, attic: Attic, arguments: tuple[str, ...]) -> None:
     attic.a_run("old1", *ENDED)
-    done = cli("gc", *arguments)
+    done = sandbox("gc", *arguments)
     assert (done.code, done.out, attic.runs()) == (2, "", {"old1"})
     assert done.err.count("\n") == 1
 
