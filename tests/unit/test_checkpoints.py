@@ -230,7 +230,7 @@ STEPS = st.sampled_from(["edit", "kill", "event", "event", "event"])
 
 
 @given(st.lists(st.tuples(STEPS, st.sampled_from([*LOOKED_AT[3:], *PASSED_OVER])), max_size=25))
-@examples(60)
+@examples(30)
 def test_whoever_is_killed_whenever_every_event_has_a_work_tree_that_was_there(steps: list[tuple[str, Event]]) -> None:
     log, album = MemoryLog(), Album()
     life, trees, seen = Life(log, album), ["start"], 1

@@ -135,7 +135,7 @@ def test_every_kind_of_event_is_tried_here() -> None:
     assert set(EVENTS) == set(get_args(Event))
 
 
-@examples(150)
+@examples(60)
 @given(st.one_of(*EVENTS.values()))
 def test_every_event_comes_back_as_it_was(event: Event) -> None:
     body = encode(event)

@@ -628,7 +628,7 @@ def bound(plan: CyclePlan) -> int:
     return reviewed + plan.max_rounds * (reviewed + 2 + 1)
 
 
-@examples(60)
+@examples(30)
 @given(plans, seeds, st.data())
 def test_every_run_ends_within_its_bound_and_asks_nothing_twice(
     plan: CyclePlan, seed: CycleSeed | None, data: st.DataObject
@@ -640,7 +640,7 @@ def test_every_run_ends_within_its_bound_and_asks_nothing_twice(
     assert len(set(answered)) == len(answered)
 
 
-@examples(60)
+@examples(30)
 @given(plans, seeds, st.data())
 def test_only_a_clean_pass_passes(plan: CyclePlan, seed: CycleSeed | None, data: st.DataObject) -> None:
     done = Cast(data).drive(Cycle(plan, seed), at_most=bound(plan))
@@ -652,7 +652,7 @@ def test_only_a_clean_pass_passes(plan: CyclePlan, seed: CycleSeed | None, data:
             assert done.checks[-1].turn == last.split(".")[0] + ".verify"
 
 
-@examples(15)
+@examples(8)
 @given(plans, seeds, st.data())
 def test_a_run_stopped_anywhere_and_resumed_ends_as_if_never_stopped(
     plan: CyclePlan, seed: CycleSeed | None, data: st.DataObject
@@ -667,7 +667,7 @@ def test_a_run_stopped_anywhere_and_resumed_ends_as_if_never_stopped(
         assert resumed.asked == done.asked
 
 
-@examples(25)
+@examples(12)
 @given(plans, st.data())
 def test_a_run_whose_turns_fail_anywhere_and_is_resumed_ends_the_same(plan: CyclePlan, data: st.DataObject) -> None:
     cast, flow = Cast(data), Cycle(plan)

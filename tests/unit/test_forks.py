@@ -259,7 +259,7 @@ def as_cycle(state: CycleState, play: Play) -> CycleState:
 
 
 @given(plays, st.data(), st.booleans(), st.integers(1, 3))
-@examples(60)
+@examples(25)
 def test_a_fork_of_a_run_ends_as_the_run_did_and_repeats_nothing(
     play: Play, data: st.DataObject, driven: bool, generations: int
 ) -> None:
@@ -361,7 +361,7 @@ def test_a_fork_of_a_blocked_run_is_blocked_like_it() -> None:
 
 
 @given(plays, cycle_plans, st.data())
-@examples(30)
+@examples(15)
 def test_a_fork_of_a_run_by_other_rules_ends(play: Play, plan: CyclePlan, data: st.DataObject) -> None:
     whole = play.life().live()
     at = data.draw(st.sampled_from(cuts(whole)), label="at")
@@ -441,7 +441,7 @@ def in_their_places(state: LevelsState, due: tuple[Action, ...]) -> None:
 
 
 @given(builds, st.data(), st.booleans(), st.integers(1, 3))
-@examples(45)
+@examples(20)
 def test_a_fork_of_a_build_ends_as_the_build_did_and_repeats_nothing(
     build: Build, data: st.DataObject, driven: bool, generations: int
 ) -> None:
@@ -466,7 +466,7 @@ def test_a_fork_of_a_build_ends_as_the_build_did_and_repeats_nothing(
 
 
 @given(builds, st.data())
-@examples(20)
+@examples(10)
 def test_a_fork_of_a_build_by_other_rules_ends(build: Build, data: st.DataObject) -> None:
     whole = build.life().live()
     at = data.draw(st.sampled_from(cuts(whole)), label="at")
@@ -683,7 +683,7 @@ def test_a_second_attempt_tells_a_newcomer_what_a_person_answered() -> None:
 
 
 @given(st.one_of(plays, builds), st.data(), st.text(max_size=20))
-@examples(50)
+@examples(25)
 def test_of_a_run_that_was_given_up_nothing_is_due_whatever_comes_later(
     of: Play | Build, data: st.DataObject, why: str
 ) -> None:

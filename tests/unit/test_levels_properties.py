@@ -249,7 +249,7 @@ class WaitState:
 
 
 @given(stories(), orders)
-@examples(100)
+@examples(50)
 def test_whatever_agents_say_a_build_ends_within_its_bound_and_asks_nothing_twice(story: RunView, order: Any) -> None:
     built = story.told(order=order, watch=WaitState(story.flow))
 
@@ -278,7 +278,7 @@ def _what_was_decided_was_done(built: Built) -> None:
 
 @example(story=THE_LAST_ROUND_ENDS_IN_A_QUESTION, order=lambda _waiting: 1, eager=True)
 @given(stories(), orders, st.booleans())
-@examples(60)
+@examples(30)
 def test_in_whatever_order_agents_answer_the_final_state_is_the_same(story: RunView, order: Any, eager: bool) -> None:
     one, other = story.told(), story.told(order=order, eager=eager)
 
@@ -287,7 +287,7 @@ def test_in_whatever_order_agents_answer_the_final_state_is_the_same(story: RunV
 
 
 @given(stories(), orders, st.integers(0, 10_000))
-@examples(40)
+@examples(20)
 def test_a_driver_that_dies_anywhere_changes_nothing(story: RunView, order: Any, at: int) -> None:
     whole = story.told()
     events = story.told(order=order).events
@@ -299,7 +299,7 @@ def test_a_driver_that_dies_anywhere_changes_nothing(story: RunView, order: Any,
 
 
 @given(stories(), orders, st.integers(0, 10_000))
-@examples(40)
+@examples(20)
 def test_a_turn_that_fails_and_is_resumed_changes_nothing(story: RunView, order: Any, at: int) -> None:
     whole = story.told(order=order)
     asked = [place for place, event in enumerate(whole.events) if isinstance(event, TurnAsked)]
@@ -318,7 +318,7 @@ def test_a_turn_that_fails_and_is_resumed_changes_nothing(story: RunView, order:
 
 
 @given(stories(), orders, st.integers(0, 3), st.sampled_from(("", "do it so")))
-@examples(50)
+@examples(25)
 def test_a_blocked_build_goes_on_when_a_person_answers(story: RunView, order: Any, option: int, text: str) -> None:
     built, watch = story.told(), WaitState(story.flow)
     for _ in range(4):
@@ -359,7 +359,7 @@ _STRAY: tuple[Event, ...] = (
 
 
 @given(stories(), orders)
-@examples(15)
+@examples(8)
 def test_what_nobody_waits_for_changes_nothing(story: RunView, order: Any) -> None:
     def undisturbed(state: LevelsState, _due: tuple[Action, ...]) -> None:
         for event in (*_STRAY, RunStarted(story.flow.plan), RunResumed(story.flow.plan)):
@@ -374,7 +374,7 @@ def test_what_nobody_waits_for_changes_nothing(story: RunView, order: Any) -> No
 
 
 @given(stories(), orders, st.integers(0, 10_000))
-@examples(25)
+@examples(12)
 def test_settings_changed_at_a_resume_never_leave_a_build_with_nothing_to_do(
     story: RunView, order: Any, at: int
 ) -> None:

@@ -122,7 +122,7 @@ _works = st.lists(_touched, max_size=4, unique_by=lambda touched: touched.path)
 
 
 @given(_works, _works)
-@examples(100)
+@examples(50)
 def test_whether_two_works_clash_does_not_depend_on_who_is_named_first(
     one: list[TouchedFile], two: list[TouchedFile]
 ) -> None:

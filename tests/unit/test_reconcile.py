@@ -148,7 +148,7 @@ def test_nobody_convinced_in_the_last_round_is_a_question_with_each_proposal_onc
     st.integers(1, 4),
     st.randoms(use_true_random=False),
 )
-@examples(80)
+@examples(40)
 def test_every_dispute_ends_in_its_rounds_and_the_same_way_in_any_order(
     levels: list[Level], minds: list[bool], guarded: bool, max_rounds: int, dice: Any
 ) -> None:

@@ -683,7 +683,7 @@ def test_a_bar_says_what_it_is_without_its_colour() -> None:
 
 
 @given(st.lists(st.floats(0, 1e7), min_size=1, max_size=30))
-@examples(50)
+@examples(25)
 def test_moments_never_leave_their_session(lengths: list[float]) -> None:
     done = told([RunStarted(QUICK)])
     sessions = tuple(
@@ -788,7 +788,7 @@ def test_the_page_is_safe_whatever_agents_wrote() -> None:
 
 
 @given(st.text(), st.text())
-@examples(40)
+@examples(20)
 def test_no_text_breaks_the_page_or_its_drawing(one: str, other: str) -> None:
     plan = a_quick_plan(explore=one, test_command=other)
     turn = TurnId("r1.analyst.c1")
@@ -800,7 +800,7 @@ def test_no_text_breaks_the_page_or_its_drawing(one: str, other: str) -> None:
 
 
 @given(st.text())
-@examples(40)
+@examples(20)
 def test_an_id_that_nobody_gave_breaks_nothing_either(text: str) -> None:
     asked = TurnAsked(TurnId(text), AgentName(text), "p")
     done = told([RunStarted(a_levels_plan()), asked, TurnAnswered(TurnId(text), text)])

@@ -873,20 +873,20 @@ def check(kind: TurnKind, level: Level, text: str) -> None:
         repr(got).encode()
 
 
-@examples(80)
+@examples(40)
 @given(st.sampled_from(EVERYWHERE), any_text | st.text() | st.lists(markdown_lines, max_size=25).map("\n".join))
 @such_as((TurnKind.LINT, Level.L1), "## work summary\n## proposal\n")
 def test_any_text_is_a_report_or_refused(where: tuple[TurnKind, Level], text: str):
     check(*where, text)
 
 
-@examples(80)
+@examples(40)
 @given(st.sampled_from(EVERYWHERE), values)
 def test_any_json_is_a_report_or_refused(where: tuple[TurnKind, Level], value: object):
     check(*where, json.dumps(value))
 
 
-@examples(100)
+@examples(40)
 @given(st.sampled_from(ASKED), st.dictionaries(st.sampled_from(FIELDS), values, min_size=1, max_size=3))
 def test_a_good_report_with_anything_in_some_fields_is_a_report_or_refused(
     where: tuple[TurnKind, Level], changes: dict[str, Any]

@@ -161,7 +161,7 @@ SAID = st.text(st.characters(exclude_categories=["Cs"]), max_size=80) | st.lists
 ).map("\n".join)
 
 
-@examples(300)
+@examples(80)
 @given(said=st.lists(SAID, min_size=1, max_size=4), comment=st.text("ab \n#", max_size=20))
 def test_what_was_said_comes_back_to_the_letter(
     tmp_path_factory: pytest.TempPathFactory, said: list[str], comment: str

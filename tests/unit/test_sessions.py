@@ -79,7 +79,7 @@ clocks = st.lists(st.floats(-1e5, 1e6), min_size=31, max_size=31).map(lambda ste
 
 
 @given(st.lists(happenings, max_size=30), clocks)
-@examples(150)
+@examples(60)
 def test_sessions_are_the_whole_log_in_order_and_each_holds_what_happened_in_it(
     events: list[Event], times: list[float]
 ) -> None:
@@ -124,7 +124,7 @@ def _one_driver_each(records: Sequence[Recorded], found: Iterable[Session]) -> N
 
 
 @given(st.lists(happenings, max_size=20), st.lists(happenings, max_size=20), st.integers(1, 21))
-@examples(60)
+@examples(30)
 def test_a_fork_has_the_sessions_of_its_parent_up_to_where_it_was_forked(
     events: list[Event], more: list[Event], at: int
 ) -> None:
@@ -167,14 +167,14 @@ def test_who_first_drives_a_fork_goes_on_with_its_session_also_when_a_person_ans
 
 
 @given(plays, st.data())
-@examples(40)
+@examples(20)
 def test_the_ledger_of_a_fork_knows_nothing_of_the_run_it_was_forked_from(play: Play, data: st.DataObject) -> None:
     life, at = _forked(play, data)
     assert life.ledger == reduce(Ledger.enter, life.events[at + 1 :], Ledger())
 
 
 @given(plays, st.data(), st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=50))
-@examples(40)
+@examples(20)
 def test_a_fork_was_driven_since_it_was_forked_and_not_between_two_drivers(
     play: Play, data: st.DataObject, steps: list[float]
 ) -> None:
@@ -248,7 +248,7 @@ def test_the_time_in_which_a_build_waits_for_a_person_is_nobodys() -> None:
 
 
 @given(plays, st.data())
-@examples(50)
+@examples(25)
 def test_the_story_of_a_fork_tells_its_own_turns_and_bill_and_those_it_inherited(
     play: Play, data: st.DataObject
 ) -> None:

@@ -126,7 +126,7 @@ def load_or_complain(config: Path | None, env: dict[str, str], given_overrides: 
     return settings
 
 
-@examples(80)
+@examples(40)
 @given(leaf_tables | values, environments, overrides)
 @example({"limits": {"max_rounds": 10**400}}, {}, [])
 @example({"agents": {"analyst": {"provider": "\ud800"}}}, {}, [])
@@ -140,7 +140,7 @@ def test_any_json_environment_and_flags_are_settings_or_a_config_error(
         load_or_complain(path, env, given_overrides)
 
 
-@examples(100)
+@examples(40)
 @given(
     st.binary(max_size=40)
     | st.sampled_from([b"", b"{", b"[]", b"null", b"\xef\xbb\xbf{}", b"[" * 20_000, b'{"a":' * 20_000, b"1" * 5000])
@@ -150,7 +150,7 @@ def test_any_bytes_are_settings_or_a_config_error(content: bytes) -> None:
         load_or_complain(path, {}, [])
 
 
-@examples(100)
+@examples(40)
 @given(environments, overrides)
 def test_any_environment_and_flags_alone_are_settings_or_a_config_error(
     env: dict[str, str], given_overrides: list[str]
@@ -158,7 +158,7 @@ def test_any_environment_and_flags_alone_are_settings_or_a_config_error(
     load_or_complain(None, env, given_overrides)
 
 
-@examples(100)
+@examples(40)
 @given(st.sampled_from([leaf for leaf in LEAVES if leaf.env not in ("WD", "STATE_FILE")]), env_texts)
 def test_what_is_accepted_from_the_environment_is_accepted_from_a_flag_and_means_the_same(leaf, text: str) -> None:
     by_env = load_or_complain(None, {leaf.env: text}, []) if text else None

@@ -75,7 +75,7 @@ def seed_of(state: CycleState) -> CycleSeed:
 
 @pytest.mark.scenario("CYC-14")
 @pytest.mark.scenario("PRD-27")
-@examples(60)
+@examples(30)
 @given(states, ledgers, names, st.integers(1, 10**9))
 def test_a_state_comes_back_from_its_file_as_it_was(state: CycleState, ledger: Ledger, run: str, seq: int) -> None:
     projection = project(state, ledger, RunId(run), seq, "http://localhost:9889", "codex")
@@ -257,7 +257,7 @@ def goes_on_from(saved: Saved) -> None:
     assert isinstance(decode(encode(RunStarted(a_plan(), saved.seed, opened))), RunStarted)
 
 
-@examples(100)
+@examples(40)
 @given(documents)
 @example({"feedback": "\ud800"})
 @example({"current_round": 10**4000, "outputs": {"analyst": "a"}})
@@ -265,7 +265,7 @@ def test_any_json_object_is_a_state_a_run_can_go_on_from(document: dict[str, Any
     goes_on_from(parse(document, "codex"))
 
 
-@examples(100)
+@examples(40)
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_a_state_or_a_state_error(content: bytes) -> None:
     with a_place() as path:
@@ -279,7 +279,7 @@ def test_any_bytes_are_a_state_or_a_state_error(content: bytes) -> None:
         goes_on_from(saved)
 
 
-@examples(60)
+@examples(30)
 @given(states, st.data())
 def test_a_truncated_state_is_damaged(state: CycleState, data: st.DataObject) -> None:
     with a_place() as path:
