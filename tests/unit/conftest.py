@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from logos.app.settings import LEAVES
 
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With more examples than in the quick suite, a property is one of the long tests."""
     if settings.get_current_profile_name() != "default":
         for item in items:
-            if item.path.is_relative_to(HERE) and getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            if item.path.is_relative_to(HERE) and is_hypothesis_test(getattr(item, "obj", None)):
                 item.add_marker(pytest.mark.long)
 
 
