@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
 
 from logos.app.settings import LEAVES
 
-HERE = Path(__file__).parent
 STARTS_A_PROCESS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.system", "os.exec"})
 
 
@@ -32,15 +30,6 @@ class ProcessGuard:
 
 
 GUARD = ProcessGuard()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With more examples than in the quick suite, a property is one of the long tests."""
-    if settings.get_current_profile_name() != "default":
-        for item in items:
-            if item.path.is_relative_to(HERE) and is_hypothesis_test(getattr(item, "obj", None)):
-                item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(autouse=True)
