@@ -25,6 +25,7 @@ from logos.domain.usage import Usage
 from logos.testing import APPROVED, FAIL, PASS, REVISE
 from tests.support.isolation import clean_env
 from tests.support.sandbox import LOGOS, Sandbox
+from tests.support.waiting import wait_for_exit
 from tests.unit.test_cli_redact import SECRETS
 
 TURNS_OF_A_GOOD_RUN = [
@@ -288,7 +289,7 @@ def test_following_shows_events_as_they_come_and_says_that_nobody_drives(sandbox
         log.close()
         assert "warning: it is late" in follower.stdout.readline()
         follower.send_signal(2)
-        assert follower.wait(20) == 130
+        assert wait_for_exit(follower) == 130
         assert "Traceback" not in follower.stderr.read()
 
 

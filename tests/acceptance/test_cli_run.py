@@ -8,8 +8,8 @@ import os
 import pty
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from logos.testing.cao_server import FakeCao
 from tests.builders import a_plan
 from tests.support.isolation import clean_env
 from tests.support.sandbox import LOGOS, PROMPT, Sandbox
+from tests.support.waiting import LAST_RESORT, wait_for_exit
 
 NOWHERE = "http://127.0.0.1:9"
 # Long enough to be seen at work: a response from an agent that never was is taken later.
@@ -297,7 +298,7 @@ def test_a_signal_stops_a_run_that_can_be_resumed(sandbox: Sandbox, cao: FakeCao
         while "r1.analyst.c1 prompt delivered" not in process.stderr.readline():
             pass
         process.send_signal(signum)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=LAST_RESORT)
     assert process.returncode == code
     assert json.loads(out)["exit_code"] == code
     assert f"logos: stopped by {signal.Signals(signum).name}" in err
@@ -330,14 +331,12 @@ def on_a_terminal(sandbox: Sandbox, *arguments: str, **env: str) -> str:
     )
     os.close(side)
     seen = b""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        try:
+    # The terminal is gone when the last process that had it has ended.
+    with suppress(OSError):
+        while True:
             seen += os.read(main, 65536)
-        except OSError:
-            break
     os.close(main)
-    assert process.wait(30) == 0
+    assert wait_for_exit(process) == 0
     return seen.decode()
 
 
@@ -368,7 +367,7 @@ def test_a_dumb_terminal_gets_plain_lines(sandbox: Sandbox, cao: FakeCao) -> Non
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=side,
-        timeout=60,
+        timeout=LAST_RESORT,
         check=True,
     )
     os.close(side)

@@ -993,7 +993,7 @@ def test_folders_of_agents_go_with_the_checkpoints_unless_somebody_is_at_work_in
     link.symlink_to(sandbox.wd / "elsewhere")
     (kept,) = agents(attic, "young", "0000000d", days=1)
     (scripted,) = agents(attic, "old2", "0000000e", session="scripted")
-    at_work.append(subprocess.Popen(["sleep", "60"], env={**os.environ, "LOGOS_TERMINAL": str(busy)}))
+    at_work.append(subprocess.Popen(["sleep", "3600"], env={**os.environ, "LOGOS_TERMINAL": str(busy)}))
 
     assert "agents of run old1" in sandbox("gc", "--keep-runs", "0", "--dry-run").out
     assert gone.exists()

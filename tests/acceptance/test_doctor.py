@@ -171,7 +171,7 @@ def test_a_key_in_the_environment_is_a_login_too(sandbox: Sandbox, tmp_path: Pat
 def test_the_doctor_does_not_wait_for_a_program_that_does_not_answer(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(tmp_path / "bin", codex="sleep 600")
+    install(tmp_path / "bin", codex="exec sleep 600")
     monkeypatch.setattr("logos.app.agent_clis.ANSWER_SECONDS", 0.2)
     sandbox.set(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
     (row,) = sandbox("doctor", "--json").json["agents"]

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
+import psutil
 
 from logos import profiles
+from tests.support.waiting import LAST_RESORT, wait_for
 
 BIN = Path(sys.executable).parent
+TRIES = 5
 
 
 class CaoServer:
@@ -31,8 +35,7 @@ class CaoServer:
         self.root = Path(tempfile.mkdtemp(prefix="logos-cao-"))
         self.home = self._folder("home")
         self.mock_dir = self._folder("mock")
-        self.port = _free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.port = 0
         self.log = self.root / "server.log"
         self._server: subprocess.Popen[bytes] | None = None
         tmux = Path(shutil.which("tmux") or "/usr/bin/tmux").parent
@@ -67,13 +70,28 @@ class CaoServer:
         self.stop()
 
     @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
     def pid(self) -> int:
         assert self._server is not None, "the server is not running"
         return self._server.pid
 
-    def start(self, within: float = 60) -> None:
+    def start(self) -> None:
+        """Start at the port it had before. For the first time, at another one if somebody else takes this one."""
+        before = self.port
+        for _ in range(TRIES):
+            self.port = before or _free_port()
+            if self._starts():
+                return
+            if before:
+                break
+        raise RuntimeError(f"cao-server did not start:\n{self.log.read_text()[-4000:]}")
+
+    def _starts(self) -> bool:
         with self.log.open("ab") as log:
-            self._server = subprocess.Popen(
+            server = self._server = subprocess.Popen(
                 [BIN / "cao-server", "--host", "127.0.0.1", "--port", str(self.port)],
                 env=self.env,
                 cwd=self.home,
@@ -82,11 +100,8 @@ class CaoServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + within
-        while not self._healthy():
-            if self._server.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"cao-server did not start:\n{self.log.read_text()[-4000:]}")
-            time.sleep(0.05)
+        wait_for(lambda: server.poll() is not None or (self._listens(server.pid) and self._healthy()), "the server")
+        return server.poll() is None
 
     def kill(self) -> None:
         """End the server as a crash would; tmux and the agents in it live on."""
@@ -132,12 +147,23 @@ class CaoServer:
         (self.mock_dir / "script.json").write_text(json.dumps(roles))
 
     def release(self, name: str) -> None:
-        """Let whoever holds for this go on."""
+        """Let one agent that holds for this go on, now or when it comes to it."""
         (self.mock_dir / f"go.{name}").touch()
 
     def pending_turns(self) -> list[dict[str, Any]]:
         """One entry per message an agent received: time, pid, role, turn, chars, cwd …"""
         return self._notes("asks.jsonl")
+
+    def turns_asked(self) -> Counter[str]:
+        """What the agents themselves say they were asked."""
+        return Counter(ask["turn"] for ask in self.pending_turns() if ask["turn"])
+
+    def windows(self, session: str) -> int:
+        """The tmux windows of a session that still exist."""
+        return self.tmux("list-windows", "-a", "-F", "#{session_name}").split().count(session)
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(f"{self.url}{path}", timeout=LAST_RESORT)
 
     def answers(self) -> list[dict[str, Any]]:
         """One entry per permission prompt that was answered: time, pid, role, answer."""
@@ -152,6 +178,14 @@ class CaoServer:
         folder.mkdir(mode=0o700)
         return folder
 
+    def _listens(self, pid: int) -> bool:
+        """Whether it is this server that answers at the port, and not another one."""
+        try:
+            connections = psutil.Process(pid).net_connections("tcp")
+        except psutil.Error:
+            return False
+        return any(one.status == psutil.CONN_LISTEN and one.laddr.port == self.port for one in connections)
+
     def _healthy(self) -> bool:
         try:
             return httpx.get(f"{self.url}/health", timeout=5).is_success
@@ -161,11 +195,18 @@ class CaoServer:
     def _install_profiles(self) -> None:
         for name in profiles.names():
             content = f"---\nname: {name}\ndescription: scripted {name}\n---\n\nFollow your script.\n"
-            answer = httpx.post(f"{self.url}/agents/profiles", json={"name": name, "content": content}, timeout=30)
+            answer = httpx.post(
+                f"{self.url}/agents/profiles", json={"name": name, "content": content}, timeout=LAST_RESORT
+            )
             answer.raise_for_status()
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that no connection is given by chance, so that it is still free when a server is started there again."""
+    given_by_chance = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first = int(given_by_chance.read_text().split()[0]) if given_by_chance.exists() else 32_768
+    while True:
+        port = random.randrange(10_000, first)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 import psutil
 
 from tests.live.model import FakeModel, Usage
+from tests.support.waiting import LAST_RESORT, wait_for
 
 ROOT = Path(__file__).parents[2]
 BIN = ROOT / ".cache" / "agent-clis" / "bin"
@@ -39,7 +39,6 @@ class Turn:
     said: Said
     stdout: str
     stderr: str
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,15 +301,14 @@ def start(home: Home, wd: Path, prompt: str, session: str | None = None) -> subp
         )
 
 
-def run_turn(home: Home, wd: Path, prompt: str, session: str | None = None, within: float = 90) -> Turn:
-    began = time.monotonic()
+def run_turn(home: Home, wd: Path, prompt: str, session: str | None = None) -> Turn:
     with start(home, wd, prompt, session) as process:
         try:
-            stdout, stderr = process.communicate(timeout=within)
+            stdout, stderr = process.communicate(timeout=LAST_RESORT)
         finally:
             sweep(home)
     said = home.client.read(json_lines(stdout))
-    return Turn(process.returncode, said, stdout, stderr, time.monotonic() - began)
+    return Turn(process.returncode, said, stdout, stderr)
 
 
 def processes(home: Home) -> list[psutil.Process]:
@@ -323,15 +321,9 @@ def processes(home: Home) -> list[psutil.Process]:
     return found
 
 
-def all_gone(home: Home, within: float = 5) -> bool:
-    """Whether nothing is left; what was killed takes a moment to go."""
-    deadline = time.monotonic() + within
-    while left := processes(home):
-        if time.monotonic() > deadline:
-            print(f"still there: {left}")
-            return False
-        time.sleep(0.02)
-    return True
+def all_gone(home: Home) -> bool:
+    """Nothing is left; what was killed takes a moment to go."""
+    return wait_for(lambda: not processes(home), lambda: f"the end of {processes(home)}")
 
 
 def sweep(home: Home) -> None:
@@ -339,7 +331,7 @@ def sweep(home: Home) -> None:
     for process in (left := processes(home)):
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(left, timeout=5)
+    psutil.wait_procs(left, timeout=LAST_RESORT)
 
 
 def json_lines(stdout: str) -> list[Json]:

@@ -1,4 +1,4 @@
-"""Live tests run on a real server in tmux: one server per file, and all tests of a file in one worker."""
+"""Live tests run on a real server in tmux, one for each file and worker, and with real agent CLIs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.cao import BIN, CaoServer
+from tests.live.clis import install
 
 HERE = Path(__file__).parent
 
@@ -20,11 +21,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.live)
 
 
-@pytest.fixture(scope="module")
-def cao() -> Iterator[CaoServer]:
+def skip_or_fail(reason: str) -> None:
+    """In CI a skip would look like a success."""
+    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+
+
+def require_server() -> None:
     for needed in ("tmux", str(BIN / "cao-server")):
         if shutil.which(needed) is None:
-            # In CI a skip would look like a success.
-            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"{needed} is not installed")
+            skip_or_fail(f"{needed} is not installed")
+
+
+@pytest.fixture(scope="module")
+def cao() -> Iterator[CaoServer]:
+    require_server()
     with CaoServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def clis() -> None:
+    """The real agent CLIs are installed."""
+    if reason := install():
+        skip_or_fail(reason)

@@ -20,6 +20,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from tests.support.waiting import LAST_RESORT
+
 ROLES = {
     "analyst_summary.md": "analyst",
     "analyst_review.md": "peer_analyst",
@@ -219,7 +221,7 @@ class Script:
     def _write_response(self, prompt: str) -> str:
         path, role, response = self._response_to(prompt)
         if role in self.holds:
-            assert self.holds[role].wait(60), f"nobody let {role} go on"
+            assert self.holds[role].wait(LAST_RESORT), f"nobody let {role} go on"
         work = f"{self.work[role]}\n" if role in self.work else ""
         return f"{work}cat >{shlex.quote(path)} <<'MODEL_END'\n{response.rstrip()}\nMODEL_END"
 
@@ -290,9 +292,9 @@ class FakeModel:
             self.bills.append((conversation, conversation.usage(reply)))
         return reply
 
-    def wait_for_work(self, requests: int = 1, within: float = 60) -> None:
+    def wait_for_work(self, requests: int = 1) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self.work) >= requests, within), "the client sent nothing"
+            assert self._changed.wait_for(lambda: len(self.work) >= requests, LAST_RESORT), "the client sent nothing"
 
 
 def _handler(fake: FakeModel) -> type[BaseHTTPRequestHandler]:

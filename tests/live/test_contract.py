@@ -24,6 +24,7 @@ from tests.contract.test_agent_host import (
     test_the_same_key_gives_the_same_terminal,
 )
 from tests.live.cao import CaoServer
+from tests.support.waiting import LAST_RESORT
 
 __all__ = [
     "test_a_conversation_goes_on_in_the_same_terminal",
@@ -38,12 +39,13 @@ __all__ = [
     "test_the_same_key_gives_the_same_terminal",
 ]
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def place(cao: CaoServer, tmp_path: Path) -> Iterator[Worktree]:
     responses = tmp_path / "responses"
     responses.mkdir()
-    # Long enough to be seen at work after the server has typed the prompt.
-    cao.script(analyst=[{"say": text, "delay": 1.5} for text in SAID])
-    with closing(ApiClient(cao.url, str(tmp_path), patience=5)) as client:
-        yield Worktree(client, responses, lambda: None, provider="mock_cli", repeats_itself=False)
+    cao.script(analyst=[{"say": text, "hold": "analyst"} for text in SAID])
+    with closing(ApiClient(cao.url, str(tmp_path), patience=LAST_RESORT)) as client:
+        yield Worktree(client, responses, lambda: cao.release("analyst"), provider="mock_cli", repeats_itself=False)

@@ -2,182 +2,85 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from logos.adapters.store.sqlite import SqliteLog
-from logos.domain.events import Event, Noted, RunStarted, Topic, TurnAnswered, TurnAsked, TurnFailed, TurnSent
-from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS
+from logos.domain.events import Noted, RunStarted, Topic, TurnAnswered, TurnAsked, TurnFailed
+from logos.testing import APPROVED, GOOD_ANALYSIS, GOOD_PROGRAM, PASS
 from tests.live.cao import CaoServer
+from tests.live.cycles import ANSWERS, ROLES, cao_sandbox, everybody_does_well
+from tests.live.driven import KILLED, DrivenSandbox
+from tests.support.sandbox import PROMPT
+from tests.support.waiting import wait_for, wait_for_exit
 
-ROOT = Path(__file__).parents[2]
-PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"
-ROLES = ("analyst", "peer_analyst", "programmer", "peer_programmer", "tester")
-KILLED = -signal.SIGKILL
+pytestmark = pytest.mark.long
 
-
-class Shop:
-    """One work dir, driven by processes of its own."""
-
-    def __init__(self, cao: CaoServer, wd: Path) -> None:
-        self.cao = cao
-        self.wd = wd
-        self.said = wd / "driver.log"
-        self.drivers: list[subprocess.Popen[bytes]] = []
-
-    def start(self, **environment: str) -> subprocess.Popen[bytes]:
-        env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(self.wd),
-            "API": self.cao.url,
-            "PROVIDER": "mock_cli",
-            "WD": str(self.wd),
-            "PROMPT": PROMPT,
-            "MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1",
-            "IDLE_GRACE_SECONDS": "3",
-            **environment,
-        }
-        with self.said.open("ab") as log:
-            driver = subprocess.Popen([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, stderr=log)
-        self.drivers.append(driver)
-        return driver
-
-    def drive(self, **environment: str) -> int:
-        return self.start(**environment).wait(90)
-
-    def events(self) -> list[Event]:
-        if not (self.wd / ".telos" / "logos.db").exists():
-            return []
-        log = SqliteLog(self.wd / ".telos" / "logos.db")
-        try:
-            return [record.event for run in log.runs() for record in log.read(run)]
-        finally:
-            log.close()
-
-    def answered(self) -> list[str]:
-        return [event.turn for event in self.events() if isinstance(event, TurnAnswered)]
-
-    def wait_until_sent(self, turn: str) -> None:
-        wait_for(lambda: any(isinstance(event, TurnSent) and event.turn == turn for event in self.events()))
-
-    @property
-    def state(self) -> dict[str, Any]:
-        return json.loads((self.wd / ".tmp" / "agnostic-3agents-loop-state.json").read_text())
-
-    def turns_asked(self) -> Counter[str]:
-        """What the agents themselves say they were asked."""
-        return Counter(ask["turn"] for ask in self.cao.pending_turns() if ask["turn"])
-
-    def windows(self) -> int:
-        """The tmux windows of this run that still exist."""
-        session = self.state["session_name"]
-        listed = self.cao.tmux("list-windows", "-a", "-F", "#{session_name}")
-        return listed.split().count(session)
-
-    def close(self) -> None:
-        for driver in self.drivers:
-            if driver.poll() is None:
-                driver.kill()
-                driver.wait()
-
-
-def wait_for(condition: Callable[[], bool], within: float = 60) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+ROUND_1 = Counter(f"r1.{role}.c1" for role in ROLES)
+# Idle without a response file for so many seconds, an agent is reminded.
+SOON = {"IDLE_GRACE_SECONDS": "3"}
 
 
 @pytest.fixture
-def shop(cao: CaoServer, tmp_path: Path):
-    shop = Shop(cao, tmp_path)
+def shop(cao: CaoServer, tmp_path: Path) -> Iterator[DrivenSandbox]:
+    shop = cao_sandbox(cao, tmp_path / "work")
     yield shop
     shop.close()
-    if shop.said.exists():
-        print(shop.said.read_text())
 
 
-def everybody_does_well(cao: CaoServer, delay: float = 0.0, **steps: list[dict[str, Any]]) -> None:
-    good = {
-        "analyst": [{"say": GOOD_ANALYSIS, "delay": delay}],
-        "peer_analyst": [{"say": APPROVED, "delay": delay}],
-        "programmer": [{"say": GOOD_PROGRAM, "delay": delay}],
-        "peer_programmer": [{"say": APPROVED, "delay": delay}],
-        "tester": [{"say": PASS, "delay": delay}],
-    }
-    cao.script(**{**good, **steps})
-
-
-def test_a_run_passes_at_once_and_cleans_up_after_itself(cao: CaoServer, shop: Shop):
-    everybody_does_well(cao)
-    assert shop.drive(CLEANUP_ON_EXIT="1") == 0
-    assert shop.state["final_status"] == "PASS"
-    assert shop.answered() == [f"r1.{role}.c1" for role in ROLES]
-    assert shop.turns_asked() == Counter(shop.answered())
-    wait_for(lambda: shop.windows() == 0)
-
-
-def test_a_run_killed_in_every_roles_turn_and_between_turns_is_resumed_exactly(cao: CaoServer, shop: Shop):
-    slow = [{"say": FAIL, "delay": 2.0}, {"say": PASS}]
-    everybody_does_well(cao, delay=2.0, tester=slow)
+def test_a_run_killed_in_every_roles_turn_and_between_turns_is_resumed_exactly(cao: CaoServer, shop: DrivenSandbox):
+    everybody_does_well(
+        cao,
+        **{role: [{"say": answers[0], "hold": role}, {"say": answers[-1]}] for role, answers in ANSWERS.items()},
+    )
     for role in ROLES:
-        driver = shop.start()
-        shop.wait_until_sent(f"r1.{role}.c1")
-        driver.kill()
-        assert driver.wait() == KILLED
+        driver = shop.start_driver()
+        shop.wait_until_sent(f"r1.{role}.c1", driver=driver)
+        shop.kill(driver)
+        cao.release(role)
     # Between turns: after the second-round programmer's answer, before its reviewer is asked.
-    wait_for(lambda: driver.poll() is not None)
     assert shop.drive(DIE_AFTER="turn_answered:2") == KILLED
-    assert isinstance(shop.events()[-1], TurnAnswered)
+    assert isinstance(shop.all_events()[-1], TurnAnswered)
 
     assert shop.drive() == 0
 
     turns = [f"r1.{role}.c1" for role in ROLES] + [f"r2.{role}.c1" for role in ROLES[2:]]
-    assert shop.answered() == turns
-    assert shop.turns_asked() == Counter(turns)
-    assert sum(isinstance(event, RunStarted) for event in shop.events()) == 1
+    assert shop.turns_answered() == turns
+    assert cao.turns_asked() == Counter(turns)
+    assert len(shop.all_of(RunStarted)) == 1
 
 
-def test_a_server_restarted_in_mid_run_does_not_end_it(cao: CaoServer, shop: Shop):
-    everybody_does_well(cao, programmer=[{"say": GOOD_PROGRAM, "delay": 4.0}])
-    driver = shop.start()
-    shop.wait_until_sent("r1.programmer.c1")
+def test_a_server_restarted_in_mid_run_does_not_end_it(cao: CaoServer, shop: DrivenSandbox):
+    everybody_does_well(cao, programmer=[{"say": GOOD_PROGRAM, "hold": "programmer"}])
+    driver = shop.start_driver()
+    shop.wait_until_sent("r1.programmer.c1", driver=driver)
     cao.restart()
-    assert driver.wait(90) == 0
-    # A server that was away for long may cost a reminder, and only that.
-    notes = [event for event in shop.events() if isinstance(event, Noted) and event.topic is Topic.REMINDED]
-    reminded = Counter(str(note.turn) for note in notes)
-    assert shop.turns_asked() - reminded == Counter(f"r1.{role}.c1" for role in ROLES)
-    assert Counter(event.turn for event in shop.events() if isinstance(event, TurnAsked)).most_common(1)[0][1] == 1
+    cao.release("programmer")
+    assert wait_for_exit(driver) == 0
+    assert cao.turns_asked() == Counter(shop.asked) == ROUND_1
 
 
-def test_a_second_driver_is_refused_and_ctrl_c_leaves_a_run_that_can_be_resumed(cao: CaoServer, shop: Shop):
-    everybody_does_well(cao, analyst=[{"say": GOOD_ANALYSIS, "delay": 5.0}])
-    first = shop.start()
-    shop.wait_until_sent("r1.analyst.c1")
+def test_a_second_driver_is_refused_and_ctrl_c_leaves_a_run_that_can_be_resumed(cao: CaoServer, shop: DrivenSandbox):
+    everybody_does_well(cao, analyst=[{"say": GOOD_ANALYSIS, "hold": "analyst"}])
+    first = shop.start_driver()
+    shop.wait_until_sent("r1.analyst.c1", driver=first)
 
     assert shop.drive() == 1
-    assert f"pid {first.pid}" in shop.said.read_text()
+    assert f"pid {first.pid}" in shop.said
 
     first.send_signal(signal.SIGINT)
-    assert first.wait(20) == 130
+    assert wait_for_exit(first) == 130
     assert shop.state["final_status"] == "RUNNING"
+    cao.release("analyst")
     assert shop.drive() == 0
-    assert shop.turns_asked() == Counter(f"r1.{role}.c1" for role in ROLES)
+    assert cao.turns_asked() == ROUND_1
 
 
-def test_a_prompt_of_200_kb_arrives_whole(cao: CaoServer, shop: Shop):
+def test_a_prompt_of_200_kb_arrives_whole(cao: CaoServer, shop: DrivenSandbox):
     everybody_does_well(cao)
     long = PROMPT.replace("missing.", "missing. " + "The quick brown fox. " * 10_000)
     (shop.wd / "prompt.md").write_text(long)
@@ -188,13 +91,13 @@ def test_a_prompt_of_200_kb_arrives_whole(cao: CaoServer, shop: Shop):
     assert first["chars"] > 200_000
 
 
-def test_an_agent_that_dies_stops_the_run_with_its_name(cao: CaoServer, shop: Shop):
+def test_an_agent_that_dies_stops_the_run_with_its_name(cao: CaoServer, shop: DrivenSandbox):
     everybody_does_well(cao, analyst=[{"die": True}], peer_analyst=[{"say": APPROVED}])
     assert shop.drive() == 1
-    failure = shop.events()[-2]
+    failure = shop.all_events()[-2]
     assert isinstance(failure, TurnFailed)
     assert failure.trouble == "died"
-    assert re.search(r"analyst \(r1\.analyst\.c1, terminal [0-9a-f]{8}, mock_cli\)", shop.said.read_text())
+    assert re.search(r"analyst \(r1\.analyst\.c1, terminal [0-9a-f]{8}, mock_cli\)", shop.said)
     assert shop.state["final_status"] == "RUNNING"
 
     # A prompt sent to the dead agent would be run by its shell: at resume it is noticed before.
@@ -204,31 +107,35 @@ def test_an_agent_that_dies_stops_the_run_with_its_name(cao: CaoServer, shop: Sh
     assert not list((shop.wd / ".tmp" / "agent-responses").glob("*.md"))
 
 
-def test_an_agent_that_writes_no_file_is_reminded_and_then_stops_a_strict_run(cao: CaoServer, shop: Shop):
+def test_an_agent_that_writes_no_file_is_reminded_and_then_stops_a_strict_run(cao: CaoServer, shop: DrivenSandbox):
     everybody_does_well(cao, tester=[{"no_file": True, "say": "RESULT: PASS"}])
-    assert shop.drive(START_AGENT="tester") == 1
-    assert any(isinstance(event, Noted) and event.topic == "reminded" for event in shop.events())
-    assert "without writing its response file" in shop.said.read_text()
+    assert shop.drive(START_AGENT="tester", **SOON) == 1
+    assert any(note.topic is Topic.REMINDED for note in shop.all_of(Noted))
+    assert "without writing its response file" in shop.said
 
 
-def test_an_agent_that_writes_no_file_is_read_from_its_screen_when_not_strict(cao: CaoServer, shop: Shop):
+def test_an_agent_that_writes_no_file_is_read_from_its_screen_when_not_strict(cao: CaoServer, shop: DrivenSandbox):
     everybody_does_well(cao, tester=[{"no_file": True, "say": "RESULT: PASS"}])
-    assert shop.drive(START_AGENT="tester", STRICT_FILE_HANDOFF="0") == 0
-    (answer,) = [event for event in shop.events() if isinstance(event, TurnAnswered)]
+    assert shop.drive(START_AGENT="tester", STRICT_FILE_HANDOFF="0", **SOON) == 0
+    (answer,) = shop.all_of(TurnAnswered)
     assert (answer.text.strip(), answer.source) == ("RESULT: PASS", "screen")
 
 
-def test_a_permission_prompt_is_shown_and_answered_only_when_allowed(cao: CaoServer, shop: Shop):
+def test_a_permission_prompt_is_shown_and_answered_only_when_allowed(cao: CaoServer, shop: DrivenSandbox):
     pending_turns = [{"say": PASS, "ask_permission": "Allow the tests to run?"}]
     everybody_does_well(cao, tester=pending_turns)
-    driver = shop.start(START_AGENT="tester")
-    wait_for(lambda: any(isinstance(e, Noted) and e.topic == "permission_asked" for e in shop.events()))
-    (note,) = [e for e in shop.events() if isinstance(e, Noted) and e.topic == "permission_asked"]
+    driver = shop.start_driver(START_AGENT="tester")
+    wait_for(lambda: noted(shop, Topic.PERMISSION_ASKED), "a permission prompt", process=driver)
+    (note,) = noted(shop, Topic.PERMISSION_ASKED)
     assert "Allow the tests to run?" in note.text
     driver.send_signal(signal.SIGTERM)
-    assert driver.wait(20) == 143
+    assert wait_for_exit(driver) == 143
 
     # The person comes back and allows it.
     assert shop.drive(AUTO_ACCEPT_PERMISSIONS="1") == 0
-    assert sum(isinstance(e, Noted) and e.topic == "permission_given" for e in shop.events()) == 1
-    assert sum(isinstance(e, TurnAsked) for e in shop.events()) == 1
+    assert len(noted(shop, Topic.PERMISSION_GIVEN)) == 1
+    assert len(shop.all_of(TurnAsked)) == 1
+
+
+def noted(shop: DrivenSandbox, topic: Topic) -> list[Noted]:
+    return [note for note in shop.all_of(Noted) if note.topic is topic]

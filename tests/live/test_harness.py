@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.live.cao import CaoServer
+from tests.support.waiting import LAST_RESORT, wait_for
+
+pytestmark = pytest.mark.long
 
 
 class Agent:
@@ -17,7 +20,7 @@ class Agent:
 
     def __init__(self, cao: CaoServer, responses: Path) -> None:
         self.response = responses / "programmer_summary.md"
-        self.http = httpx.Client(base_url=cao.url, timeout=60)
+        self.http = httpx.Client(base_url=cao.url, timeout=LAST_RESORT)
         created = self.http.post(
             "/sessions",
             params={
@@ -57,24 +60,19 @@ def agent(cao: CaoServer, tmp_path: Path) -> Iterator[Agent]:
     agent.close()
 
 
-def wait_for(condition: Callable[[], bool], within: float = 15) -> None:
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def test_a_prompt_is_worked_on_and_answered_in_the_response_file(cao: CaoServer, agent: Agent):
-    cao.script(programmer=[{"say": "the work is done\n", "delay": 1.5, "after": 0.5}])
+    cao.script(programmer=[{"say": "the work is done\n", "hold": "go", "hold_after": "end"}])
     prompt = agent.prompt("r1.programmer.c1")
 
     assert agent.status == "idle"
     agent.send(prompt)
-    assert agent.status == "processing"
+    wait_for(lambda: agent.status == "processing")
     assert not agent.response.exists()
 
+    cao.release("go")
     wait_for(agent.response.exists)
     assert agent.status == "processing"
+    cao.release("end")
     wait_for(lambda: agent.status == "completed")
     assert agent.response.read_text() == "the work is done\n"
 
@@ -117,16 +115,17 @@ def test_an_agent_without_its_file_answers_the_reminder(cao: CaoServer, agent: A
     assert not agent.response.exists()
 
     agent.send(f"Please write your answer to {agent.response} now.")
-    wait_for(agent.response.exists)
-    assert agent.response.read_text() == "now in the file"
+    wait_for(lambda: agent.response.exists() and agent.response.read_text() == "now in the file")
     assert [ask["reminder"] for ask in cao.pending_turns()] == [False, True]
 
 
 def test_a_long_silent_turn_stays_processing(cao: CaoServer, agent: Agent):
     # The server looks at the screen itself after a few quiet seconds: an old prompt there would fool it.
-    cao.script(programmer=[{"say": "first"}, {"say": "second", "delay": 8}])
+    cao.script(programmer=[{"say": "first"}, {"say": "second", "hold": "second"}])
     agent.send(agent.prompt("r1.programmer.c1"))
+    wait_for(lambda: agent.status == "completed")
     agent.send(agent.prompt("r2.programmer.c1"))
+    wait_for(lambda: agent.status == "processing")
 
     seen = set()
     until = time.monotonic() + 6.5
@@ -134,13 +133,15 @@ def test_a_long_silent_turn_stays_processing(cao: CaoServer, agent: Agent):
         seen.add(agent.status)
         time.sleep(0.05)
     assert seen == {"processing"}
+    cao.release("second")
     wait_for(lambda: agent.status == "completed")
 
 
 def test_a_dead_agent_leaves_a_shell_that_still_takes_input(cao: CaoServer, agent: Agent, tmp_path: Path):
     cao.script(programmer=[{"die": True}])
     agent.send(agent.prompt("r1.programmer.c1"))
-    assert cao.tmux("list-panes", "-t", agent.session, "-F", "#{pane_current_command}").strip() == "bash"
+    pane = ("list-panes", "-t", agent.session, "-F", "#{pane_current_command}")
+    wait_for(lambda: cao.tmux(*pane).strip() == "bash", lambda: cao.tmux(*pane))
 
     agent.send(f"touch {tmp_path}/run-by-bash")
 
@@ -181,5 +182,5 @@ def test_after_a_server_restart_the_status_is_unknown_and_input_works(cao: CaoSe
     assert agent.status == "unknown"
     agent.send(agent.prompt("r1.programmer.c1"))
     wait_for(agent.response.exists)
+    wait_for(lambda: agent.screen.rstrip().endswith("❯"), lambda: agent.screen)
     assert agent.status == "unknown"
-    assert agent.screen.rstrip().endswith("❯")

@@ -21,10 +21,11 @@ from logos.flows.cycle.flow import Cycle
 from logos.flows.fold import RunFold, fold_run
 from logos.testing import MemoryLog, script
 from tests.builders import a_failure, a_plan, a_quick_plan, examples
+from tests.support.waiting import LAST_RESORT
 
 RUN = RunId("run")
 # Long enough that only something that never comes can take so long.
-PATIENCE = 60.0
+PATIENCE = LAST_RESORT
 
 
 @dataclass(frozen=True)

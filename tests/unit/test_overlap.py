@@ -141,4 +141,4 @@ def test_a_hundred_works_of_many_files_are_compared_in_no_time() -> None:
     begun = process_time()
 
     assert clashes(contributions, components) == ()
-    assert process_time() - begun < 2
+    assert process_time() - begun < 5

@@ -11,6 +11,7 @@ import pytest
 
 from logos.errors import HostError, TerminalGone
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM
+from tests.support.waiting import LAST_RESORT
 
 ROLES = ("analyst", "peer_analyst", "programmer", "peer_programmer", "tester")
 BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
@@ -356,7 +357,7 @@ def test_a_response_is_read_and_deleted_once_the_terminal_is_idle(loop: Any):
     loop.ensure_response_dir()
     loop.response_path_for("analyst").write_text("my answer")
     threading.Timer(0.2, lambda: setattr(loop.api, "status", "idle")).start()
-    assert loop.wait_for_response_file("analyst", "t1", timeout=20) == "my answer"
+    assert loop.wait_for_response_file("analyst", "t1", timeout=LAST_RESORT) == "my answer"
     assert loop.api.status == "idle"
     assert not loop.response_path_for("analyst").exists()
 
