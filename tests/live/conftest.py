@@ -13,12 +13,15 @@ from tests.live.cao import BIN, CaoServer
 from tests.live.clis import install
 
 HERE = Path(__file__).parent
+# A whole run with a real agent CLI takes a minute on a quiet machine; no other time-out ends one.
+LAST_RESORT_OF_A_RUN = 1800
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.live)
+            item.add_marker(pytest.mark.timeout(LAST_RESORT_OF_A_RUN))
 
 
 def skip_or_fail(reason: str) -> None:

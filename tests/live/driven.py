@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from logos.domain.events import Event, TurnAnswered
 from tests.support.sandbox import Sandbox
-from tests.support.waiting import LAST_RESORT, AnyProcess, wait_for, wait_for_exit
+from tests.support.waiting import LAST_RESORT, AnyProcess, wait_for
 
 ROOT = Path(__file__).parents[2]
 KILLED = -signal.SIGKILL
@@ -40,7 +40,7 @@ class DrivenSandbox(Sandbox):
         return self._spawn("tests.driver", cwd=ROOT, **environment)
 
     def drive(self, **environment: str) -> int:
-        return wait_for_exit(self.start_driver(**environment))
+        return self.start_driver(**environment).wait()
 
     def start_logos(self, *arguments: str) -> subprocess.Popen[bytes]:
         return self._spawn("logos", *arguments, cwd=self.wd)

@@ -20,7 +20,7 @@ from tests.live.cao import CaoServer
 from tests.live.driven import KILLED, NO_REMINDER, BuildSandbox
 from tests.support.isolation import bare_env
 from tests.support.repositories import make_repository
-from tests.support.waiting import wait_for, wait_for_exit
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.long
 
@@ -121,7 +121,7 @@ def built(cao: CaoServer, tmp_path_factory: pytest.TempPathFactory) -> Site:
     )
     site = a_site(cao, tmp_path_factory.mktemp("built") / "repository")
     try:
-        assert wait_for_exit(site.start_build("a shop", "--levels", "9,3,2,1")) == 0
+        assert site.start_build("a shop", "--levels", "9,3,2,1").wait() == 0
     finally:
         site.close()
     return site
@@ -221,7 +221,7 @@ def test_a_driver_killed_while_authors_work_is_resumed_without_asking_twice(cao:
     wait_for(lambda: authors["cart"] in site.turns_answered(), "the answer of cart", process=driver)
     assert authors["price"] not in site.turns_answered()
     cao.release("price")
-    assert wait_for_exit(driver) == 0
+    assert driver.wait() == 0
 
     assert [event.outcome for event in site.all_of(RunEnded)] == [Outcome.PASSED]
     assert len(site.all_of(RunStarted)) == 1

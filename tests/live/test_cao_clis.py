@@ -24,7 +24,7 @@ from tests.live.driven import DrivenSandbox
 from tests.live.model import TURN, Conversation, FakeModel, Script
 from tests.support.isolation import bare_env
 from tests.support.sandbox import PROMPT
-from tests.support.waiting import LAST_RESORT, wait_for, wait_for_exit
+from tests.support.waiting import LAST_RESORT, wait_for
 
 pytestmark = pytest.mark.long
 
@@ -94,7 +94,7 @@ def test_a_real_agent_that_looks_idle_while_it_works_is_waited_for(tmp_path: Pat
         agents = {"tester": {"provider": OPENCODE.provider}}
         (stage.shop.wd / "logos.json").write_text(json.dumps({"agents": agents}))
         stage.shop.set(PROVIDER="mock_cli")
-        assert wait_for_exit(stage.shop.start_logos("run", "logos.json")) == 0
+        assert stage.shop.start_logos("run", "logos.json").wait() == 0
         assert stage.shop.turns_answered() == TURNS
         assert [turns_in(request) for request in stage.prompts()] == [CONVERSATIONS[4], CONVERSATIONS[-1]]
         assert stage.cao.turns_asked() == Counter(turn for turn in TURNS if "tester" not in turn)

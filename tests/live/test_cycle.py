@@ -16,7 +16,7 @@ from tests.live.cao import CaoServer
 from tests.live.cycles import ANSWERS, ROLES, cao_sandbox, everybody_does_well
 from tests.live.driven import KILLED, DrivenSandbox
 from tests.support.sandbox import PROMPT
-from tests.support.waiting import wait_for, wait_for_exit
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.long
 
@@ -60,7 +60,7 @@ def test_a_server_restarted_in_mid_run_does_not_end_it(cao: CaoServer, shop: Dri
     shop.wait_until_sent("r1.programmer.c1", driver=driver)
     cao.restart()
     cao.release("programmer")
-    assert wait_for_exit(driver) == 0
+    assert driver.wait() == 0
     assert cao.turns_asked() == Counter(shop.asked) == ROUND_1
 
 
@@ -73,7 +73,7 @@ def test_a_second_driver_is_refused_and_ctrl_c_leaves_a_run_that_can_be_resumed(
     assert f"pid {first.pid}" in shop.said
 
     first.send_signal(signal.SIGINT)
-    assert wait_for_exit(first) == 130
+    assert first.wait() == 130
     assert shop.state["final_status"] == "RUNNING"
     cao.release("analyst")
     assert shop.drive() == 0
@@ -129,7 +129,7 @@ def test_a_permission_prompt_is_shown_and_answered_only_when_allowed(cao: CaoSer
     (note,) = noted(shop, Topic.PERMISSION_ASKED)
     assert "Allow the tests to run?" in note.text
     driver.send_signal(signal.SIGTERM)
-    assert wait_for_exit(driver) == 143
+    assert driver.wait() == 143
 
     # The person comes back and allows it.
     assert shop.drive(AUTO_ACCEPT_PERMISSIONS="1") == 0

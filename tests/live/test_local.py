@@ -16,7 +16,6 @@ from logos.testing import PASS
 from tests.live.clis import all_gone, make_home, processes, sweep
 from tests.live.cycles import ANSWERS, PROVIDERS, TURNS, LocalSandbox, check_a_whole_cycle, local_sandbox, prompts_seen
 from tests.live.model import FakeModel, Script, usage_limit
-from tests.support.waiting import wait_for_exit
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("clis")]
 
@@ -57,7 +56,7 @@ def test_kill_9_loses_and_repeats_nothing_and_ctrl_c_leaves_no_process(local: Lo
     model.wait_for_work(3)
     assert prompts_seen(model)["r1.programmer.c1"] == 1
     driver.send_signal(signal.SIGINT)
-    assert wait_for_exit(driver) == 130
+    assert driver.wait() == 130
     assert all_gone(local.home)
 
     gates["peer_programmer"].set()

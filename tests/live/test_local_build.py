@@ -22,7 +22,7 @@ from tests.live.cycles import prompts_seen
 from tests.live.driven import BuildSandbox
 from tests.live.model import TURN, Conversation, FakeModel, Script, Usage
 from tests.support.repositories import make_repository
-from tests.support.waiting import LAST_RESORT, wait_for, wait_for_exit
+from tests.support.waiting import LAST_RESORT, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("clis")]
 
@@ -159,7 +159,7 @@ def works(request: pytest.FixtureRequest, model: FakeModel, tmp_path: Path) -> I
 
 
 def test_a_build_passes_with_each_author_in_its_own_worktree(works: Works, model: FakeModel, dependencies: Path):
-    assert wait_for_exit(works.start_build("a shop")) == 0
+    assert works.start_build("a shop").wait() == 0
     assert [event.outcome for event in works.all_of(RunEnded)] == [Outcome.PASSED]
     assert Counter(works.turns_answered()) == prompts_seen(model) == TURNS
     assert works.built() == FILES
@@ -208,7 +208,7 @@ def test_authors_outlive_a_killed_driver_and_are_not_asked_twice(works: Works, m
     wait_for(lambda: AUTHORS["cart"] in works.turns_answered(), "the answer of cart", process=driver)
     assert AUTHORS["price"] not in works.turns_answered()
     gates["L2.price.author"].set()
-    assert wait_for_exit(driver) == 0
+    assert driver.wait() == 0
 
     assert [event.outcome for event in works.all_of(RunEnded)] == [Outcome.PASSED]
     assert len(works.all_of(RunStarted)) == 1
