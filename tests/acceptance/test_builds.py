@@ -33,7 +33,6 @@ from logos.views.build_state import state_schema
 from tests.support.repositories import FILES
 from tests.support.sandbox import Done, Json, Sandbox
 from tests.support.waiting import until_exists
-from tests.unit.test_cli import Done
 
 TELOS = FILES["telos.toml"]
 FAST = {"POLL_SECONDS": "0.02"}

@@ -12,7 +12,7 @@ from tests.support.sandbox import LOGOS, Sandbox
 def test_help_loads_nothing_that_takes_long(tmp_path: Path) -> None:
     code = (
         "import sys; from logos.cli import main; main(['--help'])\n"
-        "slow = {'pydantic', 'httpx', 'rich', 'jinja2', 'sqlite3', 'tenacity', 'watchfiles'} & set(sys.modules)\n"
+        "slow = {'pydantic', 'httpx', 'rich', 'jinja2', 'sqlite3', 'tenacity', 'watchdog'} & set(sys.modules)\n"
         "print('loaded:', sorted(slow))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

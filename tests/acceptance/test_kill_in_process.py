@@ -23,7 +23,9 @@ from logos.adapters.responses import ResponseFiles
 from logos.app.build_start import choose_build_start
 from logos.app.run_start import choose_start
 from logos.app.settings import load_settings
+from logos.app.state_files import state_file_writer
 from logos.app.telos_file import Telos
+from logos.app.wiring import responses_in
 from logos.domain.events import (
     Event,
     RunStarted,
@@ -37,8 +39,8 @@ from logos.domain.events import (
 )
 from logos.domain.specs import TouchedFile
 from logos.domain.turns import Gather, Merge, TurnId, Worktree
-from logos.engine.build_run import run_build
-from logos.engine.cycle_run import run_cycle
+from logos.engine.build_run import BuildRun, run_build
+from logos.engine.cycle_run import CycleRun, run_cycle
 from logos.engine.runner import Dependencies
 from logos.errors import StateError
 from logos.testing import APPROVED, FAIL, PASS, REVISE, MemoryLog, ScriptedAgents, script
@@ -170,7 +172,9 @@ def drive_cycle(world: World, life: Life) -> bool:
         log = cast("Any", dependencies.log)
         start_plan = choose_start(settings, log, dependencies.tell, STAMP, strict_prompt=False)
         files = cast("Any", Mortal(ResponseFiles(settings.response_dir), life, {"clear"}, str))
-        run_cycle(settings, start_plan, dependencies, files, world.agents.change_signal, [life.after_event])
+        watchers = [state_file_writer(settings), life.after_event]
+        run = CycleRun(settings.run_options(), dependencies, files, world.agents.change_signal, watchers)
+        run_cycle(run, start_plan.mode, *start_plan.first_event(log))
 
     return life.lead(driver)
 
@@ -302,7 +306,9 @@ def drive_build(world: BuildWorld, life: Life) -> bool:
         acts = {"open", "gather", "merge", "ready", "close"}
         workspace = cast("Any", Mortal(world.workspace, life, acts, about_place))
         change_signals: Callable[[Path], Any] = lambda _folder: world.agents.change_signal  # noqa: E731
-        run_build(settings, start_plan, dependencies, workspace, change_signals, [life.after_event])
+        watchers = [state_file_writer(settings), life.after_event]
+        run = BuildRun(settings.run_options(), dependencies, workspace, responses_in, change_signals, watchers)
+        run_build(run, *start_plan.first_event(log))
 
     return life.lead(driver)
 

@@ -213,13 +213,11 @@ def test_turns_that_begin_at_the_same_time_take_different_steps(stage: Stage) ->
 def test_a_fault_strikes_only_the_first_tries(stage: Stage) -> None:
     stage.play(agents={"L3": [{"fault": "crash", "times": 1, "say": "at last"}]})
     stage.finish(stage.send("s1.L3.decompose"))
-    assert "ended with 1" in stage.host.report(stage.open("s1.L3.decompose")).provider_error
+    assert "ended with 1" in stage.host.provider_error(stage.open("s1.L3.decompose"))
     assert stage.ask("s1.L3.decompose") == "at last"
 
 
 def test_a_turn_that_must_not_come_is_an_error_that_names_it(stage: Stage) -> None:
     stage.play(agents={"L9": [{}]}, otherwise="error")
     stage.finish(stage.send("s1.L8.decompose"))
-    assert (
-        "the script has no step for s1.L8.decompose" in stage.host.report(stage.open("s1.L8.decompose")).provider_error
-    )
+    assert "the script has no step for s1.L8.decompose" in stage.host.provider_error(stage.open("s1.L8.decompose"))
