@@ -1,4 +1,4 @@
-"""Every error Logos raises on purpose, by whose move it is.
+"""Every error that Logos raises on purpose, grouped by who has to act.
 
     LogosError
     ├── UsageError              the person: one line, no traceback
@@ -12,29 +12,29 @@
     │   ├── TerminalNotCreated  the agent did not start; the message names the cause
     │   ├── InputRefused        the terminal takes no input, it is in error
     │   └── DeliveryUnknown     the prompt may or may not have arrived
-    ├── RunPaused               the run cannot go on now, and can be resumed
+    ├── RunPaused               the run cannot continue now and can be resumed
     │   ├── LimitReached        a provider's limit
     │   └── BudgetReached       the person's own
     └── LogError
         ├── LogConflict         another driver appended first
         └── LogDamaged          a row that cannot be read
 
-    Interrupted                 SIGINT, SIGTERM or SIGHUP; no Exception, so no handler of errors swallows it
+    Interrupted                 SIGINT, SIGTERM or SIGHUP; not an Exception, so that no error handler swallows it
 
-Anything else that escapes is a bug of ours and keeps its traceback.
+Any other exception that escapes is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
 
 
 class LogosError(Exception):
-    """Something Logos knows how to name."""
+    """Base of all errors that Logos reports as one line."""
 
     exit_code = 1
 
 
 class UsageError(LogosError):
-    """The command line does not say something Logos can do."""
+    """The command line is wrong."""
 
     exit_code = 2
 
@@ -52,19 +52,19 @@ class PromptError(UsageError):
 
 
 class StateError(UsageError):
-    """The state file is there and cannot be used."""
+    """The state file exists and cannot be used."""
 
     exit_code = 1
 
 
 class Busy(UsageError):
-    """Another driver is at work in this folder."""
+    """Another driver holds this work dir."""
 
     exit_code = 1
 
 
 class HostError(LogosError):
-    """The host of the agents did not do what was asked."""
+    """The agents' host failed."""
 
 
 class HostUnreachable(HostError):
@@ -72,7 +72,7 @@ class HostUnreachable(HostError):
 
 
 class TerminalGone(HostError):
-    """The host does not know this terminal (any more)."""
+    """The host does not know this terminal, or no longer."""
 
 
 class TerminalNotCreated(HostError):
@@ -80,7 +80,7 @@ class TerminalNotCreated(HostError):
 
 
 class InputRefused(HostError):
-    """The terminal does not take input now."""
+    """The terminal accepts no input."""
 
 
 class DeliveryUnknown(HostError):
@@ -88,7 +88,7 @@ class DeliveryUnknown(HostError):
 
 
 class RunPaused(LogosError):
-    """The run stopped in the middle; what was done is kept and it can be resumed."""
+    """The run stopped before its outcome and can be resumed."""
 
 
 class LimitReached(RunPaused):
@@ -98,7 +98,7 @@ class LimitReached(RunPaused):
 
 
 class BudgetReached(RunPaused):
-    """The run has cost what it may cost."""
+    """The run has used up a budget."""
 
     exit_code = 4
 

@@ -1,4 +1,4 @@
-"""What the runtime needs from outside, as small protocols."""
+"""What the engine needs from outside, as small protocols."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class AgentHost(Protocol):
 
 @runtime_checkable
 class Screen(Protocol):
-    """A host whose terminals can be looked at and answered key by key."""
+    """A host whose terminals show a screen and accept single keys."""
 
     def get_screen(self, terminal_id: str) -> str: ...
 
@@ -58,27 +58,27 @@ class Screen(Protocol):
 
 @runtime_checkable
 class TurnReporter(Protocol):
-    """A host that runs turns itself: its status is exact, and it can say how they went."""
+    """A host that runs turns itself: its status is exact, and it knows errors and usage."""
 
     def provider_error(self, terminal_id: str) -> str:
-        """What went wrong in the latest turn, or nothing. Asked at every look, so it must be cheap."""
+        """What went wrong in the latest turn, or an empty text. Called at every observation, so it must be cheap."""
         ...
 
     def usage(self, terminal_id: str) -> Usage | None:
-        """What the conversation cost so far; None when its latest turn did not tell."""
+        """What the conversation cost so far; None when its latest turn reported no usage."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FileProbe:
-    """What lies where a response belongs: a fingerprint when it can be taken, a problem when it never can."""
+    """A response file: its fingerprint when it is usable, a problem when it never will be."""
 
     fingerprint: str | None = None
     problem: str | None = None
 
 
 class Responses(Protocol):
-    """The files in which agents leave their responses."""
+    """The files into which agents write their responses."""
 
     def ensure(self) -> None: ...
 
@@ -90,7 +90,7 @@ class Responses(Protocol):
 
 
 class ResponseFolder(Responses, Protocol):
-    """Responses whose place on this machine is known."""
+    """Responses in a known folder of this machine."""
 
     @property
     def folder(self) -> Path: ...
@@ -99,53 +99,53 @@ class ResponseFolder(Responses, Protocol):
 
 
 class ChangeSignal(Protocol):
-    """Rings when something may have changed, so that nobody has to wait for the next poll."""
+    """Wakes waiters when something may have changed, before the next poll."""
 
     @property
     def wakeups(self) -> int: ...
 
-    def wait(self, heard: int, seconds: float) -> None:
-        """Return after `seconds`, or as soon as there were more rings than `heard`."""
+    def wait(self, seen: int, seconds: float) -> None:
+        """Return after `seconds`, or as soon as there are more wakeups than `seen`."""
         ...
 
     def wake(self) -> None: ...
 
     def close(self) -> None:
-        """Stop listening, and end every waiting."""
+        """Stop watching and wake every waiter."""
         ...
 
 
 class Log(Protocol):
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
-        """Accept `event` as number `after + 1`, durably, or raise LogConflict."""
+        """Store `event` durably as number `after + 1`, or raise LogConflict."""
         ...
 
     def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
-        """Begin a run with the events of another, as they were and when they were, and `event`: all or nothing."""
+        """Create a run from a copy of another's records, times included, followed by `event`; all or nothing."""
         ...
 
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]: ...
 
     def runs(self) -> list[RunId]:
-        """Every run, in the order in which they began here."""
+        """Every run, in the order they were created."""
         ...
 
     def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:
-        """Read, and go on reading as events arrive; None is yielded when nothing is new."""
+        """Read, and keep reading as events arrive; yields None when there is nothing new."""
         ...
 
     def close(self) -> None: ...
 
 
 class Snapshots(Protocol):
-    """A work tree as commits that no branch knows. The person's branch, index, stash and HEAD are never touched."""
+    """Work trees as commits outside every branch. The person's branch, index, stash and HEAD are never touched."""
 
     def take(self) -> str:
-        """The commit of what lies there now: the same for the same tree."""
+        """Store the work tree; the same tree gives the same commit."""
         ...
 
     def point(self, run: RunId, commits: Mapping[int, str]) -> None:
-        """Say which commit the work tree was at events of a run."""
+        """Record which commit the work tree was at these events of a run."""
         ...
 
     def of(self, run: RunId) -> dict[int, str]:
@@ -153,7 +153,7 @@ class Snapshots(Protocol):
         ...
 
     def remember(self, commits: Iterable[str]) -> None:
-        """Use these commits again where the tree is the same again."""
+        """Reuse these commits when the tree is the same again."""
         ...
 
 
@@ -161,7 +161,7 @@ class Workspace(Protocol):
     """The git worktrees of one run. The person's branch, index, stash and work tree are never touched."""
 
     def open(self, place: Worktree, *, anew: bool) -> str:
-        """The folder of a place, made where it is not there. `anew`: nothing an agent did is in it yet, start over."""
+        """The folder of a worktree, created when missing. `anew`: discard what is in it."""
         ...
 
     def gather(self, action: Gather) -> WorkGathered: ...
@@ -169,19 +169,19 @@ class Workspace(Protocol):
     def merge(self, action: Merge) -> WorkMerged: ...
 
     def ready(self, place: Worktree) -> str:
-        """The folder of a place, exactly as its commit says: what was left lying there is gone."""
+        """The folder of a worktree, reset to its commit."""
         ...
 
     def keep(self, place: Worktree, turn: TurnId) -> None:
-        """Keep as a commit what a turn left in a place, and its agent is to go on with."""
+        """Store what a turn left in a worktree as a commit, for an agent that continues it."""
         ...
 
     def give_up(self, result: str | None) -> None:
-        """Close, but keep as commits what was done in places and never gathered."""
+        """Close, and keep work that was never gathered as commits."""
         ...
 
     def close(self, result: str | None) -> None:
-        """Remove every place and branch of the run; `result` stays as the run's branch when given.
+        """Remove the worktrees and branches of the run; `result`, if given, becomes the run's branch.
 
         Commits that the log names stay, so that the run can be gone back to.
         """

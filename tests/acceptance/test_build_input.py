@@ -246,7 +246,7 @@ def test_a_response_of_five_megabytes_is_not_taken_and_asked_again(site: Sandbox
     assert site.build("pay by invoice", "--levels", "2").code == 0
     assert site.asked == ["s1.L2.feature.author", "s1.L2.feature.author.t2"]
     problems = problems_of(site.prompts["s1.L2.feature.author.t2"])
-    assert "its response cannot be taken" in problems
+    assert "its response cannot be used" in problems
     assert "bytes, more than 4000000" in problems
     assert (site.wd / ".telos" / "logos.db").stat().st_size < 1_000_000
     site.assert_tidy(site.result)

@@ -185,7 +185,7 @@ def test_an_agent_that_hangs(stage: Rehearsal) -> None:
     error, hint = last_words(done)
     assert done.code == 1
     assert "programmer (r1.programmer.c1" in error
-    assert "no response within RESPONSE_TIMEOUT (0.5 s), and its terminal is still at work" in error
+    assert "no response within RESPONSE_TIMEOUT (0.5 s), and its terminal is still busy" in error
     assert "can be resumed: logos run --set handoff.response_timeout=0.5 --simulate script.yaml --resume" in hint
     assert stage.left_behind() == []
     stage.script({"programmer": [{"say": "PROGRAMMER_SUMMARY: better"}]})
@@ -350,7 +350,7 @@ def test_a_hiccup_that_does_not_end_stops_the_run(stage: Rehearsal) -> None:
     stage.script({"programmer": [{"fault": "transient", "times": 3}]})
     done = stage.run()
     assert done.code == 1
-    assert "its provider fails, also when asked again: API Error: 503 service unavailable" in last_words(done)[0]
+    assert "its provider failed, also after retries: API Error: 503 service unavailable" in last_words(done)[0]
     assert stage.run("--resume").code == 0
 
 
@@ -579,7 +579,7 @@ def test_a_killed_driver_leaves_its_agents_at_work_and_the_next_one_waits_for_th
     assert stage.left_behind() != []
     with stage.start("--resume") as process:
         assert process.stderr is not None
-        while "back at r1.programmer.c1: its terminal is at work; waiting for it" not in process.stderr.readline():
+        while "back at r1.programmer.c1: its terminal is busy; waiting for it" not in process.stderr.readline():
             pass
         (stage.wd / "go").touch()
         _, err = process.communicate(timeout=60)

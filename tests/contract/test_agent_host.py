@@ -54,7 +54,7 @@ class Worktree:
 
     host: AgentHost
     responses: Path
-    let_go: Callable[[], object]
+    drop_lost: Callable[[], object]
     provider: str = "codex"
     # Whether its agents say on their screen what they write into their response.
     repeats_itself: bool = True
@@ -69,7 +69,7 @@ class Worktree:
         return path.read_text(encoding="utf-8") if path.exists() else None
 
     def finish(self, terminal: str) -> None:
-        self.let_go()
+        self.drop_lost()
         until(lambda: self.host.get_status(terminal) != "processing")
 
 
@@ -187,7 +187,7 @@ def test_an_agent_works_in_the_folder_it_is_given_and_otherwise_in_the_hosts_own
     place: Worktree, tmp_path: Path
 ) -> None:
     (tmp_path / "a worktree").mkdir()
-    place.let_go()
+    place.drop_lost()
     first = place.host.create_session("system_analyst", provider=place.provider)
     made = [
         place.host.create_terminal(
@@ -205,7 +205,7 @@ def test_an_agent_works_in_the_folder_it_is_given_and_otherwise_in_the_hosts_own
 
 def test_a_session_may_begin_in_a_folder_of_its_own(place: Worktree, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
-    place.let_go()
+    place.drop_lost()
     made = place.host.create_session("tester", provider=place.provider, working_directory=str(tmp_path / "own"))
     place.host.send_input(made["id"], place.prompt())
     place.finish(made["id"])
@@ -330,7 +330,7 @@ def test_a_new_driver_finds_an_agent_in_its_own_folder(
     (tmp_path / "own").mkdir()
     with ExitStack() as stack:
         first = build(tmp_path, stack)
-        first.let_go()
+        first.drop_lost()
         terminal = first.host.create_session("tester", provider="codex", working_directory=str(tmp_path / "own"))["id"]
         second = build(tmp_path, stack)
         second.host.send_input(terminal, second.prompt())

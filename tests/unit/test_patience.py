@@ -25,12 +25,12 @@ from logos.waiting.rules import (
     Wait,
     WaitRules,
     WaitState,
+    after_permission,
+    after_permission_shown,
+    after_reminder,
     decide,
-    on_return,
-    permitted,
-    remember,
-    reminded,
-    shown,
+    resume_decision,
+    updated,
     wants_screen,
 )
 from tests.builders import examples
@@ -64,11 +64,11 @@ def play(
     """Every decision with its time, up to the one that ends the wait; the screen is shown only where it is asked for."""
     rules = rules or WaitRules()
     at, decisions = 0.0, []
-    watch = WaitState.begin(at, timeout, permissions=permissions)
+    wait_state = WaitState.begin(at, timeout, permissions=permissions)
     for look in looks:
         at += look.after
         screen = look.screen if wants_screen(look.status, look.file) else None
-        glance = Observation(
+        observation = Observation(
             at,
             look.status,
             look.file,
@@ -76,18 +76,18 @@ def play(
             screen if screen is not None and screen.startswith(COMPLAINT) else None,
             screen == SHELL,
         )
-        watch = remember(watch, glance)
-        decision = decide(watch, glance, rules)
+        wait_state = updated(wait_state, observation)
+        decision = decide(wait_state, observation, rules)
         decisions.append((at, decision))
         match decision:
             case Accept() | FallBack() | GiveUp():
                 break
             case Remind():
-                watch = reminded(watch, at)
+                wait_state = after_reminder(wait_state, at)
             case ShowPermission():
-                watch = shown(watch)
+                wait_state = after_permission_shown(wait_state)
             case GivePermission():
-                watch = permitted(watch, at)
+                wait_state = after_permission(wait_state, at)
             case Wait():
                 pass
     return decisions
@@ -285,9 +285,9 @@ def test_there_are_as_many_reminders_as_configured(allowed: int) -> None:
 
 
 def test_reminders_given_in_an_earlier_life_count() -> None:
-    watch = WaitState.begin(0, TIMEOUT, reminders=1)
-    glance = Observation(GRACE, IDLE, screen="❯")
-    assert decide(remember(watch, glance), glance, WaitRules()) == GiveUp(FailureKind.NO_FILE)
+    wait_state = WaitState.begin(0, TIMEOUT, reminders=1)
+    observation = Observation(GRACE, IDLE, screen="❯")
+    assert decide(updated(wait_state, observation), observation, WaitRules()) == GiveUp(FailureKind.NO_FILE)
 
 
 def test_a_working_agent_is_never_reminded() -> None:
@@ -429,7 +429,7 @@ LATER = UNKNOWN_GRACE_SECONDS
 )
 def test_a_turn_in_hand_is_waited_for_while_there_is_a_sign_of_it(first: Look, latest: Look, wait: bool | None) -> None:
     before, now = (Observation(look.after, look.status, look.file, look.screen) for look in (first, latest))
-    verdict = on_return(before, now, WaitRules())
+    verdict = resume_decision(before, now, WaitRules())
     assert (verdict.wait if verdict is not None else None) is wait
 
 

@@ -103,9 +103,9 @@ class FileWatcher(FileSystemEventHandler):
     def wakeups(self) -> int:
         return self._rings
 
-    def wait(self, heard: int, seconds: float) -> None:
+    def wait(self, seen: int, seconds: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._rings > heard, seconds)
+            self._changed.wait_for(lambda: self._rings > seen, seconds)
 
     def wake(self) -> None:
         with self._changed:

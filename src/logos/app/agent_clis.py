@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from logos.adapters.hosts.providers import PROVIDERS
-from logos.engine.parallel import at_once
+from logos.engine.parallel import run_parallel
 
 # The programs of providers that only a CAO server can run.
 ELSEWHERE = {
@@ -53,7 +53,7 @@ class Cli:
 def installed() -> list[Cli]:
     """Every known CLI on the PATH, in the order in which Logos would take them."""
     here = [name for name, program in PROGRAMS.items() if shutil.which(program)]
-    found = {name: cli for name, cli in at_once({name: _look_at(name) for name in here}) if isinstance(cli, Cli)}
+    found = {name: cli for name, cli in run_parallel({name: _look_at(name) for name in here}) if isinstance(cli, Cli)}
     return [found[name] for name in here]
 
 

@@ -113,7 +113,7 @@ def wait_for_response_file(role: str, terminal_id: str, timeout: float | None = 
     ensure_response_dir()
     change_signal = FileWatcher(Path(_default.RESPONSE_DIR))
     host = _default.host()
-    vigil = ResponseWaiter(
+    waiter = ResponseWaiter(
         host,
         _default.responses(),
         change_signal,
@@ -122,7 +122,7 @@ def wait_for_response_file(role: str, terminal_id: str, timeout: float | None = 
     )
     try:
         case = PendingResponse(TerminalId(terminal_id), role, reminder=response_file_instruction(role))
-        found = vigil.wait(case, WaitState.begin(time.monotonic(), seconds), _crew_said)
+        found = waiter.wait(case, WaitState.begin(time.monotonic(), seconds), _crew_said)
     except NoResponse as lost:
         kind = TimeoutError if lost.trouble is FailureKind.TIMEOUT else RuntimeError
         raise kind(f"{role}: no response from terminal {terminal_id}: {lost}") from lost

@@ -71,7 +71,7 @@ class Ledger:
             case TurnFailed(turn, _, _, usage):
                 return self._account(turn, usage)._change(turn, failed=True)
             case TurnAnswered(turn, _, _, usage):
-                left = {key: hand for key, hand in self.in_flight.items() if key != turn}
+                left = {key: turn_in_flight for key, turn_in_flight in self.in_flight.items() if key != turn}
                 return replace(self._account(turn, usage), in_flight=MappingProxyType(left))
             case Noted(topic, _, turn):
                 return self._count(topic, turn)
@@ -87,10 +87,10 @@ class Ledger:
 
     def _account(self, turn: TurnId, usage: Usage | None) -> Ledger:
         """Put what a turn cost on the bill, and on that of its agent's conversation."""
-        hand = self.in_flight.get(turn)
+        turn_in_flight = self.in_flight.get(turn)
         bills = dict(self.accounted)
-        if hand is not None and usage is not None:
-            bills[hand.agent] = bills.get(hand.agent, Usage()).plus(usage)
+        if turn_in_flight is not None and usage is not None:
+            bills[turn_in_flight.agent] = bills.get(turn_in_flight.agent, Usage()).plus(usage)
         return replace(self, spent=self.spent.plus(usage), accounted=MappingProxyType(bills))
 
     def _opened(self, agent: AgentName, terminal: Terminal, session: str) -> Ledger:
@@ -101,26 +101,34 @@ class Ledger:
             terminals=MappingProxyType({**self.terminals, agent: terminal}),
             providers=MappingProxyType({**self.providers, agent: used}),
             # What was asked in another conversation is in nobody's hands any more.
-            in_flight=MappingProxyType({turn: hand for turn, hand in self.in_flight.items() if hand.agent != agent}),
+            in_flight=MappingProxyType(
+                {
+                    turn: turn_in_flight
+                    for turn, turn_in_flight in self.in_flight.items()
+                    if turn_in_flight.agent != agent
+                }
+            ),
             briefed=self.briefed - {agent},
             accounted=MappingProxyType({name: bill for name, bill in self.accounted.items() if name != agent}),
         )
 
-    def _with(self, turn: TurnId, hand: InFlightTurn) -> Ledger:
-        return replace(self, in_flight=MappingProxyType({**self.in_flight, turn: hand}))
+    def _with(self, turn: TurnId, turn_in_flight: InFlightTurn) -> Ledger:
+        return replace(self, in_flight=MappingProxyType({**self.in_flight, turn: turn_in_flight}))
 
     def _change(self, turn: TurnId, *, sent: bool | None = None, failed: bool) -> Ledger:
-        hand = self.in_flight.get(turn)
-        if hand is None:
+        turn_in_flight = self.in_flight.get(turn)
+        if turn_in_flight is None:
             return self
-        return self._with(turn, replace(hand, sent=hand.sent if sent is None else sent, failed=failed))
+        return self._with(
+            turn, replace(turn_in_flight, sent=turn_in_flight.sent if sent is None else sent, failed=failed)
+        )
 
     def _count(self, topic: Topic, turn: TurnId | None) -> Ledger:
-        hand = self.in_flight.get(turn) if turn is not None else None
-        if turn is None or hand is None:
+        turn_in_flight = self.in_flight.get(turn) if turn is not None else None
+        if turn is None or turn_in_flight is None:
             return self
         if topic is Topic.REMINDED:
-            return self._with(turn, replace(hand, reminders=hand.reminders + 1))
+            return self._with(turn, replace(turn_in_flight, reminders=turn_in_flight.reminders + 1))
         if topic is Topic.PERMISSION_GIVEN:
-            return self._with(turn, replace(hand, permissions=hand.permissions + 1))
+            return self._with(turn, replace(turn_in_flight, permissions=turn_in_flight.permissions + 1))
         return self

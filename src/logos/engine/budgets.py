@@ -1,4 +1,4 @@
-"""Until when a provider's limit lasts, as far as its message says; and the person's own budgets."""
+"""When a provider's limit ends, as far as its message says; and the person's own budgets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from logos.domain.usage import Spent
 from logos.errors import BudgetReached
 
-# A limit that does not say when it ends is tried again so often.
+# Retry interval for a limit whose message names no end.
 UNSAID_SECONDS = 900.0
-# A limit that says it is over may need a moment more.
+# Extra wait after the announced end of a limit.
 MARGIN_SECONDS = 5.0
 
-# An end further away than this (a century) is no date but some other number.
+# A number that means an end more than a century away is not a time.
 LONGEST_SECONDS = 100 * 365 * 86400.0
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -34,10 +34,10 @@ _DATE = re.compile(r"\b([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th)?,? (\d{4}),? (\d
 
 
 def ends_at(message: str, now: float) -> float | None:
-    """The moment (seconds since the epoch) a limit is said to end, or None when the message names none that can be."""
+    """When the limit ends (seconds since the epoch), or None when the message names no possible time."""
     for pattern, read in _READERS:
         found = pattern.search(message)
-        # A message may hold any digits: a date that does not exist names no moment.
+        # A message may hold any digits, also dates that do not exist.
         with suppress(ValueError, OverflowError):
             end = read(found, now) if found else None
             if end is not None and abs(end - now) <= LONGEST_SECONDS:
@@ -71,7 +71,7 @@ def _clock(found: re.Match[str], now: float) -> float | None:
 
 
 def _next_time(hour: int, minute: int, half: str, zone: str | None, now: float) -> float | None:
-    """The next time a clock shows this, in its zone or ours."""
+    """The next time a clock in this zone, or the local one, shows this."""
     hour = hour % 12 + 12 * (half == "pm") if half else hour
     if hour > 23 or minute > 59:
         return None
@@ -83,7 +83,7 @@ def _next_time(hour: int, minute: int, half: str, zone: str | None, now: float) 
     return (moment if moment > here else moment + timedelta(days=1)).timestamp()
 
 
-# In this order: the more exact a form is, the earlier it is believed.
+# Ordered from the most exact form to the least.
 _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], float], float | None]], ...] = (
     (_EPOCH, _epoch),
     (_ISO, _iso),
@@ -99,7 +99,7 @@ def seconds_to_wait(message: str, now: float) -> float:
 
 
 def until_words(message: str, now: float) -> str:
-    """When a limit ends, for a person; empty when nobody said."""
+    """When a limit ends, for a person; empty when unknown."""
     end = ends_at(message, now)
     return "" if end is None else datetime.fromtimestamp(end).astimezone().strftime("until %Y-%m-%d %H:%M")
 
@@ -123,5 +123,5 @@ class Budget:
             if limit is not None and used is not None and used >= limit:
                 raise BudgetReached(
                     f"limits.{key} reached: {words(used)} of {words(limit)}; "
-                    f"nothing is lost, raise it (--set limits.{key}=…) and go on with --resume"
+                    f"nothing is lost; raise it (--set limits.{key}=…) and continue with --resume"
                 )

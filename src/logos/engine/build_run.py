@@ -21,13 +21,13 @@ from logos.errors import HostError, TerminalGone
 from logos.flows.levels.state import MAIN, LevelsState
 from logos.ports import ChangeSignal, ResponseFolder, Workspace
 
-# The response folder of one turn: in this folder, for this answer.
+# Makes the response folder of one turn, from the agent's folder and the name of its answer.
 ResponsesFor = Callable[[str, str], ResponseFolder]
 ChangesFor = Callable[[Path], ChangeSignal]
 
 
 class BuildRun(Runner[LevelsState]):
-    """A build that is being driven by this process."""
+    """A build driven by this process."""
 
     _reminder = "level_reminder"
 
@@ -40,7 +40,7 @@ class BuildRun(Runner[LevelsState]):
         change_signal_for: ChangesFor,
         watchers: Sequence[Watcher[LevelsState]] = (),
     ) -> None:
-        super().__init__(options, dependencies, [self._keep_what_is_left, *watchers])
+        super().__init__(options, dependencies, [self._keep_unfinished_work, *watchers])
         self._responses_for = responses_for
         self._workspace = workspace
         self._change_signal_for = change_signal_for
@@ -53,7 +53,7 @@ class BuildRun(Runner[LevelsState]):
             self._carry_out(action, context)
         except OSError as error:
             raise HostError(f"{action.id}: {error}") from error
-        self._dismiss(context)
+        self._close_idle(context)
 
     def _carry_out(self, action: Action, context: WorkerContext) -> None:
         match action:
@@ -66,7 +66,7 @@ class BuildRun(Runner[LevelsState]):
                 raise RuntimeError("a build checks what is merged")
             case Gather():
                 if action.place.commits[0] in self._running().state.left.values():
-                    # A fork has the work that was left as a commit, and may not have been in that place yet.
+                    # A fork holds unfinished work as a commit; the worktree may not exist yet.
                     self._workspace.open(action.place, anew=False)
                 context.post(self._workspace.gather(action))
             case Merge():
@@ -75,7 +75,7 @@ class BuildRun(Runner[LevelsState]):
     def _ask(self, turn: Turn, context: WorkerContext) -> None:
         try:
             folder = self._folder(turn)
-            self._seat(turn, folder, context)
+            self._open_terminal(turn, folder, context)
             responses = self._responses_for(folder, turn.answer)
             responses.ensure()
             path = str(responses.path(turn.answer))
@@ -83,11 +83,11 @@ class BuildRun(Runner[LevelsState]):
             change_signal = self._change_signal(turn.agent, responses.folder)
             self._asker(told, responses, change_signal).ask(told, self._running().ledger, context)
         except HostError as error:
-            # Authors at work beside this one are not to be given up for it.
+            # Only this turn fails; the other authors continue.
             context.post(TurnFailed(turn.id, FailureKind.ERROR, f"{turn.id}: {error}"))
 
     def _folder(self, turn: Turn) -> str:
-        """Where the agent works: as its commit says when it is new there, as it left it when it is not."""
+        """The agent's folder: checked out afresh for a new agent, left as it is for one that continues."""
         place = turn.place
         if place is None:
             return self._options.work_dir
@@ -96,8 +96,8 @@ class BuildRun(Runner[LevelsState]):
             return self._workspace.ready(place)
         return self._workspace.open(place, anew=new)
 
-    def _seat(self, turn: Turn, folder: str, context: WorkerContext) -> None:
-        """A terminal of its own for every agent; one that is gone held nothing that a fresh one would miss."""
+    def _open_terminal(self, turn: Turn, folder: str, context: WorkerContext) -> None:
+        """Open a terminal for the agent. A lost one is replaced: agents of a build keep nothing between turns."""
         journal, again = self._running(), ""
         terminal = journal.ledger.terminals.get(turn.agent)
         if terminal is not None:
@@ -119,7 +119,7 @@ class BuildRun(Runner[LevelsState]):
         return next(own for own in self._running().state.plan.agents if own.name == turn.agent_def)
 
     def _change_signal(self, agent: AgentName, folder: Path) -> ChangeSignal:
-        """An agent's own: the folder of a place that is made anew is another one under the same name."""
+        """One watcher per agent: a recreated worktree is a different folder under the same name."""
         with self._lock:
             if agent not in self._change_signals:
                 self._change_signals[agent] = self._change_signal_for(folder)
@@ -131,13 +131,13 @@ class BuildRun(Runner[LevelsState]):
                 change_signal.wake()
 
     def _idle(self) -> set[AgentName]:
-        """Agents whose turn is done, and whose work is gathered where there is some."""
+        """Agents whose turn is done and whose work, if any, is gathered."""
         journal = self._running()
         state = journal.state
         needed = {ask.key for ask in state.pending_turns} | {done.ask.key for done in state.answered.values()}
         return {name for name in journal.ledger.terminals if name not in needed}
 
-    def _dismiss(self, context: WorkerContext) -> None:
+    def _close_idle(self, context: WorkerContext) -> None:
         with self._lock:
             mine = self._idle() - self._closing
             self._closing |= mine
@@ -147,7 +147,7 @@ class BuildRun(Runner[LevelsState]):
         if mine:
             self._agent_terminals(context.post).close(self._running().ledger, mine)
 
-    def _tidy(self) -> None:
+    def _clean_up(self) -> None:
         self._agent_terminals().close(self._running().ledger, self._idle())
 
     def shutdown(self, why: str | None) -> None:
@@ -156,12 +156,12 @@ class BuildRun(Runner[LevelsState]):
             change_signal.close()
 
     def _finish(self, outcome: Outcome) -> None:
-        self._tidy()
-        # A blocked build goes on when a person has answered; its places stay.
+        self._clean_up()
+        # A blocked build continues after a person's answer, so its worktrees stay.
         if outcome is not Outcome.BLOCKED:
             self._workspace.close(self._running().state.result)
 
-    def _keep_what_is_left(self, record: Recorded, state: LevelsState, ledger: Ledger) -> None:
+    def _keep_unfinished_work(self, record: Recorded, state: LevelsState, ledger: Ledger) -> None:
         """What an agent did before its report was sent back is in no commit yet; whoever forks the run wants it.
 
         A killed driver may have come no further than the answer: at a resume all are looked at again.

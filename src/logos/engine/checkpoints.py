@@ -1,4 +1,4 @@
-"""Checkpoints: every event of a run, and the work tree as it was then."""
+"""Checkpoints: the work tree at every event of a run."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from logos.flows.levels.state import MAIN
 from logos.ports import Log, Snapshots
 
 Tell = Callable[[str], None]
-# The commit of the work tree after an event; None where it is what it was before.
+# Returns the commit of the work tree after an event; None when the event cannot have changed it.
 Look = Callable[[Event], str | None]
 
 
 def work_tree(snapshots: Snapshots) -> Look:
-    """The cycle works in the person's own work tree: look at it whenever somebody may have been at work."""
+    """The cycle works in the person's work tree: take a snapshot after every event that may follow a change."""
 
     def look(event: Event) -> str | None:
         match event:
             case RunForked(_, _, _, _, commit) if commit:
-                # It began with these files, whenever somebody comes to look.
+                # A fork starts with the files of this commit.
                 return commit
             case RunStarted() | RunResumed() | RunForked() | TurnAnswered() | TurnFailed() | CheckRan():
                 return snapshots.take()
@@ -53,7 +53,7 @@ def work_tree(snapshots: Snapshots) -> Look:
 
 
 def merged_work(event: Event) -> str | None:
-    """A build works in places of its own; what is merged is in commits that its log names."""
+    """A build works in its own worktrees; its log names the commits of merged work."""
     match event:
         case RunStarted(LevelsPlan() as plan):
             return plan.base
@@ -68,7 +68,7 @@ def merged_work(event: Event) -> str | None:
 
 
 class Checkpoints:
-    """A watcher that keeps, for every event, which commit the work tree was. Where that fails, the run goes on."""
+    """A watcher that records the work tree's commit at every event; a failure is reported and the run continues."""
 
     def __init__(self, snapshots: Snapshots, log: Log, look: Look, tell: Tell) -> None:
         self._snapshots = snapshots
@@ -90,16 +90,16 @@ class Checkpoints:
                 self._snapshots.point(record.run, self._pending)
                 self._pending = {}
         except (HostError, UsageError, OSError) as error:
-            self._complain(str(error))
+            self._warn_once(str(error))
 
     def catch_up(self, run: RunId) -> None:
-        """What a killed driver left without its checkpoint gets the nearest there is: what lies there now."""
+        """Give events that a killed driver left without a checkpoint the nearest one: the work tree as it is now."""
         try:
             self._catch_up(run, sys.maxsize)
             self._snapshots.point(run, self._pending)
             self._pending = {}
         except (HostError, UsageError, OSError) as error:
-            self._complain(str(error))
+            self._warn_once(str(error))
 
     def _catch_up(self, run: RunId, before: int) -> None:
         known = self._snapshots.of(run)
@@ -125,14 +125,14 @@ class Checkpoints:
             self._waiting = []
         return commit is not None
 
-    def _complain(self, why: str) -> None:
+    def _warn_once(self, why: str) -> None:
         if why not in self._told:
             self._told.add(why)
             self._tell(f"warning: no checkpoint could be made, the run goes on without: {why}")
 
 
 class NoCheckpoints:
-    """A watcher that says once, when a run is under way, why its files are not kept."""
+    """A watcher that says once, after the run has started, why file checkpoints are off."""
 
     def __init__(self, why: str, tell: Tell) -> None:
         self._why = why
@@ -149,5 +149,5 @@ def _leaves(event: Event) -> bool:
 
 
 def commit_at(commits: Mapping[int, str], seq: int) -> str:
-    """The work tree at an event: that of the last checkpoint up to it; empty where there is none."""
+    """The commit of the last checkpoint up to an event; empty when there is none."""
     return commits[max(known)] if (known := [own for own in commits if own <= seq]) else ""

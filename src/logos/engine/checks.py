@@ -1,4 +1,4 @@
-"""Running a command ourselves: its exit code is evidence, an agent's word is not."""
+"""Runs commands and records their exit codes: an exit code is evidence, an agent's word is not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from logos.domain.events import CheckRan
 from logos.domain.turns import Check
 from logos.engine.loop import WorkerContext
 
-# Output kept of a check; the end of a test run says most.
+# Keep only the end of the output: it holds the summary of a test run.
 KEEP_BYTES = 200_000
 TIMED_OUT = 124
 
@@ -25,7 +25,7 @@ def run_check(check: Check, cwd: str, timeout: float, context: WorkerContext) ->
 
 
 def run_command(command: str, cwd: str, timeout: float, stop: threading.Event) -> tuple[int, str]:
-    """Run a configured shell command in its own process group; nothing of it outlives the call."""
+    """Run a configured shell command in its own process group, which is killed before this returns."""
     with tempfile.TemporaryFile() as sink:
         process = subprocess.Popen(
             command,

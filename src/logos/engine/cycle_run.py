@@ -1,4 +1,4 @@
-"""One cycle run from end to end: begin it, drive it, and leave everything in order."""
+"""One cycle run from end to end: begin it, drive it, shut down in order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StartMode(StrEnum):
 
 
 class CycleRun(Runner[CycleState]):
-    """A cycle that is being driven by this process."""
+    """A cycle run driven by this process."""
 
     def __init__(
         self,
@@ -54,22 +54,22 @@ class CycleRun(Runner[CycleState]):
         self._responses.ensure()
         self.start(journal, first)
 
-    def staff(self, way: StartMode) -> None:
-        """Terminals for every agent: checked where they should be there, opened where they cannot be yet."""
+    def ensure_terminals(self, mode: StartMode) -> None:
+        """Verify the terminals a resumed run should have, and open the missing ones."""
         journal, agent_terminals = self._running(), self._agent_terminals()
         agents = journal.state.plan.agents
-        if way is not StartMode.FRESH and self._options.recreate_terminals:
-            agent_terminals.let_go(journal.ledger)
+        if mode is not StartMode.FRESH and self._options.recreate_terminals:
+            agent_terminals.drop_lost(journal.ledger)
             agent_terminals.compare(agents, journal.ledger)
-        elif way is not StartMode.FRESH:
+        elif mode is not StartMode.FRESH:
             agent_terminals.verify(journal.ledger)
             agent_terminals.compare(agents, journal.ledger)
             lost = [a.name for a in agents if a.name not in journal.ledger.terminals]
-            lost = [name for name in lost if way is StartMode.IMPORT or name in journal.ledger.briefed]
+            lost = [name for name in lost if mode is StartMode.IMPORT or name in journal.ledger.briefed]
             if lost:
                 raise StateError(
-                    f"cannot resume: the terminals of {', '.join(lost)} were closed, and with them what these agents "
-                    f"knew; {RECREATE}"
+                    f"cannot resume: the terminals of {', '.join(lost)} were closed, and with them "
+                    f"these agents' conversations; {RECREATE}"
                 )
         agent_terminals.open(journal.run, agents, journal.ledger)
 
@@ -93,7 +93,7 @@ class CycleRun(Runner[CycleState]):
             journal = self._running()
             self._after_pass(journal.state.plan, lambda text: journal.record(Noted(Topic.AFTERWARDS, text)))
 
-    def _tidy(self) -> None:
+    def _clean_up(self) -> None:
         if self._options.cleanup_on_exit:
             self._agent_terminals().close(self._running().ledger)
 
@@ -102,5 +102,5 @@ def run_cycle(run: CycleRun, mode: StartMode, journal: Journal[CycleState], firs
     """Drive a whole run. Raises RunPaused, HostError, Interrupted …; whatever happens, the log holds it."""
     with orderly_shutdown(run):
         run.begin(journal, first)
-        run.staff(mode)
+        run.ensure_terminals(mode)
         return run.go()

@@ -1,4 +1,4 @@
-"""The drive loop: start what is due, receive an event, append it, apply it. It knows no flow by name."""
+"""The loop of a driver: start what is due, receive an event, append it, apply it. It works for every flow."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ WAKE_SECONDS = 0.2
 
 
 class Stopped(Exception):
-    """The driver is going away; a turn in flight stays in its agent's hands."""
+    """The driver is stopping; agents keep working on turns in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerMessage:
-    """What a worker sends: an event to record, or the end of its errand."""
+    """What a worker sends: an event to record, or the end of its action."""
 
     action: TurnId
     event: Event | None = None
@@ -33,7 +33,7 @@ class WorkerMessage:
 
 
 class WorkerContext:
-    """A worker's side of the loop: posting an event returns once it is durable."""
+    """A worker's connection to the loop: `post` returns once the event is durable."""
 
     def __init__(self, action: TurnId, inbox: SimpleQueue[WorkerMessage], stop: threading.Event) -> None:
         self._errand = action
@@ -41,7 +41,7 @@ class WorkerContext:
         self.stop = stop
 
     def post(self, event: Event, then: Callable[[], None] = lambda: None) -> None:
-        """Have `event` recorded, and `then` done before anything that becomes due by it is started."""
+        """Record `event` and call `then` before any action is started that becomes due by it."""
         message = WorkerMessage(self._errand, event, then)
         self._inbox.put(message)
         while not message.recorded.wait(0.2):
@@ -56,7 +56,7 @@ Perform = Callable[[Action, WorkerContext], None]
 
 
 def drive(
-    journal: Journal[Any], perform: Perform, stop: threading.Event, brake: Callable[[], None] = lambda: None
+    journal: Journal[Any], perform: Perform, stop: threading.Event, check_budget: Callable[[], None] = lambda: None
 ) -> Outcome | None:
     """Run until there is an outcome (returned) or nothing more can be done now (None).
 
@@ -65,16 +65,16 @@ def drive(
     """
     inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
     busy: set[TurnId] = set()
-    braked: RunPaused | None = None
+    budget_reached: RunPaused | None = None
     try:
         while journal.outcome is None and not stop.is_set():
             due = journal.due()
             new = [action for action in due if action.id not in busy]
-            braked = _asked(brake) if new and braked is None else braked
-            # Whoever is still busy with what is no longer due has answered.
-            if braked is not None and not any(action.id in busy for action in due):
-                raise braked
-            for action in new if braked is None else ():
+            budget_reached = _asked(check_budget) if new and budget_reached is None else budget_reached
+            # A worker whose action is no longer due has answered already.
+            if budget_reached is not None and not any(action.id in busy for action in due):
+                raise budget_reached
+            for action in new if budget_reached is None else ():
                 busy.add(action.id)
                 _start(action, perform, WorkerContext(action.id, inbox, stop), inbox)
             if not busy:
@@ -89,9 +89,9 @@ def drive(
         stop.set()
 
 
-def _asked(brake: Callable[[], None]) -> RunPaused | None:
+def _asked(check_budget: Callable[[], None]) -> RunPaused | None:
     try:
-        brake()
+        check_budget()
     except RunPaused as paused:
         return paused
     return None
@@ -118,7 +118,7 @@ def _start(action: Action, perform: Perform, context: WorkerContext, inbox: Simp
             broke = error
         inbox.put(WorkerMessage(action.id, broke=broke))
 
-    # A daemon: a worker stuck in a slow request must not keep a stopped driver alive.
+    # Daemon threads: a worker stuck in a slow request must not keep a stopped driver alive.
     threading.Thread(target=work, name=action.id, daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""What a person decided about how a run is driven."""
+"""The settings that the engine needs to drive a run."""
 
 from __future__ import annotations
 

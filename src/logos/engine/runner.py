@@ -1,4 +1,4 @@
-"""A run that this process drives, whatever its flow: its journal, its turns, its budget, and leaving in order."""
+"""What driving a run has in common for every flow: journal, turns, budget, orderly shutdown."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
 def new_run_id() -> RunId:
-    """Short enough to type, without letters that look alike."""
+    """A new id: short enough to type, without characters that look alike."""
     return RunId("".join(secrets.choice(_ALPHABET) for _ in range(8)))
 
 
@@ -60,7 +60,7 @@ def no_notification(title: str, message: str, priority: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What every run needs of the world."""
+    """What every run needs from outside."""
 
     host: AgentHost
     log: Log
@@ -107,9 +107,9 @@ class Runner(ABC, Generic[State]):
         journal.record(first)
 
     def go(self) -> RunResult[State]:
-        """Drive to the outcome; a run that cannot go on raises RunPaused and can be resumed."""
+        """Drive the run to its outcome; raises RunPaused when it cannot continue now but can be resumed."""
         journal = self._running()
-        outcome = drive(journal, self._perform, self._stop, self._brake)
+        outcome = drive(journal, self._perform, self._stop, self._check_budget)
         if outcome is None:
             kind = LimitReached if journal.state.trouble is FailureKind.LIMIT else RunPaused
             raise kind(f"{journal.state.stalled}")
@@ -117,7 +117,7 @@ class Runner(ABC, Generic[State]):
         return RunResult(journal.run, outcome, journal.state.reason, journal.state)
 
     def shutdown(self, why: str | None) -> None:
-        """The last thing of a driver, however it ended: say why, close what is to be closed, tell the person."""
+        """The last step of a driver, however it ends: record why, clean up, notify the person."""
         self._stop.set()
         self._wake()
         journal = self.journal
@@ -127,7 +127,7 @@ class Runner(ABC, Generic[State]):
             with suppress(LogosError):
                 journal.record(Noted(Topic.INTERRUPTED, why))
         with suppress(LogosError):
-            self._tidy()
+            self._clean_up()
         word = FINAL_WORD[journal.outcome] if journal.outcome is not None else "stopped"
         problem = self._dependencies.notify(f"Logos: {word}", why or journal.state.reason or word, 3)
         if problem:
@@ -135,21 +135,21 @@ class Runner(ABC, Generic[State]):
 
     @abstractmethod
     def _perform(self, action: Action, context: WorkerContext) -> None:
-        """Carry out one errand, in a thread of its own."""
+        """Carry out one action; called in a thread of its own."""
 
     @abstractmethod
     def _agent_for(self, turn: Turn) -> Agent:
-        """Who is asked."""
+        """The agent definition for a turn."""
 
     @abstractmethod
     def _wake(self) -> None:
-        """End the waiting of whoever still waits for a response."""
+        """Wake every worker that waits for a response."""
 
     def _finish(self, outcome: Outcome) -> None:
-        """What follows an outcome."""
+        """Called after the outcome is recorded."""
 
-    def _tidy(self) -> None:
-        """What is done however a driver leaves."""
+    def _clean_up(self) -> None:
+        """Called at every shutdown."""
 
     def _running(self) -> Journal[State]:
         if self.journal is None:
@@ -161,7 +161,7 @@ class Runner(ABC, Generic[State]):
             self._dependencies.host, record or self._running().record, self._dependencies.now, self._dependencies.pause
         )
 
-    def _brake(self) -> None:
+    def _check_budget(self) -> None:
         fold = self._running().fold
         self._options.budget.check(fold.ledger.spent, fold.driven_seconds)
 
@@ -183,7 +183,7 @@ class Runner(ABC, Generic[State]):
         )
 
     def _replace(self, turn: Turn, context: WorkerContext) -> str | None:
-        """The next spare provider of an agent in a terminal of its own; the old one is ended."""
+        """Restart the agent with its next spare provider, in a new terminal; the old terminal is closed."""
         journal, agent = self._running(), self._agent_for(turn)
         left = [name for name in agent.spare if name not in journal.ledger.providers.get(turn.agent, ())]
         if not left:
@@ -203,7 +203,7 @@ class Runner(ABC, Generic[State]):
                 return
 
     def _notify(self, title: str, message: str) -> None:
-        """Send a message in the background: a slow server must not hold up the run."""
+        """Send a message; called in the background because a server may be slow."""
         problem = self._dependencies.notify(title, message, 4)
         if problem:
             self._dependencies.tell(problem)
@@ -211,7 +211,7 @@ class Runner(ABC, Generic[State]):
 
 @contextmanager
 def orderly_shutdown(run: Runner[Any]) -> Generator[None]:
-    """Whatever ends a driver, it leaves in order, and the log says why."""
+    """Shut the runner down however the block ends; the log says why."""
     why: str | None = None
     try:
         yield

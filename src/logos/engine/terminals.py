@@ -1,4 +1,4 @@
-"""The agents of a run as terminals on a host: opened together, checked at resume, closed at the end."""
+"""The terminals of a run's agents: opened in parallel, verified at resume, closed at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened, Topic
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Agent, AgentName, RunId, Status, TerminalId
-from logos.engine.parallel import at_once
+from logos.engine.parallel import run_parallel
 from logos.engine.waiter import status_of
 from logos.errors import HostError, StateError, TerminalGone
 from logos.ports import AgentHost, Screen
@@ -33,14 +33,14 @@ class AgentTerminals:
     pause: Callable[[float], object]
 
     def open(self, run: RunId, agents: Sequence[Agent], ledger: Ledger) -> None:
-        """Open what is not open yet: the first makes the session, the others follow at once."""
+        """Open the missing terminals: the first creates the session, the others follow in parallel."""
         missing = [agent for agent in agents if agent.name not in ledger.terminals]
         session = ledger.session
         opened: dict[AgentName, TerminalId] = {}
         try:
             if missing and not session:
                 first, *missing = missing
-                made = self._sound(
+                made = self._create_checked(
                     lambda: self.host.create_session(
                         first.profile, provider=first.provider, idempotency_key=_key(run, first)
                     )
@@ -54,8 +54,8 @@ class AgentTerminals:
         self._rename(opened)
 
     def open_one(self, run: RunId, agent: Agent, folder: str, again: str = "") -> None:
-        """An agent in a session and a folder of its own; `again` marks a terminal that replaces a lost one."""
-        made = self._sound(
+        """Open one agent's terminal in its own session and folder; `again` marks one that replaces a lost terminal."""
+        made = self._create_checked(
             lambda: self.host.create_session(
                 agent.profile,
                 provider=agent.provider,
@@ -69,15 +69,15 @@ class AgentTerminals:
         self, run: RunId, agents: Sequence[Agent], session: str, opened: dict[AgentName, TerminalId]
     ) -> None:
         def job(agent: Agent) -> Callable[[], Mapping[str, str]]:
-            return lambda: self._sound(
+            return lambda: self._create_checked(
                 lambda: self.host.create_terminal(
                     session, agent.profile, provider=agent.provider, idempotency_key=_key(run, agent)
                 )
             )
 
         failure: Exception | None = None
-        # All are heard before a failure is raised: what was created must be known to be removed.
-        for agent, made in at_once({agent: job(agent) for agent in agents}):
+        # Collect all results before raising: every created terminal must be known, so that it can be closed.
+        for agent, made in run_parallel({agent: job(agent) for agent in agents}):
             if isinstance(made, Exception):
                 failure = failure or made
             else:
@@ -85,15 +85,15 @@ class AgentTerminals:
         if failure is not None:
             raise failure
 
-    def _sound(self, create: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-        """A terminal with an agent in it: asked again, a host gives back one that is starting, or is a bare shell."""
+    def _create_checked(self, create: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+        """Create a terminal in which an agent runs: a repeated request can return one with a bare shell."""
         made = create()
-        if isinstance(self.host, Screen) and not self._comes_up(self.host, TerminalId(made["id"])):
+        if isinstance(self.host, Screen) and not self._agent_starts(self.host, TerminalId(made["id"])):
             self.host.exit_terminal(made["id"])
             return create()
         return made
 
-    def _comes_up(self, screen: Screen, terminal: TerminalId) -> bool:
+    def _agent_starts(self, screen: Screen, terminal: TerminalId) -> bool:
         begun = self.now()
         while not (status := status_of(self.host, terminal)).resting:
             waited = self.now() - begun
@@ -109,12 +109,12 @@ class AgentTerminals:
         self.record(TerminalOpened(agent.name, TerminalId(made["id"]), agent.provider, session))
 
     def _rename(self, opened: Mapping[AgentName, TerminalId]) -> None:
-        """Label each terminal for whoever looks at the host; a label that fails costs nothing."""
+        """Label each terminal for people who look at the host; a failed rename is only a warning."""
 
         def job(name: AgentName, terminal: TerminalId) -> Callable[[], bool]:
             return lambda: self._rename_one(name, terminal)
 
-        for name, labelled in at_once({name: job(name, terminal) for name, terminal in opened.items()}):
+        for name, labelled in run_parallel({name: job(name, terminal) for name, terminal in opened.items()}):
             if isinstance(labelled, HostError) or labelled is False:
                 why = labelled or f"not idle within {RENAME_SECONDS:g} s"
                 self.record(Noted(Topic.WARNING, f"{name}: renaming its terminal failed ({why}); going on"))
@@ -128,7 +128,7 @@ class AgentTerminals:
         while not (status := status_of(self.host, terminal)).resting and status is not Status.UNKNOWN:
             before, screen = screen, self._screen(terminal)
             moved = moved if screen == before else self.now()
-            # Some agents rename at once and never report the end of it: a screen that stands still does.
+            # Some agents never report the end of a rename; an unchanged screen shows it.
             if screen is not None and self.now() - moved >= STILL_SECONDS:
                 return True
             if self.now() >= until:
@@ -140,7 +140,7 @@ class AgentTerminals:
         return self.host.get_screen(terminal) if isinstance(self.host, Screen) else None
 
     def change(self, run: RunId, agent: Agent, ledger: Ledger) -> None:
-        """Another agent in an agent's place, in a conversation of its own."""
+        """Replace an agent's terminal by one of another provider."""
         old = ledger.terminals.get(agent.name)
         if old is not None:
             self._exit({agent.name: old.id})
@@ -149,13 +149,13 @@ class AgentTerminals:
         )
 
     def verify(self, ledger: Ledger) -> None:
-        """Every terminal of a resumed run must answer."""
+        """Raise StateError unless every terminal of a resumed run answers."""
         lost = [f"{name} ({ledger.terminals[name].id}): {error}" for name, error in self._lost(ledger).items()]
         if lost:
             raise StateError(f"cannot resume, terminals are not reachable: {'; '.join(sorted(lost))}; {RECREATE}")
 
-    def let_go(self, ledger: Ledger) -> None:
-        """Terminals that the host does not know any more are closed; a host that is away as a whole is an error."""
+    def drop_lost(self, ledger: Ledger) -> None:
+        """Record terminals that the host no longer knows as closed; an unreachable host is an error."""
         for name, error in sorted(self._lost(ledger).items()):
             if not isinstance(error, TerminalGone):
                 raise error
@@ -166,10 +166,10 @@ class AgentTerminals:
             return lambda: status_of(self.host, terminal)
 
         jobs = {name: job(terminal.id) for name, terminal in ledger.terminals.items()}
-        return {name: error for name, error in at_once(jobs) if isinstance(error, Exception)}
+        return {name: error for name, error in run_parallel(jobs) if isinstance(error, Exception)}
 
     def compare(self, agents: Sequence[Agent], ledger: Ledger) -> None:
-        """Another provider than configured is only worth a warning."""
+        """Warn when a terminal runs another provider than the configured one."""
         for agent in agents:
             terminal = ledger.terminals.get(agent.name)
             if terminal is not None and terminal.provider != agent.provider:
@@ -180,7 +180,7 @@ class AgentTerminals:
                 self.record(Noted(Topic.WARNING, text))
 
     def close(self, ledger: Ledger, names: Collection[AgentName] | None = None) -> None:
-        """End these agents' terminals, or all."""
+        """Close these agents' terminals, or all."""
         gone = ledger.terminals.keys() if names is None else ledger.terminals.keys() & set(names)
         self._exit({name: ledger.terminals[name].id for name in sorted(gone)})
 
@@ -188,7 +188,7 @@ class AgentTerminals:
         def job(terminal: TerminalId) -> Callable[[], None]:
             return lambda: self.host.exit_terminal(terminal)
 
-        for name, error in at_once({name: job(terminal) for name, terminal in terminals.items()}):
+        for name, error in run_parallel({name: job(terminal) for name, terminal in terminals.items()}):
             if isinstance(error, Exception):
                 self.record(Noted(Topic.WARNING, f"{name}: terminal {terminals[name]} could not be ended ({error})"))
             else:
@@ -196,5 +196,5 @@ class AgentTerminals:
 
 
 def _key(run: RunId, agent: Agent) -> str:
-    """The same request after a crash returns the same terminal instead of a second one."""
+    """An idempotency key: the same request after a crash returns the same terminal."""
     return f"logos-{run}-{agent.name}-{agent.provider}-{agent.profile}"

@@ -1,4 +1,4 @@
-"""Waiting for one response: glance, remember, decide, act, until it is there or hope is lost."""
+"""Waits for one response: observe, decide, act, until it is there or cannot come."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from logos.waiting.rules import (
     Wait,
     WaitRules,
     WaitState,
+    after_permission,
+    after_permission_shown,
+    after_reminder,
     decide,
     may_send,
-    permitted,
-    remember,
-    reminded,
-    shown,
+    updated,
     wants_screen,
 )
 
@@ -51,7 +51,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class PendingResponse:
-    """What is being waited for."""
+    """The response that is waited for."""
 
     terminal: TerminalId
     answer: str
@@ -65,7 +65,7 @@ _STATUSES = {status.value: status for status in Status}
 
 
 def status_of(host: AgentHost, terminal: TerminalId) -> Status:
-    """The host's word for a terminal; a word we do not know is no status."""
+    """A terminal's status; UNKNOWN for a word we do not know."""
     return _STATUSES.get(str(host.get_status(terminal)), Status.UNKNOWN)
 
 
@@ -87,71 +87,73 @@ class ResponseWaiter:
         self._now = now
         self._check = check
 
-    def wait(self, case: PendingResponse, watch: WaitState, tell: Tell) -> Response:
-        """The response, still in its file: whoever records it clears the file afterwards."""
+    def wait(self, pending: PendingResponse, wait_state: WaitState, tell: Tell) -> Response:
+        """Wait for the response and return it. The file stays until the caller has recorded it."""
         while True:
-            heard = self._change_signal.wakeups
-            glance = self.look(case, watch)
-            watch = remember(watch, glance)
-            match decide(watch, glance, self._rules):
+            seen = self._change_signal.wakeups
+            observation = self.look(pending, wait_state)
+            wait_state = updated(wait_state, observation)
+            match decide(wait_state, observation, self._rules):
                 case Accept():
-                    return Response(self._responses.read(case.answer), Source.FILE)
+                    return Response(self._responses.read(pending.answer), Source.FILE)
                 case FallBack():
-                    return self._fall_back(case)
+                    return self._fall_back(pending)
                 case decision:
-                    watch = self._act(decision, case, watch, heard, tell)
+                    wait_state = self._act(decision, pending, wait_state, seen, tell)
 
-    def until_it_listens(self, case: PendingResponse, watch: WaitState, tell: Tell) -> None:
-        """Return when a prompt may be typed."""
+    def until_ready(self, pending: PendingResponse, wait_state: WaitState, tell: Tell) -> None:
+        """Return when a prompt can be typed."""
         while True:
-            heard = self._change_signal.wakeups
-            glance = self._see(case, status_of(self._host, case.terminal), None)
-            watch = remember(watch, glance)
-            match may_send(watch, glance, self._rules):
+            seen = self._change_signal.wakeups
+            observation = self._see(pending, status_of(self._host, pending.terminal), None)
+            wait_state = updated(wait_state, observation)
+            match may_send(wait_state, observation, self._rules):
                 case Accept():
                     return
                 case decision:
-                    watch = self._act(decision, case, watch, heard, tell)
+                    wait_state = self._act(decision, pending, wait_state, seen, tell)
 
-    def _act(self, decision: Decision, case: PendingResponse, watch: WaitState, heard: int, tell: Tell) -> WaitState:
-        """Do what was decided short of an end; returns the watch after it."""
+    def _act(
+        self, decision: Decision, pending: PendingResponse, wait_state: WaitState, seen: int, tell: Tell
+    ) -> WaitState:
+        """Carry out a decision that does not end the wait; returns the new wait state."""
         match decision:
             case GiveUp(FailureKind.NO_FILE, ""):
-                raise NoResponse(FailureKind.NO_FILE, self._last_words(case))
+                raise NoResponse(FailureKind.NO_FILE, self._last_words(pending))
             case GiveUp(trouble, detail):
                 raise NoResponse(trouble, detail)
             case Remind():
-                self._remind(case, tell)
-                return reminded(watch, self._now())
+                self._remind(pending, tell)
+                return after_reminder(wait_state, self._now())
             case ShowPermission():
-                tell(Noted(Topic.PERMISSION_ASKED, self._question(case), case.turn))
-                return shown(watch)
+                tell(Noted(Topic.PERMISSION_ASKED, self._question(pending), pending.turn))
+                return after_permission_shown(wait_state)
             case GivePermission():
-                tell(Noted(Topic.PERMISSION_GIVEN, self._question(case), case.turn))
-                self._say_yes(case)
-                return permitted(watch, self._now())
+                tell(Noted(Topic.PERMISSION_GIVEN, self._question(pending), pending.turn))
+                self._say_yes(pending)
+                return after_permission(wait_state, self._now())
             case Wait(seconds):
-                self._change_signal.wait(heard, seconds)
+                self._change_signal.wait(seen, seconds)
                 self._check()
-                return watch
+                return wait_state
             case Accept() | FallBack():
-                return watch
+                return wait_state
 
-    def look(self, case: PendingResponse, watch: WaitState | None = None) -> Observation:
-        """One glance; the screen is only fetched where it can matter, or when there is no watch yet."""
-        status = status_of(self._host, case.terminal)
-        peek = self._responses.peek(case.answer)
+    def look(self, pending: PendingResponse, wait_state: WaitState | None = None) -> Observation:
+        """Observe the terminal; the screen is fetched only where it can change the decision."""
+        status = status_of(self._host, pending.terminal)
+        peek = self._responses.peek(pending.answer)
         if peek.problem is not None:
             raise NoResponse(FailureKind.UNFIT, peek.problem)
-        if watch is not None and not wants_screen(status, peek.fingerprint):
+        if wait_state is not None and not wants_screen(status, peek.fingerprint):
             return Observation(self._now(), status, peek.fingerprint)
-        return self._see(case, status, peek.fingerprint)
+        return self._see(pending, status, peek.fingerprint)
 
-    def _see(self, case: PendingResponse, status: Status, file: str | None) -> Observation:
+    def _see(self, pending: PendingResponse, status: Status, file: str | None) -> Observation:
         if isinstance(self._host, TurnReporter):
-            said = self._host.provider_error(case.terminal)
+            said = self._host.provider_error(pending.terminal)
             return Observation(self._now(), status, file, provider_error=said or None)
-        text = self._look_at_screen(case.terminal)
+        text = self._look_at_screen(pending.terminal)
         if text is None:
             return Observation(self._now(), status, file)
         fingerprint = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
@@ -167,33 +169,33 @@ class ResponseWaiter:
         except HostError:
             return None
 
-    def _fall_back(self, case: PendingResponse) -> Response:
-        text = self._host.get_last_output(case.terminal)
+    def _fall_back(self, pending: PendingResponse) -> Response:
+        text = self._host.get_last_output(pending.terminal)
         if not text.strip():
             raise NoResponse(FailureKind.NO_FILE, "and its last output is empty")
         return Response(text, Source.SCREEN)
 
-    def _last_words(self, case: PendingResponse) -> str:
-        """The end of what it said instead of writing it."""
+    def _last_words(self, pending: PendingResponse) -> str:
+        """The last lines of the output of an agent that wrote no file."""
         try:
-            return " ⏎ ".join(screens.last_lines(self._host.get_last_output(case.terminal), 5))[:600]
+            return " ⏎ ".join(screens.last_lines(self._host.get_last_output(pending.terminal), 5))[:600]
         except HostError:
             return ""
 
-    def _remind(self, case: PendingResponse, tell: Tell) -> None:
-        tell(Noted(Topic.REMINDED, f"idle without {case.answer}: reminded of the response file", case.turn))
-        # Whether it arrived or not, the next grace period tells.
+    def _remind(self, pending: PendingResponse, tell: Tell) -> None:
+        tell(Noted(Topic.REMINDED, f"idle without {pending.answer}: reminded of the response file", pending.turn))
+        # The next grace period shows whether the reminder arrived.
         with suppress(DeliveryUnknown):
-            self._host.send_input(case.terminal, case.reminder)
+            self._host.send_input(pending.terminal, pending.reminder)
 
-    def _question(self, case: PendingResponse) -> str:
-        """What the agent asks a person, as far as its screen tells."""
-        text = self._look_at_screen(case.terminal)
+    def _question(self, pending: PendingResponse) -> str:
+        """The question that the agent's screen shows."""
+        text = self._look_at_screen(pending.terminal)
         lines = screens.last_lines(text, 6) if text else []
-        return f"terminal {case.terminal} waits for a person: " + (" ⏎ ".join(lines) or "no text on its screen")
+        return f"terminal {pending.terminal} waits for a person: " + (" ⏎ ".join(lines) or "no text on its screen")
 
-    def _say_yes(self, case: PendingResponse) -> None:
+    def _say_yes(self, pending: PendingResponse) -> None:
         if self._screen is not None:
-            self._screen.press_key(case.terminal, "Enter")
+            self._screen.press_key(pending.terminal, "Enter")
         else:
-            self._host.send_input(case.terminal, "")
+            self._host.send_input(pending.terminal, "")

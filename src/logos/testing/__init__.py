@@ -72,9 +72,9 @@ class ManualSignal:
         self._changed = threading.Condition()
         self.wakeups = 0
 
-    def wait(self, heard: int, seconds: float) -> None:
+    def wait(self, seen: int, seconds: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self.wakeups > heard, seconds)
+            self._changed.wait_for(lambda: self.wakeups > seen, seconds)
 
     def wake(self) -> None:
         with self._changed:

@@ -1,4 +1,4 @@
-"""What a provider's error means for a turn: a limit that ends some day, a hiccup, or something a person must mend."""
+"""Classifies a provider's error: a limit, a transient failure, or something a person must fix."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _HICCUPS = re.compile(
 
 
 def failure_kind_of(provider_error: str) -> FailureKind:
-    """Limits first: a limit is often reported with a status of its own."""
+    """Limits are matched first: they are often reported with an HTTP status."""
     if _LIMITS.search(provider_error):
         return FailureKind.LIMIT
     return FailureKind.TRANSIENT if _HICCUPS.search(provider_error) else FailureKind.PROVIDER
 
 
 class OnLimit(StrEnum):
-    """What follows when a provider's limit is reached."""
+    """What to do when a provider's limit is reached."""
 
     STOP = "stop"
     WAIT = "wait"
@@ -39,29 +39,29 @@ class OnLimit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Ask the same agent once more; None: when the limit is said to end, or after a while."""
+    """Ask the same agent again after `seconds`; None: when the limit ends."""
 
     seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """Let the next provider in the list take over."""
+    """Continue with the next spare provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nothing Logos may do; the run stops and says why."""
+    """Stop the run and say why."""
 
 
 Recovery = Retry | Failover | Stop
 
-# Twice, with more and more time to breathe: the client itself has tried in its first seconds.
+# Two retries with growing delays: the client itself has already retried in its first seconds.
 _BACK_OFF = (1, 6)
 
 
 def recovery_for(trouble: FailureKind, tries: int, on_limit: OnLimit, back_off: float) -> Recovery:
-    """What to do about a turn that brought no response; `tries` counts the tries after the first."""
+    """What to do about a turn without a response; `tries` counts the retries so far."""
     if trouble is FailureKind.TRANSIENT and tries < len(_BACK_OFF):
         return Retry(back_off * _BACK_OFF[tries])
     if trouble is FailureKind.LIMIT:

@@ -1,4 +1,4 @@
-"""When is an agent done? A glance at its terminal and what we remember of earlier ones give a decision."""
+"""When is an agent done? Decided from an observation of its terminal and the state of the wait."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass, replace
 from logos.domain.turns import FailureKind, Status
 from logos.waiting.provider_errors import failure_kind_of
 
-# A terminal that rests from the first glance on may be one whose status never changes: let its file settle.
+# A terminal that is idle from the start may never change its status: let its file settle first.
 SETTLE_SECONDS = 0.25
-# After a server restart the status stays unknown; a file and a still screen then decide.
+# After a server restart the status stays unknown; a file and an unchanged screen decide then.
 UNKNOWN_GRACE_SECONDS = 5.0
 MAX_PERMISSIONS = 20
-# A prompt that was answered stays on the screen for a moment.
+# An answered permission prompt stays on the screen for a moment.
 PERMISSION_SECONDS = 0.5
-# A shell seen once may be an agent's own subshell passing by.
+# A shell prompt seen once may belong to a short-lived subshell of the agent.
 SHELL_LOOKS = 2
 SHELL_SECONDS = 2.0
-# How often a terminal that is still busy is looked at before its next prompt goes out.
+# Pause between observations of a busy terminal that is to get a prompt.
 READY_POLL_SECONDS = 0.1
-# A provider's complaint left on the screen by an earlier turn must not end this one.
+# A provider error that an earlier turn left on the screen must not end this one.
 COMPLAINT_GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class WaitRules:
-    """How long to wait for what. `exact`: the host runs the turns itself, so its status is the truth at once."""
+    """How long to wait for what. `exact`: the host runs the turns itself, so its status is reliable."""
 
     poll_seconds: float = 2.0
     idle_grace: float = 30.0
@@ -37,7 +37,7 @@ class WaitRules:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look: `file` and `screen` are fingerprints, None for nothing there or not looked at."""
+    """One observation. `file` and `screen` are fingerprints; None: absent, or not fetched."""
 
     at: float
     status: Status
@@ -49,7 +49,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class WaitState:
-    """What is remembered of a turn being waited for."""
+    """What is known from earlier observations of the turn."""
 
     since: float
     deadline: float
@@ -84,34 +84,34 @@ class WaitState:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again after `seconds`, or when the file system says something changed."""
+    """Observe again after `seconds`, or when a file changes."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The response is there and the agent has finished with it."""
+    """The response is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remind:
-    """The agent went idle without its file: tell it once more where the response goes."""
+    """The agent went idle without its file: remind it of the response file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShowPermission:
-    """The agent waits for a person: say so at once."""
+    """The agent asks for permission: tell the person."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivePermission:
-    """The agent waits, and the person allowed Logos to say yes."""
+    """The agent asks for permission, and the person allowed Logos to give it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FallBack:
-    """No file came; the last output is taken for the response."""
+    """There is no file; use the last output as the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,149 +123,149 @@ class GiveUp:
 Decision = Wait | Accept | Remind | ShowPermission | GivePermission | FallBack | GiveUp
 
 
-def remember(watch: WaitState, glance: Observation) -> WaitState:
-    """The watch after a glance."""
-    busy = glance.status in (Status.PROCESSING, Status.WAITING)
-    if glance.screen is not None:
-        watch = replace(watch, shell_looks=watch.shell_looks + 1 if glance.shell else 0)
-        if glance.screen != watch.screen:
-            # The first look is no movement; there is nothing to compare it with.
-            moved = glance.at if watch.screen is not None else watch.screen_at
-            watch = replace(watch, screen=glance.screen, screen_at=moved)
-    if glance.file != watch.file:
-        watch = replace(watch, file=glance.file, file_at=glance.at)
+def updated(wait_state: WaitState, observation: Observation) -> WaitState:
+    """The wait state after an observation."""
+    busy = observation.status in (Status.PROCESSING, Status.WAITING)
+    if observation.screen is not None:
+        wait_state = replace(wait_state, shell_looks=wait_state.shell_looks + 1 if observation.shell else 0)
+        if observation.screen != wait_state.screen:
+            # The first screen is not a change: there is nothing to compare it with.
+            moved = observation.at if wait_state.screen is not None else wait_state.screen_at
+            wait_state = replace(wait_state, screen=observation.screen, screen_at=moved)
+    if observation.file != wait_state.file:
+        wait_state = replace(wait_state, file=observation.file, file_at=observation.at)
     return replace(
-        watch,
-        worked=watch.worked or glance.status is Status.PROCESSING,
-        busy_at=glance.at if busy else watch.busy_at,
-        waiting=watch.waiting and glance.status is Status.WAITING,
+        wait_state,
+        worked=wait_state.worked or observation.status is Status.PROCESSING,
+        busy_at=observation.at if busy else wait_state.busy_at,
+        waiting=wait_state.waiting and observation.status is Status.WAITING,
     )
 
 
-def reminded(watch: WaitState, at: float) -> WaitState:
-    """The watch after a reminder: the grace period starts again."""
-    return replace(watch, reminders=watch.reminders + 1, busy_at=at)
+def after_reminder(wait_state: WaitState, at: float) -> WaitState:
+    """The wait state after a reminder: the grace period starts again."""
+    return replace(wait_state, reminders=wait_state.reminders + 1, busy_at=at)
 
 
-def shown(watch: WaitState) -> WaitState:
-    return replace(watch, waiting=True)
+def after_permission_shown(wait_state: WaitState) -> WaitState:
+    return replace(wait_state, waiting=True)
 
 
-def permitted(watch: WaitState, at: float) -> WaitState:
-    return replace(watch, permissions=watch.permissions + 1, answered_at=at, waiting=True)
+def after_permission(wait_state: WaitState, at: float) -> WaitState:
+    return replace(wait_state, permissions=wait_state.permissions + 1, answered_at=at, waiting=True)
 
 
 def wants_screen(status: Status, file: str | None) -> bool:
-    """Whether the screen could change the decision; looking costs a request, so it is not done for nothing."""
+    """Whether the screen can change the decision; fetching it costs a request."""
     return file is None or not status.resting
 
 
-def decide(watch: WaitState, glance: Observation, rules: WaitRules) -> Decision:
-    """What to do now. `watch` already remembers `glance`."""
-    if glance.status is Status.ERROR:
-        return GiveUp(FailureKind.ERROR, glance.provider_error or "")
-    if glance.file is not None and _finished(watch, glance, rules):
+def decide(wait_state: WaitState, observation: Observation, rules: WaitRules) -> Decision:
+    """What to do now; `wait_state` already includes `observation`."""
+    if observation.status is Status.ERROR:
+        return GiveUp(FailureKind.ERROR, observation.provider_error or "")
+    if observation.file is not None and _finished(wait_state, observation, rules):
         return Accept()
-    if glance.file is None and watch.shell_looks >= SHELL_LOOKS:
+    if observation.file is None and wait_state.shell_looks >= SHELL_LOOKS:
         return GiveUp(FailureKind.DIED)
-    if glance.at >= watch.deadline:
-        return _no_file(rules) if glance.status.resting else GiveUp(FailureKind.TIMEOUT)
-    if glance.status is Status.WAITING:
-        return _permission(watch, glance, rules)
-    if glance.file is None and glance.status is not Status.PROCESSING:
-        return _idle(watch, glance, rules)
-    if rules.exact and glance.file is None and glance.provider_error is not None:
-        # A client that waits out a limit looks like one that works.
-        return GiveUp(failure_kind_of(glance.provider_error), glance.provider_error)
-    return Wait(_pace(watch, glance, rules))
+    if observation.at >= wait_state.deadline:
+        return _no_file(rules) if observation.status.resting else GiveUp(FailureKind.TIMEOUT)
+    if observation.status is Status.WAITING:
+        return _permission(wait_state, observation, rules)
+    if observation.file is None and observation.status is not Status.PROCESSING:
+        return _idle(wait_state, observation, rules)
+    if rules.exact and observation.file is None and observation.provider_error is not None:
+        # A client that waits for a limit to end looks busy.
+        return GiveUp(failure_kind_of(observation.provider_error), observation.provider_error)
+    return Wait(_pace(wait_state, observation, rules))
 
 
-def _finished(watch: WaitState, glance: Observation, rules: WaitRules) -> bool:
-    if watch.shell_looks >= SHELL_LOOKS:
-        # The agent left after its response; its status will never say so.
+def _finished(wait_state: WaitState, observation: Observation, rules: WaitRules) -> bool:
+    if wait_state.shell_looks >= SHELL_LOOKS:
+        # The agent exited after its response; its status never shows that.
         return True
-    match glance.status:
+    match observation.status:
         case Status.IDLE | Status.COMPLETED:
-            settled = rules.exact or watch.worked or glance.at - watch.file_at >= SETTLE_SECONDS
-            return settled or glance.at >= watch.deadline
+            settled = rules.exact or wait_state.worked or observation.at - wait_state.file_at >= SETTLE_SECONDS
+            return settled or observation.at >= wait_state.deadline
         case Status.PROCESSING | Status.UNKNOWN:
-            # Some providers never report the end of a turn: a file and a still screen must be able to.
-            unknown = glance.status is Status.UNKNOWN
+            # Some providers never report the end of a turn; a file and an unchanged screen show it.
+            unknown = observation.status is Status.UNKNOWN
             grace = min(rules.idle_grace, UNKNOWN_GRACE_SECONDS) if unknown else rules.idle_grace
             grace = max(grace, SETTLE_SECONDS)
-            still = glance.at - max(watch.file_at, watch.screen_at)
-            return glance.screen is not None and still >= grace
+            still = observation.at - max(wait_state.file_at, wait_state.screen_at)
+            return observation.screen is not None and still >= grace
         case Status.WAITING | Status.ERROR:
             return False
 
 
-def _idle(watch: WaitState, glance: Observation, rules: WaitRules) -> Decision:
-    fresh = rules.exact or watch.worked or glance.at - watch.since >= COMPLAINT_GRACE_SECONDS
-    if glance.provider_error is not None and fresh:
-        return GiveUp(failure_kind_of(glance.provider_error), glance.provider_error)
-    if glance.at - watch.quiet_since < rules.idle_grace:
-        return Wait(min(_pace(watch, glance, rules), rules.idle_grace))
-    return Remind() if watch.reminders < rules.max_reminders else _no_file(rules)
+def _idle(wait_state: WaitState, observation: Observation, rules: WaitRules) -> Decision:
+    fresh = rules.exact or wait_state.worked or observation.at - wait_state.since >= COMPLAINT_GRACE_SECONDS
+    if observation.provider_error is not None and fresh:
+        return GiveUp(failure_kind_of(observation.provider_error), observation.provider_error)
+    if observation.at - wait_state.quiet_since < rules.idle_grace:
+        return Wait(min(_pace(wait_state, observation, rules), rules.idle_grace))
+    return Remind() if wait_state.reminders < rules.max_reminders else _no_file(rules)
 
 
 def _no_file(rules: WaitRules) -> Decision:
     return GiveUp(FailureKind.NO_FILE) if rules.strict else FallBack()
 
 
-def _permission(watch: WaitState, glance: Observation, rules: WaitRules) -> Decision:
+def _permission(wait_state: WaitState, observation: Observation, rules: WaitRules) -> Decision:
     if not rules.auto_accept:
-        return Wait(_pace(watch, glance, rules)) if watch.waiting else ShowPermission()
-    if watch.waiting and glance.at - watch.answered_at < max(rules.poll_seconds, PERMISSION_SECONDS):
-        return Wait(_pace(watch, glance, rules))
-    if watch.permissions >= MAX_PERMISSIONS:
+        return Wait(_pace(wait_state, observation, rules)) if wait_state.waiting else ShowPermission()
+    if wait_state.waiting and observation.at - wait_state.answered_at < max(rules.poll_seconds, PERMISSION_SECONDS):
+        return Wait(_pace(wait_state, observation, rules))
+    if wait_state.permissions >= MAX_PERMISSIONS:
         return GiveUp(FailureKind.PERMISSION, f"{MAX_PERMISSIONS} permission prompts in one turn")
     return GivePermission()
 
 
-def _pace(watch: WaitState, glance: Observation, rules: WaitRules) -> float:
-    """How long until the next look: short where an end is near, never past the deadline."""
+def _pace(wait_state: WaitState, observation: Observation, rules: WaitRules) -> float:
+    """Seconds until the next observation: short when the end is near, never past the deadline."""
     pace = max(rules.poll_seconds, 0.02)
-    if glance.file is not None:
-        # The file is there, the end is near: look often, less so the longer it takes.
-        pace = min(max((glance.at - watch.file_at) / 10, 0.004), 0.5, pace)
-    return max(min(pace, watch.deadline - glance.at), 0.001)
+    if observation.file is not None:
+        # The file exists: observe often, and less often the longer it takes.
+        pace = min(max((observation.at - wait_state.file_at) / 10, 0.004), 0.5, pace)
+    return max(min(pace, wait_state.deadline - observation.at), 0.001)
 
 
-def may_send(watch: WaitState, glance: Observation, rules: WaitRules) -> Decision:
-    """Whether a prompt may be typed now (Take): a busy agent would lose it, a dead agent's shell would run it."""
-    still = glance.at - watch.screen_at
-    if glance.status is Status.ERROR:
+def may_send(wait_state: WaitState, observation: Observation, rules: WaitRules) -> Decision:
+    """Whether a prompt can be typed now (Accept): a busy agent would lose it, a dead agent's shell would execute it."""
+    still = observation.at - wait_state.screen_at
+    if observation.status is Status.ERROR:
         return GiveUp(FailureKind.ERROR)
-    if glance.shell:
-        # An agent that is just starting shows its shell for a moment, too.
+    if observation.shell:
+        # A starting agent shows its shell for a moment, too.
         return GiveUp(FailureKind.DIED) if still >= SHELL_SECONDS else Wait(READY_POLL_SECONDS)
-    if glance.at >= watch.deadline:
+    if observation.at >= wait_state.deadline:
         return GiveUp(FailureKind.TIMEOUT)
-    if glance.status is Status.WAITING:
-        return _permission(watch, glance, rules)
-    # Some providers say `processing` for ever; a screen that stands still then decides.
-    if glance.status is Status.PROCESSING and still < rules.idle_grace:
+    if observation.status is Status.WAITING:
+        return _permission(wait_state, observation, rules)
+    # Some providers report `processing` for ever; an unchanged screen decides then.
+    if observation.status is Status.PROCESSING and still < rules.idle_grace:
         return Wait(READY_POLL_SECONDS)
     return Accept()
 
 
 @dataclass(frozen=True, slots=True)
-class OnReturn:
-    """What a driver finds when it comes back to a turn it had asked before it died."""
+class ResumeDecision:
+    """Whether a resumed driver keeps waiting for a turn, and why."""
 
     wait: bool
     why: str
 
 
-def on_return(first: Observation, latest: Observation, rules: WaitRules) -> OnReturn | None:
-    """Is somebody still at work on this turn, or must it be asked again? None: look once more."""
+def resume_decision(first: Observation, latest: Observation, rules: WaitRules) -> ResumeDecision | None:
+    """Is an agent still working on this turn, or must it be asked again? None: observe again."""
     if latest.file is not None:
-        return OnReturn(True, "its response is there")
+        return ResumeDecision(True, "its response exists")
     if latest.status in (Status.PROCESSING, Status.WAITING):
-        return OnReturn(True, "its terminal is at work")
+        return ResumeDecision(True, "its terminal is busy")
     if first.screen != latest.screen:
-        return OnReturn(True, "its screen is moving")
-    # A status can lag seconds behind an agent that prints nothing yet.
+        return ResumeDecision(True, "its screen is changing")
+    # The status can lag seconds behind an agent that has printed nothing yet.
     if latest.at - first.at < min(rules.idle_grace, UNKNOWN_GRACE_SECONDS):
         return None
-    return OnReturn(False, "its terminal rests and there is no response")
+    return ResumeDecision(False, "its terminal is idle and there is no response")

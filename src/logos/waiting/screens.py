@@ -1,4 +1,4 @@
-"""Reading a terminal's screen: has the agent died, and does its provider complain?"""
+"""Reads a terminal's screen: does it show a shell, or a provider error?"""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 # CSI and OSC sequences, then any control character but newline and tab.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Half a character: it has no place in UTF-8 and would stop whatever writes it.
+# A lone surrogate has no UTF-8 form and would make every writer fail.
 _HALVES = re.compile(r"[\ud800-\udfff]")
 
-# An agent's own prompt is `❯`, `›` or `>`; a line that ends in `$` or `#` and nothing else is a shell waiting.
+# An agent's own prompt is `❯`, `›` or `>`; a line that ends in `$` or `#` is a shell prompt.
 _SHELL_PROMPT = re.compile(
     r"""^(?:\([\w.-]+\)\s*)?          # a virtual environment
         (?:
@@ -23,7 +23,7 @@ _SHELL_PROMPT = re.compile(
     re.VERBOSE,
 )
 
-# Narrow on purpose: a missed complaint costs a reminder, a false one ends a turn that was going well.
+# Narrow on purpose: a missed error costs a reminder, a false one ends a healthy turn.
 _COMPLAINTS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -38,7 +38,7 @@ _COMPLAINTS = tuple(
         r"(?:error:\s*)?(?:invalid api key|authentication failed|not logged in|please run /login)\b.*",
     )
 )
-# Signs the programs put before what they say themselves; a dash begins an agent's list.
+# Bullets that the clients print before their own messages; a dash starts a list of the agent.
 _BULLETS = re.compile(r"^[\s■⚠\ufe0f●⏺•✗×│└⎿]+")
 
 LOOK_BACK = 15
@@ -50,7 +50,7 @@ def plain(text: str) -> str:
 
 
 def whole(text: str) -> str:
-    """The text with half characters replaced."""
+    """The text with lone surrogates replaced."""
     return _HALVES.sub("\ufffd", text)
 
 
@@ -59,7 +59,7 @@ def last_lines(screen: str, count: int = LOOK_BACK) -> list[str]:
 
 
 def shows_shell(screen: str) -> bool:
-    """Whether the last thing on the screen is a shell's prompt: the agent has gone."""
+    """Whether the screen ends with a shell prompt: the agent has exited."""
     lines = last_lines(screen, 1)
     return bool(lines) and _SHELL_PROMPT.match(lines[0]) is not None
 
@@ -68,7 +68,7 @@ def provider_error(screen: str) -> str | None:
     """The newest provider error near the end of the screen, as the provider words it."""
     for line in reversed(last_lines(screen)):
         text = _BULLETS.sub("", line)
-        # A program that tries again has not given up.
+        # A client that retries has not failed yet.
         if not re.search(r"\bretrying\b", text, re.IGNORECASE) and any(p.fullmatch(text) for p in _COMPLAINTS):
             return text[:300]
     return None
