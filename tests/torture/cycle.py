@@ -173,8 +173,8 @@ class CycleModel(Model):
         kept = [own for own in range(1, seq + 1) if ref_of(history, own) in self.refs]
         look = self._look(history, seq)
         # What nobody has kept yet, nobody can check.
-        unkept = look not in kept and look != history.born
-        return "" if unkept or not kept else self.refs[ref_of(history, kept[-1])]
+        uncommitted = look not in kept and look != history.born
+        return "" if uncommitted or not kept else self.refs[ref_of(history, kept[-1])]
 
     def fits(self, history: History, seq: int) -> bool:
         look = self._look(history, history.meant_by(seq))

@@ -182,7 +182,7 @@ class Life:
         """Agents of levels whose work is done are gone."""
         state = self.state
         if isinstance(state, LevelsState):
-            needed = {ask.key for ask in state.pending_turns} | {done.ask.key for done in state.answered.values()}
+            needed = {ask.key for ask in state.pending_turns} | {done.pending.key for done in state.answered.values()}
             for name in [own for own in self.ledger.terminals if own not in needed]:
                 self.happen(TerminalClosed(name, self.ledger.terminals[name].id))
 
@@ -428,7 +428,7 @@ def in_their_places(state: LevelsState, due: tuple[Action, ...]) -> None:
         match action:
             case Turn(agent=key, place=place):
                 own = pending_turns[key].component
-                usual = state.place_of(own) if own else state.main
+                usual = state.worktree_of(own) if own else state.main
                 assert place == (Worktree(own or MAIN, (state.left[key],)) if key in state.left else usual)
             case Gather(place=place, since=since) if place.name != MAIN:
                 assert since == state.begins_at(place.name)

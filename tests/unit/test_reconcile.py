@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.reports import Change, Proposal, Report, TurnKind, Verdict
 from logos.domain.specs import Question
-from logos.flows.levels.reconcile import Agreed, Cause, Dispute, Undecided, hear, participants
+from logos.flows.levels.reconcile import Agreed, Cause, Dispute, Undecided, after_report, participants
 from tests.builders import examples
 
 L1, L2, L3, L4, L5, L6, L7, L8, L9 = sorted(Level)
@@ -35,7 +35,7 @@ def heard(
     after: Dispute | Agreed | Undecided = dispute
     for report in reports:
         assert isinstance(after, Dispute)
-        after = hear(after, report.level, report, guarded=guarded, max_rounds=max_rounds)
+        after = after_report(after, report.level, report, guarded=guarded, max_rounds=max_rounds)
     return after
 
 
@@ -175,7 +175,7 @@ def test_every_dispute_ends_in_its_rounds_and_the_same_way_in_any_order(
             for level in asked:
                 steps += 1
                 assert isinstance(after, Dispute)
-                after = hear(after, level, report(now, level), guarded=guarded, max_rounds=max_rounds)
+                after = after_report(after, level, report(now, level), guarded=guarded, max_rounds=max_rounds)
             assert steps <= len(levels) + max_rounds * (len(levels) + 1)
         return after, steps
 

@@ -87,7 +87,7 @@ def left_at(at: Checkpoint, whole: Iterable[Recorded], kept: Callable[[TurnId], 
         return ()
     gathered = gathered_in(whole)
     left_by = {ask.key: ask.before for ask in at.state.sent_back if ask.before is not None}
-    left_by |= {done.ask.key: done.ask.turn for done in at.state.answered.values()}
+    left_by |= {done.pending.key: done.pending.turn for done in at.state.answered.values()}
     found = ((key, gathered.get(turn) or kept(turn)) for key, turn in sorted(left_by.items()))
     return tuple((key, commit) for key, commit in found if commit)
 

@@ -174,7 +174,7 @@ def _left(settings: Settings, log: SqliteLog, at: Checkpoint) -> Left:
     if not isinstance(at.state, LevelsState):
         return ()
     workspace, now = GitWorkspace(settings.work_dir, at.run), open_run(log, at.run).state
-    lies = {turn: place for turn, place in now.unkept.items() if driver_of(settings.telos_dir / LOCK) is None}
+    lies = {turn: place for turn, place in now.uncommitted.items() if driver_of(settings.telos_dir / LOCK) is None}
 
     def kept(turn: TurnId) -> str:
         found = workspace.left(turn)
@@ -294,7 +294,7 @@ def end_run(settings: Settings, journal: Journal[Any], why: str, tell: Tell) -> 
     if isinstance(state, LevelsState):
         with suppress(HostError):
             workspace = GitWorkspace(settings.work_dir, journal.run)
-            for turn, place in state.unkept.items():
+            for turn, place in state.uncommitted.items():
                 workspace.keep(place, turn)
             workspace.give_up(state.head if state.head != state.plan.base else None)
     project(settings, journal)

@@ -76,7 +76,7 @@ def next_turns(story: RunView) -> list[str]:
         return []
     if isinstance(state, CycleState):
         return [state.check_id if state.checking else state.turn_id]
-    return [ask.turn for ask in state.at_hand] or [f"{state.stage} at {state.level.name}"]
+    return [ask.turn for ask in state.in_progress] or [f"{state.stage} at {state.level.name}"]
 
 
 def recommended(standing: RunStatus) -> str:

@@ -1,1 +1,1 @@
-"""The words of Logos as frozen records: no clock, no files, no network, the standard library only."""
+"""The records of Logos: frozen dataclasses, standard library only, no clock, files or network."""

@@ -1,4 +1,4 @@
-"""What can happen in a run. The log is a list of these and nothing else."""
+"""The events of a run. A log is a list of these."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from logos.domain.usage import Usage
 
 
 class Source(StrEnum):
-    """Where a response was read."""
+    """Where a response was read from."""
 
     FILE = "file"
     SCREEN = "screen"
 
 
 class Topic(StrEnum):
-    """What a note is about."""
+    """The subject of a note."""
 
     WARNING = "warning"
     REMINDED = "reminded"
@@ -42,7 +42,7 @@ class TerminalOpened:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """An imported run brings its terminals along in the same event, so that a crash cannot part them."""
+    """An imported run carries its terminals in the same event, so that a crash cannot separate them."""
 
     plan: Plan
     seed: CycleSeed | None = None
@@ -52,7 +52,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunResumed:
-    """A driver took over, with the settings it was given; what had stalled may go on."""
+    """A new driver continues the run with its settings."""
 
     plan: Plan
     kind: Literal["run_resumed"] = "run_resumed"
@@ -60,11 +60,10 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True)
 class RunForked:
-    """The events before this one are another run's, up to its event `at`; from here on this run is one of its own.
+    """The events before this one are copies of the parent's, up to its event `at`.
 
-    `commit` is the work tree it began with, empty where there was none. `left` is what lay in the places of authors
-    who were to go on with unfinished work there: they go on from these commits. `host` is the session on which the
-    other run's agents were, empty where it had none yet.
+    `commit` is the work tree it starts with, if any. `left` maps turns to commits of the parent's unfinished work.
+    `host` is the host session of the parent's agents, if any.
     """
 
     parent: RunId
@@ -79,7 +78,7 @@ class RunForked:
 
 @dataclass(frozen=True, slots=True)
 class RunAbandoned:
-    """A person gave the run up."""
+    """The run was abandoned by a person."""
 
     why: str
     kind: Literal["run_abandoned"] = "run_abandoned"
@@ -94,7 +93,7 @@ class TerminalClosed:
 
 @dataclass(frozen=True, slots=True)
 class TurnAsked:
-    """Written before the prompt leaves: a driver that dies now knows at resume what may be on its way."""
+    """Written before the prompt is sent: a resumed driver knows that it may have been delivered."""
 
     turn: TurnId
     agent: AgentName
@@ -137,7 +136,7 @@ class CheckRan:
 
 @dataclass(frozen=True, slots=True)
 class WorkGathered:
-    """What an agent left in its place is a commit now; `problems` are what keeps it from being accepted."""
+    """An agent's work was committed; `problems` are reasons not to accept it."""
 
     turn: TurnId
     place: str
@@ -149,7 +148,7 @@ class WorkGathered:
 
 @dataclass(frozen=True, slots=True)
 class WorkMerged:
-    """All pieces are in `commit`; with clashes none is, and `commit` is what they were to be merged onto."""
+    """`commit` holds all contributions; with clashes it is the unchanged commit they were to be merged onto."""
 
     turn: TurnId
     commit: str
@@ -159,7 +158,7 @@ class WorkMerged:
 
 @dataclass(frozen=True, slots=True)
 class QuestionResolved:
-    """A person decided: one of the options (from 1), or in words of their own (0)."""
+    """A person decided: an option (numbered from 1), or free text (0)."""
 
     question: str
     option: int
@@ -169,7 +168,7 @@ class QuestionResolved:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Worth telling a person; changes nothing in a flow."""
+    """A message for people; it changes no state."""
 
     topic: Topic
     text: str
@@ -205,7 +204,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """An event as the log keeps it: numbered, and stamped with the time it was accepted."""
+    """An event as stored in the log: numbered and with the time it was accepted."""
 
     run: RunId
     seq: int

@@ -1,4 +1,4 @@
-"""What is physically out there, whatever the flow: open terminals and turns in agents' hands."""
+"""The ledger of a run, the same for every flow: open terminals, turns in flight, usage."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Ledger:
             case RunStarted(_, _, opened):
                 return reduce(Ledger.enter, opened, self)
             case RunForked():
-                # Terminals, prompts and costs are the other run's.
+                # Terminals, prompts and costs belong to the parent run.
                 return Ledger()
             case RunResumed() | RunAbandoned() | RunEnded():
                 return self
@@ -86,7 +86,7 @@ class Ledger:
                 return self
 
     def _account(self, turn: TurnId, usage: Usage | None) -> Ledger:
-        """Put what a turn cost on the bill, and on that of its agent's conversation."""
+        """Add a turn's usage to the run's total and to its agent's conversation."""
         turn_in_flight = self.in_flight.get(turn)
         bills = dict(self.accounted)
         if turn_in_flight is not None and usage is not None:
@@ -100,7 +100,7 @@ class Ledger:
             session=session,
             terminals=MappingProxyType({**self.terminals, agent: terminal}),
             providers=MappingProxyType({**self.providers, agent: used}),
-            # What was asked in another conversation is in nobody's hands any more.
+            # Turns asked in the old conversation are no longer in flight.
             in_flight=MappingProxyType(
                 {
                     turn: turn_in_flight

@@ -22,7 +22,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LevelDef:
-    """One level's row: what it is for, and what its spec must contain."""
+    """One row of the table: a level's mandate and the required sections of its spec."""
 
     level: Level
     title: str
@@ -99,7 +99,7 @@ LEVELS: dict[Level, LevelDef] = {
         LevelDef(
             Level.L1,
             "Syntax-Linter",
-            "makes linters and formatters content without changing what the code does",
+            "fixes lint and format errors without changing what the code does",
             "syntax_linter",
             (),
             document="lint",
@@ -110,7 +110,7 @@ LEVELS: dict[Level, LevelDef] = {
 ALL_LEVELS: tuple[Level, ...] = tuple(LEVELS)
 """From purpose to syntax."""
 
-# What is proven by tools, which Logos runs itself; the levels above judge.
+# Levels proven by tools alone; the levels above judge.
 PROVEN_BY_TOOLS = (Level.L1, Level.L2)
 
 

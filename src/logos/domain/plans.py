@@ -27,7 +27,7 @@ CURRENT_RULES = max(RulesVersion).value
 
 
 class OnExhausted(StrEnum):
-    """What follows when the reviewers never approve."""
+    """What to do when the reviewers never approve."""
 
     PROCEED = "proceed"
     BLOCK = "block"
@@ -77,7 +77,7 @@ class CyclePlan:
 
 @dataclass(frozen=True, slots=True)
 class LevelsPlan:
-    """`telos` says what is known per level, the purpose at L9; `base` is the commit that all work starts from."""
+    """`telos` is the project's purpose per level; `base` is the commit that all work starts from."""
 
     feature: str
     wd: str
@@ -98,7 +98,7 @@ Plan = CyclePlan | LevelsPlan
 
 @dataclass(frozen=True, slots=True)
 class CycleSeed:
-    """Where an imported run stands: what a state file says, without its terminals."""
+    """The position of an imported run, read from a state file."""
 
     round: int = 1
     phase: Phase = Phase.ANALYST

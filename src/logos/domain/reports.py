@@ -1,4 +1,4 @@
-"""What agents of the levels hand in: reports, parsed from their responses, and what they say in them."""
+"""Reports: the parsed responses of the levels' agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from logos.domain.levels import Level
 
 
 class TurnKind(StrEnum):
-    """What a turn of a level is for; each kind asks for fields of its own."""
+    """The purpose of a level's turn; each kind has its own report fields."""
 
     DECOMPOSE = "decompose"
     AUTHOR = "author"
@@ -33,7 +33,7 @@ class Verdict(StrEnum):
 
 
 class ActionKind(StrEnum):
-    """What an agent recommends to do next."""
+    """The next action that an agent recommends."""
 
     PROCEED = "proceed"
     HAND_BACK = "hand_back"
@@ -59,7 +59,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One validation result: something looked at, and how it was found."""
+    """One validation result."""
 
     what: str
     result: str
@@ -74,7 +74,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A part of the work that one author can do alone."""
+    """A part of the work for one author."""
 
     name: str
     purpose: str
@@ -85,7 +85,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A technical fact that the specs above did not know."""
+    """A technical fact that the specs above do not consider."""
 
     statement: str
     affects: tuple[Level, ...] = ()
@@ -94,7 +94,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a spec asks for and the work does not do; `conflicts_with` names levels whose specs it contradicts."""
+    """A requirement that the work does not meet; `conflicts_with` names levels whose specs contradict it."""
 
     what: str
     expected: str = ""
@@ -104,7 +104,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a proposal changes in one level's spec."""
+    """A change of one level's spec."""
 
     level: Level
     change: str
@@ -112,7 +112,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A way out of a conflict: what changes at which levels, and which components are worked on again."""
+    """A proposed resolution: spec changes per level, and components to rework."""
 
     summary: str
     changes: tuple[Change, ...] = ()
@@ -121,7 +121,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A parsed response. The fields after `next` belong to some kinds only."""
+    """A parsed response. The fields after `next` are used by some kinds only."""
 
     kind: TurnKind
     level: Level
@@ -146,6 +146,6 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A response that is no report, with every reason, each a line the agent can act on."""
+    """An invalid response, with every reason as a line that the agent can act on."""
 
     errors: tuple[str, ...]

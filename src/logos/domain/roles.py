@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RoleDef:
-    """One role's place at the table: what its response is called and which profile it has by default."""
+    """One row of the table: a role's answer, response file and default profile."""
 
     role: Role
     answer: str
@@ -33,7 +33,7 @@ class RoleDef:
 
 @dataclass(frozen=True, slots=True)
 class PhaseDef:
-    """A phase and who works in it: an author, and a reviewer where there is one."""
+    """A phase with its author and, if any, its reviewer."""
 
     phase: Phase
     author: Role

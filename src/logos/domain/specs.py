@@ -1,4 +1,4 @@
-"""What flows between levels: specs with their lineage, handoffs, pieces of work, and questions for a person."""
+"""What passes between levels: specs, handoffs, changed files, conflicts, proofs and questions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from logos.domain.turns import TurnId
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a level hands down. A new version replaces the old one; both stay in the log."""
+    """A level's spec. A new version replaces the old one; both stay in the log."""
 
     level: Level
     version: int
@@ -36,7 +36,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """Work that went from one level to another: the turn it came from, and what it said."""
+    """A handoff of work from one level to another."""
 
     from_level: Level
     to_level: Level
@@ -51,7 +51,7 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True)
 class TouchedFile:
-    """A file that was changed: its content's hash (empty: deleted), and what it newly defines at top level."""
+    """A changed file: the hash of its content (empty: deleted) and its new top-level definitions."""
 
     path: str
     blob: str
@@ -60,7 +60,7 @@ class TouchedFile:
 
 @dataclass(frozen=True, slots=True)
 class ContentConflict:
-    """Two pieces of work that cannot both be merged."""
+    """Contributions that cannot be merged together."""
 
     kind: str
     components: tuple[str, ...]
@@ -83,7 +83,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a tool said of the merged work."""
+    """The result of a tool on the merged work."""
 
     level: Level
     tool: str
@@ -98,7 +98,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What only a person can decide; `options` are numbered from 1, `objections` are what was said against them."""
+    """A question for a person; `options` are numbered from 1, `objections` argue against them."""
 
     id: str
     text: str

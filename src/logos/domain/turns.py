@@ -1,4 +1,4 @@
-"""What a flow asks for: a turn of an agent, or a check that Logos runs itself."""
+"""The actions a flow asks for: turns of agents, checks, gathers and merges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fact = str | int | bool
 
 
 class Status(StrEnum):
-    """What a host says of a terminal."""
+    """A terminal's status as the host reports it."""
 
     UNKNOWN = "unknown"
     IDLE = "idle"
@@ -41,7 +41,7 @@ class Outcome(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Why a turn brought no response."""
+    """Why a turn has no response."""
 
     ERROR = "error"
     TIMEOUT = "timeout"
@@ -56,7 +56,7 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Who can be asked: a name in the flow, and what the host starts for it."""
+    """An agent: its name in the flow, and what the host starts for it."""
 
     name: AgentName
     provider: str
@@ -74,7 +74,7 @@ class Terminal:
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A git worktree of its own: what it is called, and the commits whose work is in it, the first one its start."""
+    """A git worktree: its name and the commits merged into it, starting with the first."""
 
     name: str
     commits: tuple[str, ...]
@@ -82,10 +82,10 @@ class Worktree:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One prompt to one agent. The flow decides the facts; a document says them.
+    """One prompt to one agent. The flow decides the facts; a document renders them.
 
-    `seat` is the plan's agent that is asked, where many agents have the same; `place` where it works, if not in the
-    work dir.
+    `agent_def` names the plan's agent definition where several agents share one; `place` is the agent's worktree,
+    None for the work dir.
     """
 
     id: TurnId
@@ -99,7 +99,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A command that Logos runs itself, because an agent's word is no evidence."""
+    """A command that Logos runs: an agent's word is not evidence."""
 
     id: TurnId
     command: str
@@ -108,9 +108,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Commit what an agent left in its place, and say what it is. `declared` are files that must be among it.
+    """Commit what an agent left in its worktree. `declared` are files that must be among the changes.
 
-    `since` are the commits to compare it with, where the place began with earlier work of its own.
+    `since` are the commits to compare with when the worktree started with earlier work of the same agent.
     """
 
     id: TurnId
@@ -123,7 +123,7 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Merge pieces of work, in order, onto a commit: all of them, or none."""
+    """Merge contributions onto a commit, in order; all or none."""
 
     id: TurnId
     onto: str

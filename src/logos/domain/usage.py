@@ -1,4 +1,4 @@
-"""What turns cost. Unknown is not zero: a host that does not say how many tokens were used leaves a gap that shows."""
+"""Tokens and prices of turns. Unknown is not zero: missing usage is counted and shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One turn's tokens and price, as far as its host tells. Cached tokens are part of the input."""
+    """One turn's tokens and price, as far as its host reports them. Cached tokens are part of the input."""
 
     input: int | None = None
     cached: int | None = None
@@ -21,7 +21,7 @@ class Usage:
         return None if self.input is None or self.output is None else self.input + self.output
 
     def minus(self, before: Usage | None) -> Usage:
-        """What came on top of `before`."""
+        """The difference to an earlier total."""
         if before is None:
             return self
         return Usage(
@@ -32,7 +32,7 @@ class Usage:
         )
 
     def plus(self, other: Usage) -> Usage:
-        """Both together; what only one of them tells is told."""
+        """The sum; a value that only one side knows is kept."""
         return Usage(
             _more(self.input, other.input),
             _more(self.cached, other.cached),
@@ -66,7 +66,7 @@ def _more(one: Number | None, other: Number | None) -> Number | None:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The sum over turns, with the number of turns that said nothing."""
+    """The sum over turns, with the number of turns without usage."""
 
     turns: int = 0
     input: int = 0
@@ -78,7 +78,7 @@ class Spent:
 
     @property
     def tokens(self) -> int | None:
-        """None when no turn told."""
+        """None when no turn reported tokens."""
         return None if self.turns == self.tokens_unknown else self.input + self.output
 
     @property

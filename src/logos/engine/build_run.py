@@ -134,7 +134,7 @@ class BuildRun(Runner[LevelsState]):
         """Agents whose turn is done and whose work, if any, is gathered."""
         journal = self._running()
         state = journal.state
-        needed = {ask.key for ask in state.pending_turns} | {done.ask.key for done in state.answered.values()}
+        needed = {ask.key for ask in state.pending_turns} | {done.pending.key for done in state.answered.values()}
         return {name for name in journal.ledger.terminals if name not in needed}
 
     def _close_idle(self, context: WorkerContext) -> None:
@@ -174,7 +174,7 @@ class BuildRun(Runner[LevelsState]):
         for ask in state.sent_back:
             if ask.before is not None and turn in (None, ask.before) and ask.turn not in state.started:
                 with suppress(HostError):
-                    self._workspace.keep(state.place_for(ask), ask.before)
+                    self._workspace.keep(state.worktree_for(ask), ask.before)
 
 
 def run_build(run: BuildRun, journal: Journal[LevelsState], first: Event) -> RunResult[LevelsState]:

@@ -16,7 +16,7 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a run stands, in the same words for every flow: a sweep of a build is a round, its stage a phase."""
+    """Where a run stands, in the same words for every flow: a build's sweep is its round, its stage its phase."""
 
     round: int
     phase: str
@@ -26,7 +26,7 @@ class Position:
 
 
 class RunState(Protocol):
-    """What the state of every flow says."""
+    """What the state of every flow provides."""
 
     @property
     def plan(self) -> Plan: ...
@@ -68,7 +68,7 @@ class Flow(Protocol[State]):
         ...
 
     def due(self, state: State) -> tuple[Action, ...]:
-        """Every errand that should be in some hands right now."""
+        """Every action that should be in progress now."""
         ...
 
     def apply(self, state: State, event: Event) -> State:
@@ -76,12 +76,12 @@ class Flow(Protocol[State]):
         ...
 
     def outcome(self, state: State) -> Outcome | None:
-        """How the run ended, or None while it goes on."""
+        """How the run ended, or None."""
         ...
 
 
 def replay(flow: Flow[State], events: Iterable[Event]) -> State:
-    """Fold a log into the state it stands for."""
+    """Fold events into a state."""
     state = flow.start()
     for event in events:
         state = flow.apply(state, event)

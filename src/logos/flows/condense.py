@@ -1,4 +1,4 @@
-"""Making handoffs small: the parts the next agent needs, capped, and never nothing where there was something."""
+"""Shortens handoffs to the parts the next agent needs; never empties a text that had content."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOR_PROGRAMMER = _ANALYST_PARTS[1:4]
 FOR_TESTER = _PROGRAMMER_PARTS[1:3]
 
 _DECOR = r"[-*#_`\s]*"
-# A section ends at the next known part, or at a marker that begins another kind of text.
+# A section ends at the next known heading or marker.
 _MARKER = re.compile(rf"^{_DECOR}(?:ANALYST_SUMMARY|PROGRAMMER_SUMMARY|REVIEW_RESULT|REVIEW_NOTES|RESULT|EVIDENCE):")
 
 
@@ -83,7 +83,7 @@ def test_evidence(text: str, rules: CondenseRules) -> str:
     """The `RESULT:` line and the `EVIDENCE:` section onward, or the head of the text."""
     lines = text.splitlines()
     results = [line for line in lines if _starts(line, "RESULT")]
-    # Evidence is what a FAIL hands on: a PASS beside it must not be what the programmer reads first.
+    # Only the FAIL line is handed on: a PASS beside it would mislead the programmer.
     result = next((line for line in results if "FAIL" in line), next(iter(results), None))
     evidence = _from_marker(lines, "EVIDENCE")
     if result is None and not evidence:

@@ -174,7 +174,7 @@ def project(state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float)
         "current_level": state.level.name,
         "levels": [level.name for level in state.levels],
         "skipped_levels": [level.name for level in state.skipped],
-        "active_agents": [_active(ask, state, ledger) for ask in state.at_hand],
+        "active_agents": [_active(ask, state, ledger) for ask in state.in_progress],
         "pending_handoffs": _pending(state),
         "specification_stack": _specs(state.specs),
         "handoff_lineage": _handoffs(state.handoffs),

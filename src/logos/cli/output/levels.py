@@ -146,7 +146,7 @@ def _blocked_at(state: LevelsState) -> Level | None:
 def _at_work(state: LevelsState) -> set[Level]:
     if state.outcome is not None:
         return set()
-    agents = {ask.level for ask in state.pending_turns} | {done.ask.level for done in state.answered.values()}
+    agents = {ask.level for ask in state.pending_turns} | {done.pending.level for done in state.answered.values()}
     if state.stage is Stage.MERGE:
         return {Level.L2}
     return agents or ({state.level} if state.stage is Stage.UP else set())

@@ -37,9 +37,9 @@ UPSTREAM_BACK_REFERENCE = "(Same as in your first turn of this round -- refer to
 NO_UPSTREAM = "(There is no upstream output: this run started at the {role}.)"
 NO_VERDICT = "Your previous response had no clear verdict: exactly one line must begin with RESULT: and say one word."
 
-# What a tester that never gives a verdict may cost: one more turn.
+# A tester without a verdict is asked once more.
 TESTER_TRIES = 2
-# How much of a conversation is told to an agent that takes over from another.
+# How much of the old conversation a replacement agent is told.
 MEMORY_TURNS = 3
 MEMORY_LINES = 15
 
@@ -107,7 +107,7 @@ class Cycle:
 
     def start(self) -> CycleState:
         if self.seed is not None:
-            return _planted(self.plan, self.seed)
+            return _imported(self.plan, self.seed)
         first = self.plan.start
         return CycleState(self.plan, phase=phase_def_of(first).phase, role=first)
 
@@ -128,12 +128,12 @@ class Cycle:
             case TurnFailed(_, trouble, message):
                 return replace(state, stalled=message, trouble=trouble) if state.outcome is None else state
             case RunResumed(CyclePlan() as plan):
-                return _taken_over(state, plan)
+                return _resumed(state, plan)
             case RunForked(_, _, CyclePlan() as plan):
-                return _taken_over(replace(state, briefed=frozenset()), plan)
+                return _resumed(replace(state, briefed=frozenset()), plan)
             case RunAbandoned(why):
                 open_ = state.outcome in (None, Outcome.BLOCKED)
-                return _given_up(state, why) if open_ else state
+                return _abandoned(state, why) if open_ else state
             case CheckRan(turn, command, exit_code, output):
                 awaited = state.checking and turn == state.check_id and state.outcome is None
                 return _checked(state, command, exit_code, output) if awaited else state
@@ -142,27 +142,27 @@ class Cycle:
             case RunStarted() | TerminalClosed() | TurnSent() | Noted() | RunEnded():
                 return state
             case RunResumed() | RunForked() | WorkGathered() | WorkMerged() | QuestionResolved():
-                # What belongs to another flow changes nothing in this one.
+                # Events of the other flow change nothing.
                 return state
 
     def outcome(self, state: CycleState) -> Outcome | None:
         return state.outcome
 
 
-def _taken_over(state: CycleState, plan: CyclePlan) -> CycleState:
-    """With other settings there may be nothing to check any more: an empty command proves nothing."""
+def _resumed(state: CycleState, plan: CyclePlan) -> CycleState:
+    """New settings may remove the check; an empty command proves nothing."""
     state = replace(state, plan=replace(plan, rules=state.plan.rules), stalled=None, trouble=None)
     if state.checking and not (plan.verify_pass and plan.test_command):
         return _passed(replace(state, checking=False), "the tester reported PASS")
     return state
 
 
-def _given_up(state: CycleState, why: str) -> CycleState:
+def _abandoned(state: CycleState, why: str) -> CycleState:
     return replace(state, outcome=Outcome.ABANDONED, reason=why, stalled=None, trouble=None)
 
 
-def _planted(plan: CyclePlan, seed: CycleSeed) -> CycleState:
-    """The state an imported run goes on from; a phase whose upstream is missing falls back to it."""
+def _imported(plan: CyclePlan, seed: CycleSeed) -> CycleState:
+    """The state of an imported run; a phase whose upstream output is missing falls back to that phase."""
     outputs = MappingProxyType({**_no_outputs(), **dict(seed.outputs)})
     state = CycleState(
         plan,
@@ -175,11 +175,11 @@ def _planted(plan: CyclePlan, seed: CycleSeed) -> CycleState:
         retry_context=seed.retry_context,
         fresh=False,
     )
-    # A file that says "done" and still runs was left between the verdict and its status: test again.
+    # A file that says "done" but RUNNING was written between verdict and status: test again.
     stage = phase_def(Phase.TESTER if seed.phase is Phase.DONE else seed.phase)
     while stage.upstream is not None and not state.said(stage.upstream):
         stage = phase_def_of(stage.upstream)
-    # An author that has answered and was not reviewed yet is not asked again.
+    # An author whose answer is not reviewed yet is not asked again.
     reviewed = stage.reviewer is None or not state.said(stage.author) or bool(state.said(stage.reviewer))
     role = stage.author if reviewed or stage.reviewer is None else stage.reviewer
     return replace(state, phase=stage.phase, role=role)
@@ -190,7 +190,7 @@ def _answered(state: CycleState, text: str) -> CycleState:
     stage = phase_def(state.phase)
     if state.role is stage.author and stage.reviewer is not None:
         outputs[ROLE_DEFS[stage.reviewer].answer] = ""
-    state = replace(state, outputs=MappingProxyType(outputs), memory=_remembered(state, text), fresh=False)
+    state = replace(state, outputs=MappingProxyType(outputs), memory=_with_memory(state, text), fresh=False)
     if state.role is stage.reviewer:
         return _reviewed(state, text)
     if stage.reviewer is not None:
@@ -199,15 +199,15 @@ def _answered(state: CycleState, text: str) -> CycleState:
 
 
 def _new_conversation(state: CycleState, role: Role) -> CycleState:
-    """It has not seen the explore summary, and knows of earlier turns what it is told; an import knows only outputs."""
+    """A new conversation needs the explore summary and a memory of earlier turns; an import has only outputs."""
     memory, said = state.memory, state.said(role)
     if said and role not in memory:
         memory = MappingProxyType({**memory, role: (f"earlier:\n{condense.head(said, MEMORY_LINES)}",)})
     return replace(state, briefed=state.briefed - {role}, memory=memory)
 
 
-def _remembered(state: CycleState, text: str) -> Mapping[Role, tuple[str, ...]]:
-    """What a role said last, condensed: for whoever takes its place in a new conversation."""
+def _with_memory(state: CycleState, text: str) -> Mapping[Role, tuple[str, ...]]:
+    """The role's latest answers, condensed, for an agent in a new conversation."""
     said = f"{state.turn_id}:\n{condense.head(text, MEMORY_LINES)}"
     return MappingProxyType({**state.memory, state.role: (*state.memory.get(state.role, ()), said)[-MEMORY_TURNS:]})
 
@@ -218,7 +218,7 @@ def _reviewed(state: CycleState, text: str) -> CycleState:
     if not nothing_reviewed and is_approved(text, state.cycle, state.phase, rules):
         return _enter(_object(state, ""), phase_after(state.phase))
     state = _object(state, condense.review_notes(text, state.plan.condense))
-    # A run that starts at a reviewer has nothing to review yet: its author gets a turn, whatever the limit.
+    # A run that starts at a reviewer has nothing to review: its author gets a turn whatever the limit.
     if state.cycle < rules.max_cycles or (nothing_reviewed and state.cycle == 1):
         return replace(state, role=stage.author, cycle=state.cycle + 1)
     if rules.on_exhausted is OnExhausted.BLOCK:
@@ -228,7 +228,7 @@ def _reviewed(state: CycleState, text: str) -> CycleState:
 
 
 def _object(state: CycleState, notes: str) -> CycleState:
-    """The reviewer's standing objections to this phase; they outlive the phase when nobody approved it."""
+    """Set the reviewer's objections to this phase; they outlive the phase when it was not approved."""
     if state.phase is Phase.ANALYST:
         return replace(state, analyst_feedback=notes)
     return replace(state, programmer_feedback=notes)
@@ -266,7 +266,7 @@ def _passed(state: CycleState, reason: str) -> CycleState:
 
 
 def failed(state: CycleState, evidence: str) -> CycleState:
-    """A FAIL: the next round starts at the programmer, with the evidence and what was changed so far."""
+    """A FAIL starts the next round at the programmer, with the evidence and a summary of the changes."""
     context = condense.programmer_for_tester(state.said(Role.PROGRAMMER), state.plan.condense)
     state = replace(state, feedback=evidence, retry_context=context, fresh=False)
     if state.round >= state.plan.max_rounds:
@@ -289,7 +289,7 @@ def explore_for(state: CycleState) -> str:
 
 
 def facts_for(state: CycleState) -> Mapping[str, Fact]:
-    """Everything the prompt of the role that is due may tell."""
+    """All facts for the prompt of the role that is due."""
     plan, role_def = state.plan, ROLE_DEFS[state.role]
     common: dict[str, Fact] = {
         "turn": state.turn_id,
@@ -334,7 +334,7 @@ def _programmer_facts(state: CycleState) -> dict[str, Fact]:
 
 
 def _peer_programmer_facts(state: CycleState) -> dict[str, Fact]:
-    # Who reviews a repair must know what was broken.
+    # A reviewer of a repair must know what was broken.
     return {"author_output": _or_note(state, state.said(Role.PROGRAMMER)), "feedback": state.feedback}
 
 

@@ -1,4 +1,4 @@
-"""Reading verdicts, strictly: an agent's text approves or passes only where it says so and nothing else."""
+"""Parses verdicts strictly: a text approves or passes only when it says so unambiguously."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from logos.domain.plans import ReviewRules
 from logos.domain.roles import Phase
 
-# Markdown emphasis before a marker is tolerated; a quote sign is not, since a quoted verdict is someone else's.
+# Markdown emphasis before a marker is allowed; a quote sign is not, because it quotes another text.
 _LEAD = r"^[-#*_`\s]*"
 _RESULT = re.compile(_LEAD + r"RESULT:[*_`\s]*(?P<rest>.*)$")
 _REVIEW = re.compile(_LEAD + r"REVIEW_RESULT:[*_`\s]*(?P<rest>.*)$")
@@ -22,12 +22,12 @@ class TesterVerdict(StrEnum):
 
 
 def _lines(text: str) -> list[str]:
-    """Its lines, whatever ends them, without white space of any kind around them."""
+    """The lines of a text, stripped, whatever their line endings."""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _said(pattern: re.Pattern[str], text: str, good: str, bad: str) -> set[str]:
-    """What the marker lines say: one of the two words, both (the format line, echoed) or neither."""
+    """The words on the marker lines: one of the two, both (an echoed format line) or neither."""
     return {_word(found["rest"], good, bad) for line in _lines(text) if (found := pattern.match(line))}
 
 
@@ -37,7 +37,7 @@ def _word(rest: str, good: str, bad: str) -> str:
         return "both"
     if says_bad:
         return bad
-    # "NOT PASS" says the word and means the opposite.
+    # "NOT PASS" contains the word and means the opposite.
     return good if re.match(rf"{good}\b", rest) else "neither"
 
 
@@ -70,14 +70,14 @@ EVIDENCE: dict[Phase, tuple[re.Pattern[str], ...]] = {
 
 
 def review_notes(text: str) -> str | None:
-    """What stands under `REVIEW_NOTES:`, or None when nothing does."""
+    """The text under `REVIEW_NOTES:`, or None."""
     lines = _lines(text)
     first = next((number for number, line in enumerate(lines) if _NOTES.match(line)), None)
     return None if first is None else "\n".join([_NOTES.sub("", lines[first]), *lines[first + 1 :]])
 
 
 def evidence_found(text: str, phase: Phase) -> int:
-    """How many evidence families the review notes touch; a family counts once."""
+    """The number of evidence families that the review notes mention."""
     notes = review_notes(text) or ""
     return sum(1 for family in EVIDENCE[phase] if family.search(notes))
 

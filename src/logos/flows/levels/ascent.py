@@ -1,4 +1,4 @@
-"""Up: tools prove the lowest levels, every level above judges its own spec with their results as evidence."""
+"""Up: tools prove the lowest levels; every level above judges its own spec with the tool results as evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from logos.domain.turns import Outcome, TurnId
 from logos.flows.levels.briefing import handed, proof_in_words
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, LevelStatus, PendingTurn
-from logos.flows.levels.steps import ask_for, dispute_over, hand, put
+from logos.flows.levels.steps import ask_for, dispute_over, hand_off, with_item
 
 
 def enter(state: LevelsState) -> LevelsState:
@@ -20,7 +20,7 @@ def enter(state: LevelsState) -> LevelsState:
 
 
 def resumed(state: LevelsState) -> LevelsState:
-    """With other settings there may be nothing left to wait for."""
+    """New settings may leave nothing to wait for."""
     return proceed(state) if not state.pending_turns else state
 
 
@@ -37,7 +37,7 @@ def checked(state: LevelsState, turn: TurnId, command: str, exit_code: int, outp
 
 
 def proceed(state: LevelsState) -> LevelsState:
-    """A level's tools first, then its own judgement where it has one."""
+    """Run a level's tools first, then ask the level itself where it judges."""
     level = state.level
     if state.unproven_tools(level):
         return state
@@ -45,11 +45,11 @@ def proceed(state: LevelsState) -> LevelsState:
     if failed:
         what = ", ".join(f"`{proof.command}` exits {proof.exit_code}" for proof in failed)
         evidence = "\n\n".join(map(proof_in_words, failed))
-        state = _stands(state, level, LevelStatus.FAILED)
+        state = _with_status(state, level, LevelStatus.FAILED)
         return dispute_over(state, Cause.FAILURE, level, f"{level.name} fails: {what}", evidence=evidence)
     if level in PROVEN_BY_TOOLS:
         standing = LevelStatus.PROVEN if state.tools_of(level) else LevelStatus.UNPROVEN
-        return _higher(_stands(state, level, standing))
+        return _higher(_with_status(state, level, standing))
     return ask_for(state, level, TurnKind.VALIDATE)
 
 
@@ -58,30 +58,30 @@ def _higher(state: LevelsState) -> LevelsState:
     return _passed(state) if higher is None else proceed(replace(state, level=higher))
 
 
-def _stands(state: LevelsState, level: Level, standing: LevelStatus) -> LevelsState:
-    return replace(state, standing=put(state.standing, level, standing))
+def _with_status(state: LevelsState, level: Level, standing: LevelStatus) -> LevelsState:
+    return replace(state, standing=with_item(state.standing, level, standing))
 
 
-def validated(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
+def validated(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:
     if report.verdict is not Verdict.PASS:
-        return _failed(_stands(state, ask.level, LevelStatus.FAILED), ask, report)
-    state = _stands(state, ask.level, LevelStatus.PASSED)
-    higher = above(ask.level, state.levels)
+        return _failed(_with_status(state, pending.level, LevelStatus.FAILED), pending, report)
+    state = _with_status(state, pending.level, LevelStatus.PASSED)
+    higher = above(pending.level, state.levels)
     if higher is not None:
-        state = hand(state, ask.level, higher, Direction.UP, ask.turn, handed(report))
+        state = hand_off(state, pending.level, higher, Direction.UP, pending.turn, handed(report))
     return _higher(state)
 
 
-def _failed(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
-    """The highest level whose spec is contradicted has the conflict."""
+def _failed(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:
+    """The conflict is at the highest level whose spec is contradicted."""
     contradicted = {level for failure in report.failures for level in failure.conflicts_with if level in state.levels}
     told = [
         f"{failure.what} (expected: {failure.expected or '-'}; observed: {failure.observed or '-'})"
         for failure in report.failures
     ]
-    question = f"{ask.level.name} does not find its spec satisfied: " + "; ".join(told)
+    question = f"{pending.level.name} does not find its spec satisfied: " + "; ".join(told)
     evidence = "\n\n".join([handed(report), *map(proof_in_words, state.proofs)])
-    return dispute_over(state, Cause.FAILURE, max({ask.level, *contradicted}), question, evidence=evidence)
+    return dispute_over(state, Cause.FAILURE, max({pending.level, *contradicted}), question, evidence=evidence)
 
 
 def _passed(state: LevelsState) -> LevelsState:

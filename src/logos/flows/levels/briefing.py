@@ -1,4 +1,4 @@
-"""What a level's agent is told: the telos down to it, the specs above it, its tools, its handoff, and nothing else."""
+"""What a level's agent is told: the telos down to its level, the specs above it, its tools and its handoff."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from logos.flows import condense
 from logos.flows.levels.reconcile import Dispute
 from logos.flows.levels.state import LevelsState, PendingTurn
 
-# The end of a tool's output says most.
+# Keep the end of a tool's output: it holds the summary.
 EVIDENCE_LINES = 40
 
 
 class Briefing(Mapping[str, Fact]):
-    """The facts of a turn, put together when somebody reads them: a flow is asked far more often than an agent."""
+    """The facts of a turn, computed on first use: `due` is called far more often than a prompt is rendered."""
 
-    def __init__(self, state: LevelsState, ask: PendingTurn) -> None:
-        self._state, self._ask = state, ask
+    def __init__(self, state: LevelsState, pending: PendingTurn) -> None:
+        self._state, self._ask = state, pending
 
     @cached_property
     def _facts(self) -> Mapping[str, Fact]:
@@ -37,31 +37,31 @@ class Briefing(Mapping[str, Fact]):
         return len(self._facts)
 
 
-def facts_for(state: LevelsState, ask: PendingTurn) -> Mapping[str, Fact]:
-    """Every fact a document of the levels may name; what does not apply is empty."""
-    level_def, plan = LEVELS[ask.level], state.plan
-    own = state.spec_of(ask.level, ask.component)
+def facts_for(state: LevelsState, pending: PendingTurn) -> Mapping[str, Fact]:
+    """Every fact that a document of the levels may use; facts that do not apply are empty."""
+    level_def, plan = LEVELS[pending.level], state.plan
+    own = state.spec_of(pending.level, pending.component)
     facts: dict[str, Fact] = {
-        "turn": ask.turn,
+        "turn": pending.turn,
         "level": level_def.name,
         "title": level_def.title,
         "mandate": level_def.mandate,
         "feature": plan.feature,
-        "telos": "\n".join(f"{level.name}: {text}" for level, text in plan.telos if level >= ask.level),
-        "specs": "\n\n".join(map(spec_in_words, state.specs_above(ask.level))),
+        "telos": "\n".join(f"{level.name}: {text}" for level, text in plan.telos if level >= pending.level),
+        "specs": "\n\n".join(map(spec_in_words, state.specs_above(pending.level))),
         "own_spec": spec_in_words(own) if own is not None else "",
-        "tools": "\n".join(f"{tool.name}: `{tool.command}`" for tool in state.tools_of(ask.level)),
-        "handoff": _handoff(state, ask),
-        "previous": ask.said if ask.turn in state.reassigned else "",
-        "errors": "\n".join(f"- {error}" for error in ask.errors),
+        "tools": "\n".join(f"{tool.name}: `{tool.command}`" for tool in state.tools_of(pending.level)),
+        "handoff": _handoff(state, pending),
+        "previous": pending.said if pending.turn in state.reassigned else "",
+        "errors": "\n".join(f"- {error}" for error in pending.errors),
         "sections": ", ".join(level_def.sections),
         "taking_part": ", ".join(level.name for level in state.levels),
-        "decision": decision_for(state, ask),
+        "decision": decision_for(state, pending),
         "components": ", ".join(component.name for component in state.components),
-        "judges": ask.level is Level.L9,
-        "divides": ask.level is Level.L3,
-        **_component_facts(state, ask),
-        **_dispute_facts(state, ask),
+        "judges": pending.level is Level.L9,
+        "divides": pending.level is Level.L3,
+        **_component_facts(state, pending),
+        **_dispute_facts(state, pending),
     }
     return facts
 
@@ -72,7 +72,7 @@ def spec_in_words(spec: Spec) -> str:
 
 
 def handed(report: Report) -> str:
-    """What a report gives the next level: its summary, what it found, and why it recommends what it does."""
+    """The handoff text of a report: its summary, its findings and the reason for its recommendation."""
     parts = [report.work_summary, *(f"- {finding_in_words(finding)}" for finding in report.results)]
     return "\n".join([*parts, *([f"Recommended: {report.next.why}"] if report.next.why else [])])
 
@@ -97,19 +97,19 @@ def component_in_words(component: Component) -> str:
     return f"{component.name}{needs}: {component.purpose}"
 
 
-def _handoff(state: LevelsState, ask: PendingTurn) -> str:
-    if ask.kind in (TurnKind.POSITION, TurnKind.PROPOSE, TurnKind.AGREE, TurnKind.ALIGN):
+def _handoff(state: LevelsState, pending: PendingTurn) -> str:
+    if pending.kind in (TurnKind.POSITION, TurnKind.PROPOSE, TurnKind.AGREE, TurnKind.ALIGN):
         return ""
     judging = [level for level in state.levels if level not in PROVEN_BY_TOOLS]
-    if ask.kind is TurnKind.LINT or (ask.kind is TurnKind.VALIDATE and ask.level is min(judging)):
+    if pending.kind is TurnKind.LINT or (pending.kind is TurnKind.VALIDATE and pending.level is min(judging)):
         return work_in_words(state)
-    toward = (Direction.UP,) if ask.kind is TurnKind.VALIDATE else (Direction.DOWN, Direction.BACK)
-    found = state.handed_to(ask.level, *toward)
+    toward = (Direction.UP,) if pending.kind is TurnKind.VALIDATE else (Direction.DOWN, Direction.BACK)
+    found = state.handed_to(pending.level, *toward)
     return f"From {found.from_level.name} ({found.turn}):\n{found.text}" if found is not None else ""
 
 
 def work_in_words(state: LevelsState) -> str:
-    """All that the authors did, in one text."""
+    """The work of all authors as one text."""
     parts: list[str] = []
     for component in state.components:
         contribution, spec = state.contributions.get(component.name), state.spec_of(Level.L2, component.name)
@@ -120,18 +120,18 @@ def work_in_words(state: LevelsState) -> str:
     return "\n\n".join(parts)
 
 
-def decision_for(state: LevelsState, ask: PendingTurn) -> str:
-    """What was decided since this level last worked: by the levels together, or by a person."""
-    told = [f"A person answered: {state.answers[ask.agent_def]}"] if ask.agent_def in state.answers else []
+def decision_for(state: LevelsState, pending: PendingTurn) -> str:
+    """Decisions since this level last worked, made by the levels or by a person."""
+    told = [f"A person answered: {state.answers[pending.agent_def]}"] if pending.agent_def in state.answers else []
     settled = state.decision
-    if settled is not None and ask.kind in (TurnKind.DECOMPOSE, TurnKind.AUTHOR, TurnKind.LINT):
+    if settled is not None and pending.kind in (TurnKind.DECOMPOSE, TurnKind.AUTHOR, TurnKind.LINT):
         told.append(f"{settled.question}\nDecided by {settled.by}: {proposal_in_words(settled.proposal)}")
-        told += [settled.evidence] if settled.evidence and ask.kind is not TurnKind.DECOMPOSE else []
+        told += [settled.evidence] if settled.evidence and pending.kind is not TurnKind.DECOMPOSE else []
     return "\n\n".join(told)
 
 
-def _component_facts(state: LevelsState, ask: PendingTurn) -> dict[str, Fact]:
-    found = next((own for own in state.components if own.name == ask.component), None)
+def _component_facts(state: LevelsState, pending: PendingTurn) -> dict[str, Fact]:
+    found = next((own for own in state.components if own.name == pending.component), None)
     component = found or Component("", "")
     return {
         "component": component.name,
@@ -144,12 +144,12 @@ def _component_facts(state: LevelsState, ask: PendingTurn) -> dict[str, Fact]:
     }
 
 
-def _dispute_facts(state: LevelsState, ask: PendingTurn) -> dict[str, Fact]:
+def _dispute_facts(state: LevelsState, pending: PendingTurn) -> dict[str, Fact]:
     dispute = state.dispute
     if dispute is None:
-        proofs = "\n\n".join(map(proof_in_words, state.proofs)) if ask.kind is TurnKind.VALIDATE else ""
+        proofs = "\n\n".join(map(proof_in_words, state.proofs)) if pending.kind is TurnKind.VALIDATE else ""
         return {"evidence": proofs, "question": "", "positions": "", "proposal": "", "objections": ""}
-    later = ask.kind is not TurnKind.POSITION
+    later = pending.kind is not TurnKind.POSITION
     return {
         "evidence": dispute.evidence,
         "question": dispute.question,

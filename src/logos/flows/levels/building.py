@@ -1,4 +1,4 @@
-"""Build: authors in parallel, each on a component of its own; all are collected before anything is merged."""
+"""Build: authors work in parallel, one per component; all work is collected before anything is merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from logos.flows.levels.components import needs
 from logos.flows.levels.overlap import Contribution, clashes
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import MAIN, WHOLE, Answered, LevelsState, PendingTurn, Stage
-from logos.flows.levels.steps import ask_for, blocked_by_stuck, dispute_over, go, hand, put, specified
+from logos.flows.levels.steps import (
+    ask_for,
+    blocked_by_stuck,
+    dispute_over,
+    enter_stage,
+    hand_off,
+    specified,
+    with_item,
+)
 
 
 def enter(state: LevelsState) -> LevelsState:
@@ -27,11 +35,11 @@ def enter(state: LevelsState) -> LevelsState:
         gathered=frozenset(),
         constraints=MappingProxyType({}),
     )
-    return on(replace(state, todo=_todo(state)))
+    return advance(replace(state, todo=_todo(state)))
 
 
 def _todo(state: LevelsState) -> tuple[str, ...]:
-    """What is new, was divided otherwise when it was built, is owed, or stands on unmerged work that is redone."""
+    """Components that are new, changed, due for rework, or based on unmerged work that is redone."""
     todo: list[str] = []
     for own in state.components:
         contribution = state.contributions.get(own.name)
@@ -43,8 +51,8 @@ def _todo(state: LevelsState) -> tuple[str, ...]:
     return tuple(todo)
 
 
-def on(state: LevelsState) -> LevelsState:
-    """Ask the authors that have become ready; when nobody is at work and nobody ready, collect."""
+def advance(state: LevelsState) -> LevelsState:
+    """Ask the authors whose dependencies are done; when no author is left, collect the work."""
     for name in state.todo:
         if _is_ready(state, name):
             state = ask_for(state, Level.L2, TurnKind.AUTHOR, name)
@@ -52,7 +60,7 @@ def on(state: LevelsState) -> LevelsState:
 
 
 def _is_ready(state: LevelsState, name: str) -> bool:
-    begun = {*state.gathered, *state.answered, *state.stuck, *(ask.component for ask in state.pending_turns)}
+    begun = {*state.gathered, *state.answered, *state.stuck, *(pending.component for pending in state.pending_turns)}
     if name in begun:
         return False
     wanted = needs(name, state.components)
@@ -61,21 +69,21 @@ def _is_ready(state: LevelsState, name: str) -> bool:
         or wanted & state.constraints.keys()
     ):
         return False
-    # Built on work that contradicts itself, it could not even begin.
+    # A component cannot be built on contributions that conflict with each other.
     under = [contribution for contribution in state.unmerged if contribution.component.name in wanted] if wanted else []
     return not clashes(under, state.components)
 
 
-def authored(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
-    done = Answered(ask, report, state.place_for(ask))
-    return replace(state, answered=put(state.answered, ask.component, done))
+def authored(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:
+    done = Answered(pending, report, state.worktree_for(pending))
+    return replace(state, answered=with_item(state.answered, pending.component, done))
 
 
 def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsState:
-    """An author's work is a commit now."""
-    name = done.ask.component
+    """An author's work has been committed."""
+    name = done.pending.component
     before = state.contributions.get(name)
-    began = state.place_of(name) if done.ask.key in state.left else done.place
+    began = state.worktree_of(name) if done.pending.key in state.left else done.place
     files = dict.fromkeys((*(before.files if before else ()), *(touched.path for touched in event.touched)))
     tests = dict.fromkeys((*(before.tests if before else ()), *done.report.tests))
     contribution = Contribution(
@@ -83,34 +91,34 @@ def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsS
         event.commit,
         event.touched,
         done.report,
-        done.ask.turn,
+        done.pending.turn,
         tuple(files),
         tuple(tests),
         state.head,
         tuple((under.component.name, under.commit) for under in state.foundation(name)),
         (*before.previous, before.commit) if before and began.commits[0] == before.commit else (),
-        # Whoever found nothing to change has nothing to merge.
+        # An author that changed nothing has nothing to merge.
         merged=event.commit == state.head,
     )
     state = replace(
         state,
-        contributions=put(state.contributions, name, contribution),
+        contributions=with_item(state.contributions, name, contribution),
         gathered=state.gathered | {name},
         owed=state.owed - {name},
     )
     if done.report.constraint is not None:
-        state = replace(state, constraints=put(state.constraints, name, done.report.constraint))
-    return on(state)
+        state = replace(state, constraints=with_item(state.constraints, name, done.report.constraint))
+    return advance(state)
 
 
 def _collected(state: LevelsState) -> LevelsState:
-    """Every author that could work has: what came of it decides, in one order whoever was first."""
+    """All authors are done: decide what follows, in an order that does not depend on who was first."""
     if state.stuck:
         return blocked_by_stuck(state)
     for contribution in (state.contributions[name] for name in state.todo if name in state.gathered):
         state = specified(state, Level.L2, contribution.turn, contribution.report, contribution.component.name)
         if Level.L1 in state.levels:
-            state = hand(state, Level.L2, Level.L1, Direction.DOWN, contribution.turn, handed(contribution.report))
+            state = hand_off(state, Level.L2, Level.L1, Direction.DOWN, contribution.turn, handed(contribution.report))
     if state.constraints:
         return _constrained(state)
     found = clashes(state.unmerged, state.components)
@@ -120,7 +128,7 @@ def _collected(state: LevelsState) -> LevelsState:
 
 
 def _constrained(state: LevelsState) -> LevelsState:
-    """A fact the specs do not know is for L3 and L4, and for L5 and above where it changes what users do."""
+    """A new constraint concerns L3 and L4, and L5 and above when it changes what users do."""
     told = state.constraints.values()
     named = {level for constraint in told for level in constraint.affects if level > Level.L4}
     nearest = min((level for level in state.levels if level > Level.L4), default=Level.L4)
@@ -148,12 +156,14 @@ def merged(state: LevelsState, commit: str, found: tuple[ContentConflict, ...]) 
 
 def _lint_or_up(state: LevelsState) -> LevelsState:
     lint = Level.L1 in state.levels
-    return go(state, Stage.LINT if lint else Stage.UP, min(state.levels))
+    return enter_stage(state, Stage.LINT if lint else Stage.UP, min(state.levels))
 
 
 def enter_lint(state: LevelsState) -> LevelsState:
     return ask_for(state, Level.L1, TurnKind.LINT)
 
 
-def linted(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
-    return replace(state, answered=put(state.answered, MAIN, Answered(ask, report, state.place_for(ask))))
+def linted(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:
+    return replace(
+        state, answered=with_item(state.answered, MAIN, Answered(pending, report, state.worktree_for(pending)))
+    )

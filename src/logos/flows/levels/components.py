@@ -1,4 +1,4 @@
-"""Components and what they need of each other: the order of work, and what a new division of it changes."""
+"""Components and their dependencies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from logos.domain.reports import Component
 
 
 def in_order(components: Iterable[Component]) -> tuple[Component, ...]:
-    """Dependencies first; what is independent stays as it was named."""
+    """Sort dependencies first; independent components keep their order."""
     left = list(components)
     done: list[Component] = []
     while left:
@@ -22,7 +22,7 @@ def in_order(components: Iterable[Component]) -> tuple[Component, ...]:
 
 
 def needs(name: str, components: Sequence[Component]) -> frozenset[str]:
-    """Everything a component depends on, however far."""
+    """The transitive dependencies of a component."""
     own = next((component for component in components if component.name == name), None)
     if own is None or not own.depends_on:
         return frozenset()
@@ -35,8 +35,3 @@ def needs(name: str, components: Sequence[Component]) -> frozenset[str]:
             found.add(other)
             open_ += direct.get(other, ())
     return frozenset(found)
-
-
-def related(one: str, other: str, components: tuple[Component, ...]) -> bool:
-    """Whether one of two components is built on top of the other."""
-    return one in needs(other, components) or other in needs(one, components)

@@ -1,4 +1,4 @@
-"""What a report must deliver beyond its form, before the next level starts."""
+"""What a valid report must deliver in the current state of the build."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from logos.flows.levels.state import MAIN, LevelsState, PendingTurn
 Look = Callable[[LevelsState, PendingTurn, Report], Iterator[str]]
 
 
-def problems_with(state: LevelsState, ask: PendingTurn, report: Report) -> tuple[str, ...]:
-    """Every reason not to accept a report here and now, each a line its agent can act on."""
-    looks: tuple[Look, ...] = (_next_step, *_BY_KIND.get(ask.kind, ()))
-    return tuple(problem for look in looks for problem in look(state, ask, report))
+def problems_with(state: LevelsState, pending: PendingTurn, report: Report) -> tuple[str, ...]:
+    """Every reason to refuse a report, each a line that the agent can act on."""
+    looks: tuple[Look, ...] = (_next_step, *_BY_KIND.get(pending.kind, ()))
+    return tuple(problem for look in looks for problem in look(state, pending, report))
 
 
-def _next_step(state: LevelsState, ask: PendingTurn, report: Report) -> Iterator[str]:
+def _next_step(state: LevelsState, pending: PendingTurn, report: Report) -> Iterator[str]:
     step = report.next
     if step.step is not ActionKind.HAND_BACK:
         return
-    if ask.kind is not TurnKind.DECOMPOSE:
-        instead = _INSTEAD.get(ask.kind, "say it in this report's own fields")
+    if pending.kind is not TurnKind.DECOMPOSE:
+        instead = _INSTEAD.get(pending.kind, "say it in this report's own fields")
         yield f"next_recommended_action.action = hand_back: not possible in this turn; {instead}"
-    elif step.to is None or step.to not in state.levels or step.to <= ask.level:
-        higher = ", ".join(level.name for level in state.levels if level > ask.level) or "none, ask_person instead"
+    elif step.to is None or step.to not in state.levels or step.to <= pending.level:
+        higher = ", ".join(level.name for level in state.levels if level > pending.level) or "none, ask_person instead"
         yield f"next_recommended_action.to = {_name(step.to)}: must be a level above that takes part: {higher}"
 
 
@@ -35,7 +35,7 @@ _INSTEAD = {
 }
 
 
-def _changes_take_part(state: LevelsState, ask: PendingTurn, report: Report) -> Iterator[str]:  # noqa: ARG001
+def _changes_take_part(state: LevelsState, pending: PendingTurn, report: Report) -> Iterator[str]:  # noqa: ARG001
     if report.proposal is None:
         yield "proposal: is missing"
         return
@@ -45,7 +45,7 @@ def _changes_take_part(state: LevelsState, ask: PendingTurn, report: Report) -> 
             yield f"proposal.changes[{place}].level = {change.level.name}: takes no part; taking part: {taking}"
 
 
-def _rework_is_known(state: LevelsState, ask: PendingTurn, report: Report) -> Iterator[str]:  # noqa: ARG001
+def _rework_is_known(state: LevelsState, pending: PendingTurn, report: Report) -> Iterator[str]:  # noqa: ARG001
     proposal, known = report.proposal, [component.name for component in state.components]
     if proposal is None:
         return
@@ -58,7 +58,7 @@ def _rework_is_known(state: LevelsState, ask: PendingTurn, report: Report) -> It
         yield f"proposal.rework: code changes, so name the components to work on again, of: {', '.join(known)}"
 
 
-def _main_is_taken(state: LevelsState, ask: PendingTurn, report: Report) -> Iterator[str]:  # noqa: ARG001
+def _main_is_taken(state: LevelsState, pending: PendingTurn, report: Report) -> Iterator[str]:  # noqa: ARG001
     for place, component in enumerate(report.components):
         if component.name == MAIN:
             yield f"components[{place}].name = {MAIN!r}: this is where all work is merged; choose another name"

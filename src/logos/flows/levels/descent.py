@@ -1,4 +1,4 @@
-"""Down: each level's spec constrains the next; a level may hand back, but not for ever."""
+"""Down: each level's spec constrains the next; a level may hand work back a limited number of times."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from logos.flows.levels.briefing import handed
 from logos.flows.levels.components import in_order
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, PendingTurn
-from logos.flows.levels.steps import ask_for, dispute_over, down_to, hand, specified
+from logos.flows.levels.steps import ask_for, dispute_over, down_to, hand_off, specified
 
-# The same handoff so often is a loop; and so is handing back so often in all.
+# The same handoff this often is a loop, and so is this number of hand-backs in a sweep.
 SAME_HANDOFFS = 3
 HAND_BACKS = 6
 
@@ -23,26 +23,26 @@ def enter(state: LevelsState) -> LevelsState:
     return ask_for(state, state.level, TurnKind.DECOMPOSE)
 
 
-def decomposed(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
+def decomposed(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:
     if report.verdict is Verdict.MISALIGNED:
         told = replace(state, violation=report.violation, alternatives=report.alternatives)
         return replace(told, outcome=Outcome.REJECTED, reason=report.violation)
     if report.next.step is ActionKind.HAND_BACK and report.next.to is not None:
-        return _handed_back(state, ask, report, report.next.to)
-    state = specified(state, ask.level, ask.turn, report)
-    if ask.level is Level.L3:
+        return _handed_back(state, pending, report, report.next.to)
+    state = specified(state, pending.level, pending.turn, report)
+    if pending.level is Level.L3:
         state = replace(state, components=in_order(report.components))
-    lower = below(ask.level, state.levels)
+    lower = below(pending.level, state.levels)
     if lower is not None:
-        state = hand(state, ask.level, lower, Direction.DOWN, ask.turn, handed(report))
+        state = hand_off(state, pending.level, lower, Direction.DOWN, pending.turn, handed(report))
     return down_to(state, lower)
 
 
-def _handed_back(state: LevelsState, ask: PendingTurn, report: Report, to: Level) -> LevelsState:
-    state = hand(state, ask.level, to, Direction.BACK, ask.turn, handed(report))
+def _handed_back(state: LevelsState, pending: PendingTurn, report: Report, to: Level) -> LevelsState:
+    state = hand_off(state, pending.level, to, Direction.BACK, pending.turn, handed(report))
     pattern = state.handoffs[-1].pattern
     if state.loops.count(pattern) < SAME_HANDOFFS and len(state.loops) < HAND_BACKS:
         return down_to(state, to)
     often = ", ".join(f"{name} {state.loops.count(name)} times" for name in dict.fromkeys(state.loops))
     question = f"handoff loop ({often}); the last one, {pattern}, says: {handed(report)}"
-    return dispute_over(state, Cause.LOOP, to, question, others=(ask.level,))
+    return dispute_over(state, Cause.LOOP, to, question, others=(pending.level,))

@@ -1,4 +1,4 @@
-"""Middle out: what a reconciliation asks of whom, and what its end changes; a person's word ends one, too."""
+"""Middle out: whom a reconciliation asks, and what its decision changes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from logos.domain.plans import RulesVersion
 from logos.domain.reports import Change, Proposal, Report, TurnKind
 from logos.domain.specs import Question
 from logos.flows.levels import ascent, building
-from logos.flows.levels.reconcile import Agreed, Dispute, Settled, Undecided, hear
+from logos.flows.levels.reconcile import Agreed, Dispute, Settled, Undecided, after_report
 from logos.flows.levels.state import LevelsState, PendingTurn, Stage
-from logos.flows.levels.steps import blocked, blocked_by_stuck, down_to, put
+from logos.flows.levels.steps import blocked, blocked_by_stuck, down_to, with_item
 
 
 def enter(state: LevelsState) -> LevelsState:
-    """Ask everybody who has a say now."""
+    """Ask every level whose answer is needed now."""
     dispute = state.dispute
     if dispute is None:
         return state
@@ -29,11 +29,13 @@ def enter(state: LevelsState) -> LevelsState:
     return replace(state, pending_turns=pending_turns)
 
 
-def said(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
+def said(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:
     before = state.dispute
     if before is None:
         return state
-    after = hear(before, ask.level, report, guarded=Level.L9 in state.levels, max_rounds=state.plan.max_rounds)
+    after = after_report(
+        before, pending.level, report, guarded=Level.L9 in state.levels, max_rounds=state.plan.max_rounds
+    )
     match after:
         case Undecided(last):
             kept = last if state.plan.rules >= RulesVersion.LAST_ROUND_KEPT else before
@@ -47,7 +49,7 @@ def said(state: LevelsState, ask: PendingTurn, report: Report) -> LevelsState:
 
 
 def settle(state: LevelsState, dispute: Dispute, proposal: Proposal, by: str) -> LevelsState:
-    """A new sweep: down again from the highest level that changes, and all the way up."""
+    """Start a new sweep: down again from the highest level that changes, then up."""
     settled = Settled(
         dispute.id,
         dispute.cause,
@@ -73,7 +75,7 @@ def settle(state: LevelsState, dispute: Dispute, proposal: Proposal, by: str) ->
 
 
 def resolved(state: LevelsState, event: QuestionResolved) -> LevelsState:
-    """A person's word ends a conflict, or answers agents that were stuck."""
+    """A person's decision ends a reconciliation, or answers agents that are stuck."""
     question, dispute = state.question, state.dispute
     if question is None or question.id != event.question:
         return state
@@ -83,9 +85,9 @@ def resolved(state: LevelsState, event: QuestionResolved) -> LevelsState:
         return settle(state, dispute, _chosen(state, dispute, question, event), "a person")
     if state.stage is Stage.BUILD:
         told = {**state.answers, **dict.fromkeys(stuck, event.text)}
-        return building.on(replace(state, answers=MappingProxyType(told)))
-    state = replace(state, answers=put(state.answers, state.level.name, event.text))
-    # A judge that was stuck goes on where it was: what the tools said still holds.
+        return building.advance(replace(state, answers=MappingProxyType(told)))
+    state = replace(state, answers=with_item(state.answers, state.level.name, event.text))
+    # A level that was stuck while judging continues there: the tool results are still valid.
     return ascent.proceed(state) if state.stage is Stage.UP else replace(state, entering=True)
 
 
@@ -93,7 +95,7 @@ def _chosen(state: LevelsState, dispute: Dispute, question: Question, event: Que
     if 0 < event.option <= len(question.options):
         chosen = question.options[event.option - 1]
         return replace(chosen, summary=f"{chosen.summary}\n{event.text}") if event.text else chosen
-    # In words of their own: the level in conflict revises its spec, and everything under it follows.
+    # A free-text decision: the level in conflict revises its spec, and the levels below follow.
     names = tuple(own.name for own in state.components)
     again = dispute.parties or (names if dispute.level <= Level.L3 else ())
     return Proposal(event.text, (Change(dispute.level, event.text),), again)

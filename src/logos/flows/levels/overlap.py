@@ -1,4 +1,4 @@
-"""What parallel authors did to each other without knowing, found before anything is merged."""
+"""Conflicts between parallel authors, found before anything is merged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from logos.flows.levels.components import needs
 class Contribution:
     """One component's work as a commit, and the component as it was when the work was done.
 
-    `touched` is what is not merged yet; `files` and `tests` are all that was ever written for it. `head` and `upon`
-    are what it was built on, `grown` its own earlier commits.
+    `touched` is not merged yet; `files` and `tests` are everything ever written for it. `head` and `based_on` are
+    the commits it was built on, `previous` its own earlier commits.
     """
 
     component: Component
@@ -36,7 +36,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Something that only one component may have, and what one did with it."""
+    """Something that only one component may own, and what a component did with it."""
 
     name: str
     path: str
@@ -44,7 +44,7 @@ class _Mark:
 
 
 def clashes(contributions: Sequence[Contribution], components: tuple[Component, ...]) -> tuple[ContentConflict, ...]:
-    """Everything that two pieces contradict each other in; whoever built on the other's work saw it."""
+    """All conflicts between contributions, except with work that a component was based on."""
     built_on = {
         contribution.component.name: needs(contribution.component.name, components) for contribution in contributions
     }
@@ -54,7 +54,7 @@ def clashes(contributions: Sequence[Contribution], components: tuple[Component, 
 
     found: list[ContentConflict] = []
     for kind, marks, contradict, words in _LOOKS:
-        # By what must be one's own alone: a name, a path, a content.
+        # Group by what must be unique: a name, a path, a content.
         by_key: defaultdict[str, list[_Mark]] = defaultdict(list)
         for contribution in contributions:
             for key, mark in marks(contribution):
@@ -68,7 +68,7 @@ def clashes(contributions: Sequence[Contribution], components: tuple[Component, 
             if meeting:
                 met = [mark for pair in meeting for mark in pair]
                 who = tuple(dict.fromkeys(mark.name for mark in met))
-                # A content is told by the file it lies in.
+                # Describe a content by its file.
                 found.append(ContentConflict(kind, who, met[0].path if marks is _texts else key, words(met)))
     return (*found, *_files_as_folders(contributions, unaware))
 
@@ -94,7 +94,7 @@ def _definitions(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
 
 
 def _texts(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
-    """Whole files by their content; definitions say it better where they could be read."""
+    """Files by content; skipped where definitions could be read."""
     for touched in contribution.touched:
         if touched.blob and touched.blob not in EMPTY and not touched.defines:
             yield touched.blob, _Mark(contribution.component.name, touched.path)
@@ -105,7 +105,7 @@ def _in_places(marks: list[_Mark]) -> str:
 
 
 _LOOKS: tuple[tuple[str, Marks, Callable[[_Mark, _Mark], bool], Callable[[list[_Mark]], str]], ...] = (
-    ("declared name", _declared, lambda _one, _other: True, lambda _marks: "more than one says it provides it"),
+    ("declared name", _declared, lambda _one, _other: True, lambda _marks: "declared by more than one component"),
     ("same path", _paths, lambda one, other: one.blob != other.blob, lambda _marks: "changed differently"),
     ("same definition", _definitions, lambda one, other: one.path != other.path, _in_places),
     ("same text", _texts, lambda one, other: one.path != other.path, _in_places),
@@ -115,7 +115,7 @@ _LOOKS: tuple[tuple[str, Marks, Callable[[_Mark, _Mark], bool], Callable[[list[_
 def _files_as_folders(
     contributions: Sequence[Contribution], unaware: Callable[[str, str], bool]
 ) -> Iterator[ContentConflict]:
-    """A path that is a file for one and a folder for another."""
+    """Paths that are a file in one contribution and a folder in another."""
     files = [
         (touched.path, contribution.component.name)
         for contribution in contributions
@@ -135,7 +135,7 @@ def _files_as_folders(
                     yield ContentConflict("same path", both, folder, f"a file here, the folder of {path} there")
 
 
-# An empty file is nobody's: package markers are alike everywhere (sha-1 and sha-256 repositories).
+# Empty files never conflict: package markers are equal everywhere (SHA-1 and SHA-256).
 EMPTY = (
     "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
     "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",

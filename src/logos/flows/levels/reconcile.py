@@ -1,4 +1,4 @@
-"""Middle out: a conflict between levels, from positions over proposals to an agreement, in bounded rounds."""
+"""A reconciliation between levels: positions, proposals, votes, in bounded rounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """A conflict that is being settled. `participants` come in the order in which the pen goes round."""
+    """A conflict being reconciled. `participants` are in the order in which they propose."""
 
     id: str
     cause: Cause
@@ -41,7 +41,7 @@ class Dispute:
 
     @property
     def proposer(self) -> Level:
-        """Who writes this round's proposal: the level in conflict first, then its neighbours."""
+        """The level that writes this round's proposal: the level in conflict first, then its neighbours."""
         return self.participants[(self.round - 1) % len(self.participants)]
 
     @property
@@ -50,7 +50,7 @@ class Dispute:
 
     @property
     def asked(self) -> tuple[Level, ...]:
-        """Who has a say now."""
+        """The levels whose answers are needed now."""
         match self.kind:
             case TurnKind.POSITION:
                 return self.participants
@@ -64,7 +64,7 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How a conflict ended: what was decided, and by whom."""
+    """The decision of a reconciliation, and who made it."""
 
     id: str
     cause: Cause
@@ -84,7 +84,7 @@ class Agreed:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The last round ended without an agreement: a person decides between the proposals."""
+    """The last round ended without agreement: a person decides."""
 
     dispute: Dispute
 
@@ -97,28 +97,30 @@ class Undecided:
 def participants(
     cause: Cause, level: Level, others: Iterable[Level], taking_part: tuple[Level, ...]
 ) -> tuple[Level, ...]:
-    """The level in conflict with its neighbours; a late constraint and a loop bring their own."""
+    """The level in conflict and its neighbours; constraints and loops name further levels."""
     neighbours = (below(level, taking_part), above(level, taking_part))
     wanted = tuple(others) if cause in (Cause.CONSTRAINT, Cause.LOOP) else neighbours
     named = (level, *(other for other in wanted if other is not None))
     return tuple(dict.fromkeys(other for other in named if other in taking_part))
 
 
-def hear(
+def after_report(
     dispute: Dispute, level: Level, report: Report, *, guarded: bool, max_rounds: int
 ) -> Dispute | Agreed | Undecided:
-    """The dispute after a report; `guarded`: L9 has the last word on a decision."""
+    """The dispute after a report; `guarded`: L9 confirms every decision."""
     match report.kind:
         case TurnKind.POSITION:
-            dispute = replace(dispute, positions=_with(dispute.positions, level, report.position))
-            return replace(dispute, kind=TurnKind.PROPOSE) if _all_in(dispute, dispute.positions) else dispute
+            dispute = replace(dispute, positions=_with_answer(dispute.positions, level, report.position))
+            return replace(dispute, kind=TurnKind.PROPOSE) if _complete(dispute, dispute.positions) else dispute
         case TurnKind.PROPOSE if report.proposal is not None:
             dispute = replace(dispute, kind=TurnKind.AGREE, proposals=(*dispute.proposals, report.proposal))
             return dispute if dispute.asked else _unanimous(dispute, guarded=guarded)
         case TurnKind.AGREE:
             objection = (report.objection or "objects, without a reason") if report.verdict is Verdict.OBJECT else ""
-            return _voted(
-                replace(dispute, votes=_with(dispute.votes, level, objection)), guarded=guarded, max_rounds=max_rounds
+            return _after_votes(
+                replace(dispute, votes=_with_answer(dispute.votes, level, objection)),
+                guarded=guarded,
+                max_rounds=max_rounds,
             )
         case TurnKind.ALIGN if report.verdict is Verdict.ALIGNED:
             return Agreed(dispute.proposal)
@@ -129,8 +131,8 @@ def hear(
             return dispute
 
 
-def _voted(dispute: Dispute, *, guarded: bool, max_rounds: int) -> Dispute | Agreed | Undecided:
-    if not _all_in(dispute, dispute.votes):
+def _after_votes(dispute: Dispute, *, guarded: bool, max_rounds: int) -> Dispute | Agreed | Undecided:
+    if not _complete(dispute, dispute.votes):
         return dispute
     objections = tuple(f"{level.name}: {dispute.votes[level]}" for level in dispute.asked if dispute.votes[level])
     return _next_round(dispute, objections, max_rounds) if objections else _unanimous(dispute, guarded=guarded)
@@ -147,10 +149,10 @@ def _next_round(dispute: Dispute, objections: tuple[str, ...], max_rounds: int) 
     return replace(dispute, kind=TurnKind.PROPOSE, round=dispute.round + 1)
 
 
-def _all_in(dispute: Dispute, said: Mapping[Level, str]) -> bool:
+def _complete(dispute: Dispute, said: Mapping[Level, str]) -> bool:
     return all(level in said for level in dispute.asked)
 
 
-def _with(said: Mapping[Level, str], level: Level, text: str) -> Mapping[Level, str]:
-    # In one order, whoever answered first.
+def _with_answer(said: Mapping[Level, str], level: Level, text: str) -> Mapping[Level, str]:
+    # Sorted, so that the result does not depend on who answered first.
     return MappingProxyType({key: ({**said, level: text})[key] for key in sorted({*said, level}, reverse=True)})

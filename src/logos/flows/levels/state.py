@@ -1,4 +1,4 @@
-"""Where a build stands: the state of the levels, and what can be read off it."""
+"""The state of a build, and what can be derived from it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from logos.flows.levels.overlap import Contribution
 from logos.flows.levels.reconcile import Dispute, Settled
 
 MAIN = "main"
-# What is built where nobody divides the work.
+# The single component of a build without L3.
 WHOLE = "feature"
-# Kinds of turns whose agents leave work in their places.
+# Kinds of turns that leave work in a worktree.
 GATHERED = (TurnKind.AUTHOR, TurnKind.LINT)
 
 
 class Stage(StrEnum):
-    """Which way the work goes now."""
+    """The stage of a sweep."""
 
     DOWN = "down"
     BUILD = "build"
@@ -36,7 +36,7 @@ class Stage(StrEnum):
 
 
 class LevelStatus(StrEnum):
-    """What is known of a level's validity in this sweep."""
+    """The validation status of a level in this sweep."""
 
     PROVEN = "proven"
     UNPROVEN = "unproven"
@@ -50,9 +50,9 @@ def turn_of(key: str, attempt: int) -> TurnId:
 
 @dataclass(frozen=True, slots=True)
 class PendingTurn:
-    """A turn that is wanted of a level; another attempt, with the errors of the last, goes to the same agent.
+    """A turn that a level has to answer; another attempt, with the errors of the last, goes to the same agent.
 
-    `said` is what the last attempt answered.
+    `said` is the answer of the last attempt.
     """
 
     key: str
@@ -69,20 +69,20 @@ class PendingTurn:
 
     @property
     def before(self) -> TurnId | None:
-        """The attempt that was sent back."""
+        """The previous attempt, which was refused."""
         return turn_of(self.key, self.attempt - 1) if self.attempt > 1 else None
 
     @property
     def agent_def(self) -> str:
-        """Whom a person's answer is for."""
+        """The name under which a person's answer is stored."""
         return self.component or self.level.name
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A turn whose report is accepted and whose work is still to be gathered."""
+    """A turn whose report is accepted and whose work is not gathered yet."""
 
-    ask: PendingTurn
+    pending: PendingTurn
     report: Report
     place: Worktree
 
@@ -115,9 +115,9 @@ class LevelsState:
     settled: tuple[Settled, ...] = ()
     question: Question | None = None
     answers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    # What agents of the run that this one was forked from left unfinished, by ask.
+    # Commits of unfinished work of the parent run, by key of the turn.
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    # Further attempts that go to agents which did not make the one before.
+    # Attempts that go to another agent than the previous attempt.
     reassigned: frozenset[TurnId] = frozenset()
     violation: str = ""
     alternatives: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ class LevelsState:
     def next_turns(self) -> tuple[str, ...]:
         if self.outcome is not None:
             return ()
-        return tuple(ask.turn for ask in self.at_hand) or (f"{self.stage} at {self.level.name}",)
+        return tuple(pending.turn for pending in self.in_progress) or (f"{self.stage} at {self.level.name}",)
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -148,30 +148,30 @@ class LevelsState:
 
     @property
     def decision(self) -> Settled | None:
-        """What began this sweep, unless it is the first."""
+        """The decision that started this sweep; None in the first."""
         return self.settled[-1] if self.settled else None
 
     @property
     def sent_back(self) -> tuple[PendingTurn, ...]:
-        """Asks whose agents are to go on with what lies in their places."""
-        return tuple(ask for ask in self.pending_turns if ask.attempt > 1 and ask.kind in GATHERED)
+        """Turns whose agents continue with the work in their worktrees."""
+        return tuple(pending for pending in self.pending_turns if pending.attempt > 1 and pending.kind in GATHERED)
 
     @property
-    def unkept(self) -> Mapping[TurnId, Worktree]:
-        """Turns whose work lies in their places and is in no commit that the log names, and these places."""
-        back = {ask.before: self.place_for(ask) for ask in self.sent_back if ask.before is not None}
-        return {**back, **{done.ask.turn: done.place for done in self.answered.values()}}
+    def uncommitted(self) -> Mapping[TurnId, Worktree]:
+        """Turns whose work is in no commit that the log names, with their worktrees."""
+        back = {pending.before: self.worktree_for(pending) for pending in self.sent_back if pending.before is not None}
+        return {**back, **{done.pending.turn: done.place for done in self.answered.values()}}
 
     @property
-    def at_hand(self) -> tuple[PendingTurn, ...]:
-        """The asks that should be with an agent now: those that are, and as many more as may be at work."""
-        held = [ask for ask in self.pending_turns if ask.turn in self.started]
-        waiting = [ask for ask in self.pending_turns if ask.turn not in self.started]
+    def in_progress(self) -> tuple[PendingTurn, ...]:
+        """The turns that agents should work on now: those started, and as many more as `max_parallel` allows."""
+        held = [pending for pending in self.pending_turns if pending.turn in self.started]
+        waiting = [pending for pending in self.pending_turns if pending.turn not in self.started]
         free = max(self.plan.max_parallel - len(held), 0)
         return (*held, *waiting[:free])
 
     def spec_of(self, level: Level, component: str = "") -> Spec | None:
-        """The spec that holds now."""
+        """The current spec."""
         fitting = (spec for spec in reversed(self.specs) if (spec.level, spec.component) == (level, component))
         return next(fitting, None)
 
@@ -183,7 +183,7 @@ class LevelsState:
         return tuple(tool for tool in self.plan.tools if tool.level is level)
 
     def unproven_tools(self, level: Level) -> tuple[Tool, ...]:
-        """The tools of a level that were not run on what is merged now."""
+        """The tools of a level that have not run on the current head."""
         ran = {(proof.level, proof.tool) for proof in self.proofs}
         return tuple(tool for tool in self.tools_of(level) if (tool.level, tool.name) not in ran)
 
@@ -192,7 +192,7 @@ class LevelsState:
 
     @property
     def unmerged(self) -> tuple[Contribution, ...]:
-        """Work that is done and not in the head yet, dependencies first."""
+        """Finished work that is not merged yet, dependencies first."""
         done = (self.contributions.get(own.name) for own in self.components)
         return tuple(contribution for contribution in done if contribution is not None and not contribution.merged)
 
@@ -218,24 +218,24 @@ class LevelsState:
         )
 
     def begins_at(self, component: str) -> tuple[str, ...]:
-        """What a component is built upon: the head, and the unmerged work it depends on."""
+        """The commits a component starts from: the head and the unmerged work it depends on."""
         return (self.head, *(contribution.commit for contribution in self.foundation(component)))
 
-    def place_for(self, ask: PendingTurn) -> Worktree:
-        """Where the agent of an ask works."""
-        if ask.key in self.left:
-            return Worktree(ask.component or MAIN, (self.left[ask.key],))
-        return self.place_of(ask.component) if ask.component else self.main
+    def worktree_for(self, pending: PendingTurn) -> Worktree:
+        """The worktree of a turn."""
+        if pending.key in self.left:
+            return Worktree(pending.component or MAIN, (self.left[pending.key],))
+        return self.worktree_of(pending.component) if pending.component else self.main
 
-    def place_of(self, component: str) -> Worktree:
-        """Where an author works: on its own unmerged work where that still stands, with its foundation."""
+    def worktree_of(self, component: str) -> Worktree:
+        """The worktree of an author: based on its own unmerged work when that is still valid."""
         own, begin = self.contributions.get(component), self.begins_at(component)
         if own is None or own.merged or not self._still_stands(own):
             return Worktree(component, begin)
         return Worktree(component, (own.commit, *begin[1:]))
 
     def _still_stands(self, own: Contribution) -> bool:
-        """Whether what a piece was built on is there and only grew since, and not where the piece itself is."""
+        """Whether the work it was based on only grew since, and not in files of this contribution."""
         under = {contribution.component.name: contribution for contribution in self.foundation(own.component.name)}
         grew = all(
             name in under and commit in (under[name].commit, *under[name].previous) for name, commit in own.based_on
@@ -252,5 +252,5 @@ class LevelsState:
 
     @property
     def loops(self) -> tuple[str, ...]:
-        """Handoffs that went back, as patterns, in this sweep."""
+        """Patterns of the hand-backs in this sweep."""
         return tuple(h.pattern for h in self.handoffs if h.toward is Direction.BACK and self.is_now(h))

@@ -1,4 +1,4 @@
-"""The moves that every stage of a build is made of: ask a level, keep a spec, hand over, go on to a stage, stop."""
+"""The steps that the stages share: ask a level, store a spec, hand off, enter a stage, block."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ Value = TypeVar("Value")
 Key = TypeVar("Key", str, Level)
 
 
-def put(table: Mapping[Key, Value], key: Key, value: Value) -> Mapping[Key, Value]:
+def with_item(table: Mapping[Key, Value], key: Key, value: Value) -> Mapping[Key, Value]:
     return MappingProxyType({**table, key: value})
 
 
-def go(state: LevelsState, stage: Stage, level: Level) -> LevelsState:
-    """On to a stage; the flow enters it next."""
+def enter_stage(state: LevelsState, stage: Stage, level: Level) -> LevelsState:
+    """Switch to a stage; the flow enters it next."""
     return replace(state, stage=stage, level=level, pending_turns=(), entering=True)
 
 
 def down_to(state: LevelsState, level: Level | None) -> LevelsState:
-    """The next level that writes a spec; under the last of them the work begins."""
+    """Go down to the next level that writes a spec; below the last one the build stage starts."""
     if level is None or level < Level.L3:
-        return go(state, Stage.BUILD, Level.L2)
-    return go(state, Stage.DOWN, level)
+        return enter_stage(state, Stage.BUILD, Level.L2)
+    return enter_stage(state, Stage.DOWN, level)
 
 
 def ask_for(state: LevelsState, level: Level, kind: TurnKind, component: str = "") -> LevelsState:
-    """One more ask; a level that is asked the same thing again in a sweep gets a new agent, and its turn a new name."""
+    """Ask a level; the same question again in a sweep goes to a new agent under a new turn id."""
     key = ".".join(part for part in (f"s{state.sweep}", level.name, component, kind.value) if part)
     visit = state.visits.get(key, 0) + 1
-    ask = PendingTurn(key if visit == 1 else f"{key}.v{visit}", level, kind, component)
-    return replace(state, visits=put(state.visits, key, visit), pending_turns=(*state.pending_turns, ask))
+    pending = PendingTurn(key if visit == 1 else f"{key}.v{visit}", level, kind, component)
+    return replace(state, visits=with_item(state.visits, key, visit), pending_turns=(*state.pending_turns, pending))
 
 
 def specified(state: LevelsState, level: Level, turn: TurnId, report: Report, component: str = "") -> LevelsState:
-    """A level's new spec, linked to the one above it."""
+    """Store a level's new spec, linked to the spec above it."""
     higher = above(level, state.levels)
     over = state.spec_of(higher) if higher is not None else None
     held = state.spec_of(level, component)
@@ -53,7 +53,7 @@ def specified(state: LevelsState, level: Level, turn: TurnId, report: Report, co
     return replace(state, specs=(*state.specs, spec))
 
 
-def hand(state: LevelsState, giver: Level, taker: Level, toward: Direction, turn: TurnId, text: str) -> LevelsState:
+def hand_off(state: LevelsState, giver: Level, taker: Level, toward: Direction, turn: TurnId, text: str) -> LevelsState:
     return replace(state, handoffs=(*state.handoffs, Handoff(giver, taker, toward, turn, text)))
 
 
@@ -67,14 +67,14 @@ def dispute_over(
     others: Iterable[Level] = (),
     parties: tuple[str, ...] = (),
 ) -> LevelsState:
-    """Open a reconciliation, unless there were too many."""
+    """Open a reconciliation, or fail when there were too many."""
     if len(state.settled) >= state.plan.max_reconciliations:
         reason = f"after {len(state.settled)} reconciliations: {question}"
         return replace(state, pending_turns=(), outcome=Outcome.FAILED, reason=reason)
     number = f"s{state.sweep}.q{len(state.settled) + 1}"
     invited = participants(cause, level, others, state.levels)
     dispute = Dispute(number, cause, level, invited, question, evidence, parties)
-    return go(replace(state, dispute=dispute), Stage.DISPUTE, level)
+    return enter_stage(replace(state, dispute=dispute), Stage.DISPUTE, level)
 
 
 def blocked(state: LevelsState, question: Question) -> LevelsState:
@@ -82,7 +82,7 @@ def blocked(state: LevelsState, question: Question) -> LevelsState:
 
 
 def blocked_by_stuck(state: LevelsState) -> LevelsState:
-    """Only a person can help; whoever is at work beside it finishes first."""
+    """Block on a person's answer once the other agents have finished."""
     if state.pending_turns or state.answered or not state.stuck:
         return state
     names = sorted(state.stuck)
@@ -91,7 +91,7 @@ def blocked_by_stuck(state: LevelsState) -> LevelsState:
 
 
 def _asked_as(state: LevelsState, name: str) -> str:
-    """The turn in which somebody got stuck; components are known by their name alone."""
+    """The turn in which an agent got stuck; components are stored by name only."""
     key = f"s{state.sweep}.{Level.L2.name}.{name}.{TurnKind.AUTHOR.value}"
     visit = state.visits.get(key, 0)
     return name if not visit else key if visit == 1 else f"{key}.v{visit}"

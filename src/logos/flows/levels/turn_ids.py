@@ -1,4 +1,4 @@
-"""What the id of a level's turn tells, read strictly: an id comes from the state, but a log can hold anything."""
+"""Parses turn ids of the levels strictly: a log can hold any text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GATHER = ".gather"
 
 @dataclass(frozen=True, slots=True)
 class LevelTurn:
-    """`first`: nobody did the same before it in this run; `key` is what all attempts at it have in common."""
+    """`first`: the same was not asked before in this run; `key` is shared by all attempts."""
 
     id: str
     level: Level
@@ -32,24 +32,24 @@ class LevelTurn:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What a script may call it, the most particular first."""
+        """The keys under which a script may name it, most specific first."""
         own = (f"{self.level.name}.{self.component}",) if self.component else ()
         return (self.id, *own, f"{self.level.name}.{self.kind}", self.level.name)
 
     @property
     def who(self) -> str:
-        """The agent as a person calls it."""
+        """The agent's name for people."""
         return f"{self.level.name} {self.component}".rstrip()
 
     @property
     def before(self) -> str:
-        """The attempt that this one repeats; empty for the first."""
+        """The previous attempt; empty for the first."""
         earlier = self.attempt - 1
         return "" if not earlier else self.key if earlier == 1 else f"{self.key}.t{earlier}"
 
 
 def level_turn(turn: str) -> LevelTurn | None:
-    """A turn of a level by its id, such as s1.L2.cart.author; only authors have components."""
+    """Parse a turn id such as s1.L2.cart.author; only authors have components."""
     found = _LEVEL_TURN.fullmatch(turn)
     if found is None or (found["component"] and found["level"] != Level.L2.name):
         return None
