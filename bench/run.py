@@ -17,6 +17,8 @@ from pathlib import Path
 import httpx
 import psutil
 from checkpoints import checkpoints, growth
+from commands import folds, local_looks, start_up
+from idle import idle_build, idle_cycle
 from measure import NOWHERE, PROMPT, begin_repository, milliseconds, percentile, row, run, settings_for, size_of
 
 from logos.adapters.hosts.script import read_script
@@ -312,6 +314,11 @@ BENCHES: tuple[Callable[[], None], ...] = (
     checkpoints,
     growth,
     help_screen,
+    idle_cycle,
+    idle_build,
+    start_up,
+    folds,
+    local_looks,
 )
 
 if __name__ == "__main__":

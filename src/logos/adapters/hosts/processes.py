@@ -198,8 +198,18 @@ def _alive(group: int | None) -> bool:
 
 def _has_more_than_zombies(group: int) -> bool:
     """A process that ended and was not waited for is still in its group; where nothing tells them apart, it lives."""
-    states = [_group_and_state(entry) for entry in Path("/proc").glob("[0-9]*/stat")]
-    return not states or any(of == group and state not in ("Z", "X") for of, state in states)
+    everyone = Path("/proc")
+    # The group's leader usually lives as long as the group, and a look at all processes is slow.
+    if _is_at_work(everyone / str(group) / "stat", group):
+        return True
+    entries = list(everyone.glob("[0-9]*/stat"))
+    return not entries or any(_is_at_work(entry, group) for entry in entries)
+
+
+def _is_at_work(stat: Path, group: int) -> bool:
+    """Whether a process is of the group and has not ended."""
+    of, state = _group_and_state(stat)
+    return of == group and state not in ("Z", "X")
 
 
 def _group_and_state(stat: Path) -> tuple[int, str]:
