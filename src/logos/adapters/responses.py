@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from watchdog.events import (
@@ -18,6 +21,9 @@ from watchdog.events import (
 )
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
+
+if sys.platform == "linux":
+    from watchdog.observers.inotify import InotifyObserver
 
 from logos.adapters.files import own_folder
 from logos.domain.roles import RESPONSE_FILES
@@ -84,8 +90,16 @@ def _is_a_response(text: str) -> bool:
     return any(line.strip() not in ("", PLACEHOLDER) for line in text.splitlines())
 
 
-# A look at a response opens and closes its file: such events must not wake the one who looks.
-_CHANGES: list[type[FileSystemEvent]] = [FileClosedEvent, FileCreatedEvent, FileModifiedEvent, FileMovedEvent]
+# The events that can complete a response. Each wakes somebody who then asks the host, so one per response is best:
+# Linux tells when a written file is closed, and with full events also when a file is moved in from elsewhere.
+_changes: list[type[FileSystemEvent]]
+_new_observer: Callable[[], BaseObserver]
+if sys.platform == "linux":
+    _changes = [FileClosedEvent, FileMovedEvent]
+    _new_observer = partial(InotifyObserver, generate_full_events=True)
+else:
+    _changes = [FileCreatedEvent, FileModifiedEvent, FileMovedEvent]
+    _new_observer = Observer
 
 
 class FileWatcher(FileSystemEventHandler):
@@ -125,9 +139,9 @@ class FileWatcher(FileSystemEventHandler):
         """None where the folder does not exist, or the user's limit of watched folders is reached."""
         with ExitStack() as undo:
             try:
-                observer = Observer()
+                observer = _new_observer()
                 undo.callback(observer.stop)
-                observer.schedule(self, str(folder), event_filter=_CHANGES)
+                observer.schedule(self, str(folder), event_filter=_changes)
                 observer.start()
             except OSError:
                 return None
