@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
-from measure import NOWHERE, PROMPT, milliseconds, row, settings_for
+from measure import NOWHERE, PROMPT, begin_repository, milliseconds, row, settings_for
 
 from logos.adapters.hosts.local import LocalHost
 from logos.adapters.hosts.providers import Permission
@@ -109,9 +109,27 @@ def folds() -> None:
             wd = Path(folder) / words[0]
             shutil.copytree(run, wd)
             count(wd, words)
+        build = Path(folder) / "build"
+        finished_build(build)
+        for words in (("status",), ("report",)):
+            count(build, words, " of a build")
 
 
-def count(wd: Path, words: Sequence[str]) -> None:
+def finished_build(wd: Path) -> None:
+    """A build of four components by scripted agents."""
+    wd.mkdir()
+    components = [
+        {"name": f"part{number}", "purpose": "a part", "files": [], "provides": [], "depends_on": []}
+        for number in range(4)
+    ]
+    (wd / "telos.toml").write_text('purpose = "to be measured"\n')
+    (wd / "script.json").write_text(json.dumps({"agents": {"L3.decompose": [{"report": {"components": components}}]}}))
+    begin_repository(wd)
+    words = [LOGOS, "build", "measure it", "--simulate", "script.json"]
+    subprocess.run(words, cwd=wd, check=True, capture_output=True)
+
+
+def count(wd: Path, words: Sequence[str], of: str = "") -> None:
     events = events_in(wd)
     env = {**os.environ, "API": NOWHERE, "PROMPT": PROMPT, "MAX_ROUNDS": "1000"}
     done = subprocess.run(
@@ -120,7 +138,7 @@ def count(wd: Path, words: Sequence[str]) -> None:
     counts = json.loads(done.stderr.splitlines()[-1])
     added = events_in(wd) - events if words[0] == "resume" else 0
     row(
-        f"log folds of logos {words[0]}",
+        f"log folds of logos {words[0]}{of}",
         f"{(counts['fold'] - added) / events:.1f}",
         f"reads {counts['read'] / events:.1f}, level reports parsed {counts['report']}; {events} events",
     )
