@@ -34,8 +34,9 @@ SHORTEST = 8
 
 def values_to_hide(env: Mapping[str, str]) -> list[str]:
     """The secrets of this environment, the longest first: one may be part of another."""
-    found = {value for name, value in env.items() if name.upper().endswith(SECRET_NAMES) and len(value) >= SHORTEST}
-    return sorted(found, key=len, reverse=True)
+    # By name first: os.environ decodes every value that is asked for, and this is done for every text that is shown.
+    found = {env[name] for name in env if name.upper().endswith(SECRET_NAMES)}
+    return sorted((value for value in found if len(value) >= SHORTEST), key=len, reverse=True)
 
 
 def redact(text: str, env: Mapping[str, str] | None = None) -> str:

@@ -139,7 +139,7 @@ class LiveView:
         self._live = Live(
             console=self._console,
             get_renderable=self.frame,
-            # Times are shown in seconds, and an event is drawn at once.
+            # Once per second is enough for the times shown; events are drawn when they come.
             refresh_per_second=1,
             redirect_stdout=False,
             vertical_overflow="ellipsis",
