@@ -320,6 +320,21 @@ def test_the_doorbell_rings_when_a_file_is_written(tmp_path: Path) -> None:
         change_signal.close()
 
 
+def test_looking_at_a_response_does_not_ring_the_doorbell(tmp_path: Path) -> None:
+    responses = ResponseFiles(tmp_path)
+    responses.path("analyst").write_text("here")
+    change_signal = FileWatcher(tmp_path)
+    try:
+        heard = change_signal.wakeups
+        for _ in range(20):
+            responses.peek("analyst")
+        # Events come in order: whatever the looks caused comes before this one.
+        change_until_it_rings(change_signal, lambda n: (tmp_path / f"{n}.md").write_text("here"))
+        assert change_signal.wakeups - heard < 20
+    finally:
+        change_signal.close()
+
+
 def test_a_doorbell_without_a_folder_is_silent_and_harmless(tmp_path: Path) -> None:
     change_signal = FileWatcher(tmp_path / "nowhere")
     heard = change_signal.wakeups

@@ -141,7 +141,8 @@ class FileWatcher(FileSystemEventHandler):
             try:
                 observer = _new_observer()
                 undo.callback(observer.stop)
-                observer.schedule(self, str(folder), event_filter=_changes)
+                # macOS reports real paths.
+                observer.schedule(self, str(folder.resolve()), event_filter=_changes)
                 observer.start()
             except OSError:
                 return None
