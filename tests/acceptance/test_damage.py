@@ -22,9 +22,9 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-
 from logos.adapters.store.pages import FRAME_HEADER, PAGE_SIZE, WAL_HEADER, is_broken, is_unfinished
 from logos.adapters.store.salvage import Rescued, rescue
+
 from logos.adapters.store.sqlite import SqliteLog, in_words, steady
 from logos.app.settings import load_settings
 from logos.app.wiring import build_here, open_log

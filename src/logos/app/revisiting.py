@@ -20,6 +20,8 @@ from logos.adapters.git.worktrees import run_setup
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.lock import DriverLock, driver_of
 from logos.adapters.responses import ResponseFiles
+from logos.adapters.store.recovery import repair
+from logos.adapters.store.registry import discard
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import (
     UNFINISHED,
@@ -115,7 +117,7 @@ def fork_here(settings: Settings, log: SqliteLog, at: Checkpoint, to: Path | Non
         raise
     ResponseFiles(there.response_dir).ensure()
     event = forked_at(at, "fork", there.work_dir, there.response_dir, left, session_of(log, at.run))
-    with _new_log(there.work_dir) as target:
+    with _new_log(there.work_dir, tell) as target:
         _begin(log, target, run, at, event, there)
     return Begun(run, there.work_dir, at, restored=True, simulated=event.host == SCRIPTED_SESSION)
 
@@ -153,8 +155,10 @@ def _bring_along(wd: Path, place: Path) -> None:
 
 
 @contextmanager
-def _new_log(place: Path) -> Generator[SqliteLog]:
-    log = SqliteLog(place / ".telos" / "logos.db")
+def _new_log(place: Path, tell: Tell) -> Generator[SqliteLog]:
+    path = place / ".telos" / "logos.db"
+    discard(path)
+    log = SqliteLog(path, mirror=repair(path, tell, driving=False))
     try:
         yield log
     finally:

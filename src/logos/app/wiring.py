@@ -17,7 +17,7 @@ from logos.adapters.git.workspace import GitWorkspace, base_of
 from logos.adapters.lock import DriverLock, driver_of
 from logos.adapters.notifications import notify
 from logos.adapters.responses import FileWatcher, ResponseFiles
-from logos.adapters.store.salvage import mend
+from logos.adapters.store.recovery import attached, repair
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.build_start import choose_build_start
 from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of, unfinished_session
@@ -57,12 +57,11 @@ def stamp() -> str:
 
 @contextmanager
 def open_log(telos: Path, tell: Tell = say) -> Generator[SqliteLog]:
-    """The run log of a work dir; of a damaged one, all that can be read in a new one, and it is kept aside."""
-    path = telos / DATABASE
-    # Whoever drives has it open.
-    if driver_of(telos / LOCK) in (None, os.getpid()) and (done := mend(path, stamp())):
-        tell(done)
-    log = SqliteLog(path)
+    """The run log of a work dir with its mirror. It is repaired first, unless another process drives it."""
+    path, driver = telos / DATABASE, driver_of(telos / LOCK)
+    ours = driver in (None, os.getpid())
+    mirror = repair(path, tell, driving=driver is not None) if ours else attached(path, tell)
+    log = SqliteLog(path, mirror=mirror)
     try:
         yield log
     finally:

@@ -47,8 +47,12 @@ def _configured() -> str:
 
 
 def has_log(place: Path) -> bool:
+    """Whether there is a database, or the mirror of one that was deleted."""
+    from logos.adapters.store.registry import has_mirror
+
+    path = place / TELOS / DATABASE
     try:
-        return (place / TELOS / DATABASE).is_file()
+        return path.is_file() or has_mirror(path)
     except OSError as error:
         raise UsageError(f"cannot look into {place / TELOS}: {error.strerror}") from error
 
@@ -57,13 +61,13 @@ def has_log(place: Path) -> bool:
 def reading(place: Path) -> Generator[SqliteLog]:
     """The log of a work dir, which is left as it is: a look must not create, repair or move anything.
 
-    Of a damaged one there is what can be read, and a word on what cannot.
+    Where it differs from its mirror, the mirror is read, and a message says so.
     """
     if not has_log(place):
         raise UsageError(f"no run was started in {place} yet; `logos run` starts one")
-    from logos.adapters.store.salvage import looking
+    from logos.adapters.store.recovery import open_readonly
 
-    with looking(place / TELOS / DATABASE, _tell) as log:
+    with open_readonly(place / TELOS / DATABASE, _tell, driven=driver_at(place) is not None) as log:
         yield log
 
 

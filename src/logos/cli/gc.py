@@ -1,4 +1,4 @@
-"""`logos gc`: removes the checkpoints of runs that are long over, and what their agents left. No log is touched."""
+"""`logos gc`: removes checkpoints of runs that are long over, what their agents left, and mirrors of deleted logs."""
 
 from __future__ import annotations
 
@@ -122,6 +122,8 @@ def gc(
 ) -> int:
     """Remove the checkpoints of runs that ended long ago, in all work dirs of this repository.
 
+    Also removed: the mirrors of logs whose work dir no longer exists, of any repository.
+
     Never those of a run that can still go on, never your branches, and never the log: a run without checkpoints can
     still be read. Defaults are checkpoints.keep_days and checkpoints.keep_runs. It is safe while runs are at work.
     """
@@ -140,7 +142,7 @@ def gc(
     # Refs first: what begins while the logs are read is in none of them, and not among these.
     refs = refs_of_ours(place) if is_repository(place) else []
     found = survey(place)
-    planned = [*refs_to_go(refs, found, policy), *folders_to_go(found, policy)]
+    planned = [*refs_to_go(refs, found, policy), *folders_to_go(found, policy), *mirrors_to_go()]
     kept: list[str] = []
     gone = planned if dry_run else [*carry_out(place, planned, kept)]
     freed = held_by_nothing_else(place, [ref for own in gone for ref in own.refs]) if refs else 0
@@ -187,12 +189,13 @@ def survey(place: Path) -> Survey:
 
 
 def _runs_of(place: Path, unread: list[Unread]) -> list[Known]:
-    from logos.adapters.store.salvage import looking
+    from logos.adapters.store.recovery import open_readonly
     from logos.cli.sessions import Unread, stories_in
 
     runs: list[Known] = []
     complaints: list[str] = []
-    for story in stories_in(place, lambda own: looking(own / TELOS / DATABASE, complaints.append)):
+    driven = driver_at(place) is not None
+    for story in stories_in(place, lambda own: open_readonly(own / TELOS / DATABASE, complaints.append, driven=driven)):
         if isinstance(story, Unread):
             unread.append(story)
             runs += [Known(place, story.run)] if story.run else []
@@ -200,7 +203,7 @@ def _runs_of(place: Path, unread: list[Unread]) -> list[Known]:
             runs.append(_known(place, story))
     unread += [Unread(place, None, provider_error) for provider_error in complaints]
     # A driver is at work on the run to which something happened last. A damaged log does not tell what is over.
-    newest = max((own.last for own in runs), default=0.0) if driver_at(place) is not None else None
+    newest = max((own.last for own in runs), default=0.0) if driven else None
     return [
         replace(own, rank=len(runs) - at, driven=own.last == newest, over="" if complaints else own.over)
         for at, own in enumerate(runs)
@@ -334,6 +337,14 @@ def folders_to_go(found: Survey, policy: Policy) -> Iterator[Removal]:
         ]
         if folders:
             yield Removal(f"agents of run {own.run}", f"{own.over} on {_day(own.last)}", (), tuple(folders))
+
+
+def mirrors_to_go() -> Iterator[Removal]:
+    """The mirrors of logs whose work dir is gone, whatever repository that was in."""
+    from logos.adapters.store.registry import abandoned
+
+    for folder, log in abandoned():
+        yield Removal(f"mirror of {log}", "its work dir is gone", (), (folder,))
 
 
 def _folders(place: Path, session: str, terminal: str) -> list[Path]:

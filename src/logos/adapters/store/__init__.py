@@ -1,1 +1,1 @@
-"""The run log on disk."""
+"""Where a run log is kept."""

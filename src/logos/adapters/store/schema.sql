@@ -12,3 +12,14 @@ CREATE TABLE IF NOT EXISTS runs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     run    TEXT    NOT NULL UNIQUE
 );
+
+-- Which mirror the log has. The id alone proves nothing: the mirror also knows the path of the log.
+CREATE TABLE IF NOT EXISTS log (
+    id TEXT NOT NULL
+);
+
+-- Runs that were written while their mirror could not be: the signature of their last hash.
+CREATE TABLE IF NOT EXISTS seals (
+    run  TEXT PRIMARY KEY,
+    seal TEXT NOT NULL
+) WITHOUT ROWID;

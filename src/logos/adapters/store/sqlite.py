@@ -5,13 +5,16 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 
 from logos.adapters.files import own_folder
+from logos.adapters.store.chain import Row
 from logos.adapters.store.codec import Undecodable, decode, encode
+from logos.adapters.store.mirror import Mirror
+from logos.adapters.store.rows import describe, insert, keep_dropped, read_rows, read_seal, settle
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, LogDamaged, LogError
@@ -33,13 +36,10 @@ END_OF_TIME = 250_000_000_000
 # What `user_version` says of a log in which every run has its number.
 NUMBERED = 1
 
-Row = tuple[int, float, bytes]
 Clock = Callable[[], float]
 
-_APPEND = """
-INSERT INTO events SELECT ?, ?, ?, ?
-WHERE (SELECT coalesce(max(seq), 0) FROM events WHERE run = ?) = ?
-"""
+_LAST = "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?"
+_SEAL = "INSERT OR REPLACE INTO seals VALUES (?, ?)"
 _BEGIN = "INSERT OR IGNORE INTO runs (run) VALUES (?)"
 # A log that was begun before runs were numbered knows only when its runs began.
 _RUNS = "SELECT run FROM runs ORDER BY number"
@@ -57,10 +57,13 @@ def _passed() -> float:
 
 
 class SqliteLog:
-    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+    """With a mirror, every event is durable there before it is in the database."""
+
+    def __init__(self, path: Path, clock: Clock | None = None, mirror: Mirror | None = None) -> None:
         self._path = path
         self._clock = clock or steady()
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threading.RLock()
+        self._mirror = mirror
         own_folder(path.parent)
         try:
             self._db = opened(path)
@@ -69,32 +72,32 @@ class SqliteLog:
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
         record = Recorded(run, after + 1, self._clock(), event)
-        try:
-            # One statement: whether this driver is next is asked and answered under the same lock.
-            with self._one_at_a_time, self._db:
-                added = self._db.execute(_APPEND, (run, record.seq, record.at, encode(event), run, after)).rowcount
-                if added == 1 and after == 0:
-                    self._db.execute(_BEGIN, (run,))
-        except sqlite3.IntegrityError as error:
-            raise LogConflict(f"event {record.seq} of run {run} was written by another driver") from error
-        except sqlite3.Error as error:
-            raise LogError(f"the run log {self._path} cannot be written: {in_words(error)}") from error
-        if added != 1:
-            raise LogConflict(f"run {run} is not at event {after} any more: another driver is at work on it")
+        row = (record.seq, record.at, encode(event).encode())
+        # One transaction: whether this driver is next is asked and answered under the same lock.
+        with self._transaction(run) as mirror:
+            version = self._verify(run, mirror) if mirror is not None else 0
+            if self._last(run) != after:
+                raise LogConflict(f"run {run} is not at event {after} any more: another driver is at work on it")
+            if mirror is not None:
+                mirror.append(run, row)
+            self._insert(run, [row], mirror)
+        if mirror is not None:
+            mirror.remember(run, version)
         return record
 
     def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
         records = [*history]
         record = Recorded(run, len(records) + 1, self._clock(), event)
-        rows = [(run, seq, own.at, encode(own.event)) for seq, own in enumerate((*records, record), 1)]
-        try:
-            with self._one_at_a_time, self._db:
-                self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
-                self._db.execute(_BEGIN, (run,))
-        except sqlite3.IntegrityError as error:
-            raise LogConflict(f"there is a run {run} already") from error
-        except sqlite3.Error as error:
-            raise LogError(f"the run log {self._path} cannot be written: {in_words(error)}") from error
+        rows = [(seq, own.at, encode(own.event).encode()) for seq, own in enumerate((*records, record), 1)]
+        taken = LogConflict(f"there is a run {run} already")
+        with self._one_at_a_time:
+            if self._last(run) or (self._mirror is not None and self._mirror.holds(run)):
+                raise taken
+            # Before the transaction: a kill in between leaves a mirror that is ahead, which is redone.
+            if self._mirror is not None:
+                self._mirror.begin(run, rows)
+            with self._transaction(run) as mirror:
+                self._insert(run, rows, mirror)
         return record
 
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
@@ -131,16 +134,54 @@ class SqliteLog:
         try:
             with closing(_connect(copy)) as kept:
                 self._db.backup(kept)
-            # Overwritten: whoever must read a damaged log page by page shall not find what was dropped.
-            self._db.execute("PRAGMA secure_delete = ON")
-            with self._db:
-                self._db.execute("DELETE FROM events WHERE run = ? AND seq >= ?", (run, from_seq))
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
-            raise LogError(f"the run log {self._path} cannot be written: {in_words(error)}") from error
+            raise LogError(f"the run log {copy} cannot be written: {in_words(error)}") from error
+        with self._transaction(run) as mirror:
+            if mirror is not None:
+                mirror.cut(run, from_seq)
+            self._db.execute("DELETE FROM events WHERE run = ? AND seq >= ?", (run, from_seq))
 
     def close(self) -> None:
         self._db.close()
+
+    @contextmanager
+    def _transaction(self, run: RunId) -> Generator[Mirror | None]:
+        """A transaction that holds the write lock; where it fails the mirror goes back to what the database has."""
+        with self._one_at_a_time:
+            try:
+                with self._db:
+                    self._db.execute("BEGIN IMMEDIATE")
+                    yield self._mirror
+            except BaseException as error:
+                if self._mirror is not None:
+                    # What cannot be undone is redone when the log is opened next.
+                    with suppress(LogError):
+                        self._mirror.undo(run, self._last(run))
+                if isinstance(error, sqlite3.Error):
+                    raise LogError(f"the run log {self._path} cannot be written: {in_words(error)}") from error
+                raise
+
+    def _insert(self, run: RunId, rows: list[Row], mirror: Mirror | None) -> None:
+        insert(self._db, run, rows)
+        if rows[0][0] == 1:
+            self._db.execute(_BEGIN, (run,))
+        if mirror is not None and (seal := mirror.seal(run)):
+            self._db.execute(_SEAL, (run, seal))
+
+    def _verify(self, run: RunId, mirror: Mirror) -> int:
+        """Compare a run with its mirror, unless nobody else has written to either since the last event."""
+        version = self._rows("PRAGMA data_version")[0][0]
+        if mirror.is_unchanged(run, version):
+            return version
+        found = mirror.reconcile(run, read_rows(self._db, run), read_seal(self._db, run))
+        kept = keep_dropped(self._path, [found])
+        settle(self._db, found)
+        for note in describe([found], kept):
+            mirror.tell(f"warning: {note}")
+        return version
+
+    def _last(self, run: RunId) -> int:
+        return self._rows(_LAST, run)[0][0]
 
     def _batches(self, query: str, *values: object) -> Iterator[Row]:
         """Rows as they are asked for: whoever wants only the first does not wait for all."""
@@ -158,18 +199,20 @@ class SqliteLog:
             raise LogError(f"the run log {self._path} cannot be read: {in_words(error)}") from error
 
 
-class LookedAt(SqliteLog):
-    """A log that is left as it is. Whoever looked and then has something to add opens it, unless that is `barred`.
+class ReadOnlyLog(SqliteLog):
+    """A log that is left as it is. Whoever read it and then has something to add opens it, unless that is `barred`.
 
-    It is read from `source`: where it lies, or a copy of what can be read of it.
+    It is read from `source`: where it lies, or a copy of what is believed. `attach` repairs it and finds its mirror.
     """
 
-    def __init__(self, path: Path, source: Path, barred: str = "") -> None:
+    def __init__(self, path: Path, source: Path, attach: Callable[[], Mirror | None], barred: str = "") -> None:
         self._path = path
         self._clock = steady()
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threading.RLock()
+        self._mirror = None
+        self._attach = attach
         self._barred = barred
-        self._look = self._db = as_it_is(source)
+        self._source = self._db = as_it_is(source)
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
         self._open()
@@ -184,14 +227,14 @@ class LookedAt(SqliteLog):
         super().cut(run, from_seq, copy)
 
     def close(self) -> None:
-        self._look.close()
+        self._source.close()
         super().close()
 
     def _open(self) -> None:
         if self._barred:
             raise LogError(f"the run log {self._path} cannot be written: {self._barred}")
-        if self._db is self._look:
-            super().__init__(self._path)
+        if self._db is self._source:
+            super().__init__(self._path, mirror=self._attach())
 
 
 def steady(wall: Clock = time.time, passed: Clock = _passed) -> Clock:

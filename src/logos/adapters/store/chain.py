@@ -1,0 +1,178 @@
+"""A run as hash-chained lines of JSON, and which of its two copies (mirror, database) is believed where they differ.
+
+A line is `{"hash":"H","seq":1,"at":1.5,"event":{…}}`. H is the SHA-256 of the hash before it and of all bytes of the
+line that follow H, as they are stored: a line is never encoded again to check it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from logos.domain.turns import RunId
+from logos.errors import LogError
+
+# The number of an event, its time, and the event as JSON.
+Row = tuple[int, float, bytes]
+
+_LINE = re.compile(
+    rb'\{"hash":"(?P<hash>[0-9a-f]{64})",'
+    rb'(?P<stored>"seq":(?P<seq>\d{1,18}),"at":(?P<at>-?\d+(?:\.\d+)?(?:e[+-]?\d+)?),"event":(?P<body>\{.*\})\})'
+)
+_HASHES = re.compile(rb'^\{"hash":"([0-9a-f]{64})"', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The lines of a mirror file that can be believed. `rest` follows them: a torn last line, or damage."""
+
+    rows: tuple[Row, ...] = ()
+    hashes: tuple[str, ...] = ()
+    size: int = 0
+    rest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last event of a run and its hash, which stands for every event before it."""
+
+    seq: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """A run after its mirror and the database were compared.
+
+    `missing` events were in the mirror only, `dropped` events were in the database and are not believed; `mirror` says
+    why the mirror file must be written anew, and is empty where it is as it should be.
+    """
+
+    run: RunId
+    rows: tuple[Row, ...]
+    missing: int
+    dropped: tuple[Row, ...]
+    mirror: str
+
+    @property
+    def kept(self) -> int:
+        """How many events of the database stay."""
+        return len(self.rows) - self.missing
+
+
+def first_hash(run: RunId) -> str:
+    """What the first line is chained to: a file of one run is no file of another."""
+    return hashlib.sha256(run.encode()).hexdigest()
+
+
+def make_line(previous: str, row: Row) -> tuple[bytes, str]:
+    seq, at, body = row
+    stored = b'"seq":%d,"at":%s,"event":%s}' % (seq, repr(at).encode(), body)
+    hashed = _chained(previous, stored)
+    return b'{"hash":"%s",%s\n' % (hashed.encode(), stored), hashed
+
+
+def make_lines(run: RunId, rows: Iterable[Row]) -> tuple[bytes, tuple[str, ...]]:
+    previous, lines, hashes = first_hash(run), list[bytes](), list[str]()
+    for row in rows:
+        line, previous = make_line(previous, row)
+        lines.append(line)
+        hashes.append(previous)
+    return b"".join(lines), tuple(hashes)
+
+
+def read_chain(run: RunId, data: bytes) -> Chain:
+    previous, rows, hashes, size = first_hash(run), list[Row](), list[str](), 0
+    while (end := data.find(b"\n", size)) >= 0:
+        found = _LINE.fullmatch(data, size, end)
+        if found is None or int(found["seq"]) != len(rows) + 1 or _chained(previous, found["stored"]) != _hash(found):
+            break
+        previous, size = _hash(found), end + 1
+        rows.append((len(rows) + 1, float(found["at"]), found["body"]))
+        hashes.append(previous)
+    return Chain(tuple(rows), tuple(hashes), size, data[size:])
+
+
+def readable(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows of a run up to the first that is missing or is no event."""
+    return tuple(row for _, row in takewhile(lambda own: own[0] == own[1][0] and _is_event(own[1]), enumerate(rows, 1)))
+
+
+def reconcile(
+    run: RunId,
+    chain: Chain | None,
+    stored: tuple[Row, ...],
+    *,
+    known: Head | None,
+    registered: bool,
+    vouched: Callable[[str], bool],
+) -> Reconciled:
+    """Compare a run's mirror (None: there is no file) with its rows in the database.
+
+    `known` is the head in the memory of a live driver. `registered`: the log is known to have this run. `vouched`: a
+    driver that could not write the mirror has signed a database that ends with this hash.
+    """
+    if known is not None:
+        rows, why = _known_rows(run, chain, stored, known)
+    elif chain is None:
+        rows, why = (readable(stored), "it was missing") if registered or _signed(run, stored, vouched) else ((), "")
+    else:
+        rows, why = _believed(run, chain, stored, vouched)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(rows, stored, strict=False)))
+    return Reconciled(run, rows, len(rows) - same, stored[same:], why if rows or chain is not None else "")
+
+
+def _known_rows(run: RunId, chain: Chain | None, stored: tuple[Row, ...], known: Head) -> tuple[tuple[Row, ...], str]:
+    mirrored = chain or Chain()
+    if known.seq == 0 or known.hash in mirrored.hashes[known.seq - 1 : known.seq]:
+        changed = "another process has written to it" if len(mirrored.rows) > known.seq or mirrored.rest else ""
+        return mirrored.rows[: known.seq], changed
+    rows = readable(stored)[: known.seq]
+    if make_lines(run, rows)[1][-1:] != (known.hash,):
+        raise LogError(f"run {run}: another process has changed both the run log and its mirror")
+    return rows, "it was missing" if chain is None else "another process has changed it"
+
+
+def _believed(
+    run: RunId, chain: Chain, stored: tuple[Row, ...], vouched: Callable[[str], bool]
+) -> tuple[tuple[Row, ...], str]:
+    claimed = [found.decode() for found in _HASHES.findall(chain.rest)]
+    if (claimed or len(stored) > len(chain.rows)) and stored[: len(chain.rows)] == chain.rows:
+        rows = readable(stored)
+        hashes = make_lines(run, rows)[1]
+        if claimed and claimed[-1] in hashes:
+            # The lines after the damage prove that the database has what was there.
+            return rows[: hashes.index(claimed[-1]) + 1], "it was damaged"
+        if hashes and vouched(hashes[-1]):
+            return rows, "it could not be written before"
+    torn = "its last line was incomplete" if b"\n" not in chain.rest else "it was damaged"
+    return chain.rows, torn if chain.rest else ""
+
+
+def _signed(run: RunId, stored: tuple[Row, ...], vouched: Callable[[str], bool]) -> bool:
+    hashes = make_lines(run, readable(stored))[1]
+    return bool(hashes) and vouched(hashes[-1])
+
+
+def _chained(previous: str, stored: bytes) -> str:
+    return hashlib.sha256(previous.encode() + stored).hexdigest()
+
+
+def _hash(found: re.Match[bytes]) -> str:
+    return found["hash"].decode()
+
+
+def _is_event(row: Row) -> bool:
+    _, at, body = row
+    try:
+        read: Any = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        return False
+    # Leading and trailing blanks, or a line break, have no place in a line.
+    whole = body[:1] == b"{" and body[-1:] == b"}" and b"\n" not in body
+    return whole and isinstance(read, dict) and "kind" in read and abs(at) < float("inf")

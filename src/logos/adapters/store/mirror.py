@@ -1,0 +1,248 @@
+"""The mirror of one log: a folder of the user state folder with a file of hash-chained lines per run."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from stat import S_ISREG
+
+from logos.adapters.files import private_folder, write_atomically
+from logos.adapters.store.chain import (
+    Chain,
+    Head,
+    Reconciled,
+    Row,
+    first_hash,
+    make_line,
+    make_lines,
+    read_chain,
+    reconcile,
+)
+from logos.domain.turns import RunId
+from logos.errors import LogError, LogosError
+
+Tell = Callable[[str], None]
+# When the database and the mirror file were last seen: a counter of SQLite, and what changes with every write.
+Seen = tuple[int, tuple[int, int, int] | None]
+
+RECORD = "log.json"
+# A run id becomes the name of a file.
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """What is known of a log outside its work dir. `runs` are in the order in which they began; `key` signs seals."""
+
+    id: str
+    path: str
+    key: str
+    runs: tuple[RunId, ...] = ()
+
+
+class Mirror:
+    """`driving`: this process drives the log, and what it remembers outweighs what is on disk.
+
+    A mirror that cannot be written says so once. From then on the database gets a seal with every event, by which the
+    next driver knows that it may believe it.
+    """
+
+    def __init__(self, folder: Path, record: LogRecord, tell: Tell, *, driving: bool) -> None:
+        self.record = record
+        self.tell = tell
+        self._folder = folder
+        self._driving = driving
+        self._heads: dict[RunId, Head] = {}
+        self._before: dict[RunId, Head] = {}
+        self._seen: dict[RunId, Seen] = {}
+        self.failed = False
+
+    def runs(self) -> list[RunId]:
+        """Every run with a file or an entry in the record, in the order in which they began."""
+        found = sorted(RunId(path.stem) for path in self._folder.glob("*.jsonl"))
+        return [*dict.fromkeys((*self.record.runs, *filter(is_run_id, found)))]
+
+    def holds(self, run: RunId) -> bool:
+        return self._path(run).exists()
+
+    def is_unchanged(self, run: RunId, version: int) -> bool:
+        """Whether nobody else has written since `remember`; `version` changes when somebody writes to the database."""
+        return self._seen.get(run) == (version, self._mark(run))
+
+    def remember(self, run: RunId, version: int) -> None:
+        self._before.pop(run, None)
+        self._seen[run] = (version, self._mark(run))
+
+    def head(self, run: RunId) -> Head:
+        return self._heads.get(run) or Head(0, first_hash(run))
+
+    def reconcile(self, run: RunId, stored: tuple[Row, ...], seal: str = "") -> Reconciled:
+        """Compare with the rows of the database, and set the mirror right where the fault is there."""
+        chain = self._read(run)
+        found = self.compare(run, stored, seal, chain)
+        lines = chain or Chain()
+        if found.mirror and lines.rest.count(b"\n") + len(lines.rows) > len(found.rows):
+            self._attempt(lambda: self._keep(run))
+        if found.rows != lines.rows[: len(found.rows)]:
+            self._rewrite(run, found.rows)
+        else:
+            if found.mirror:
+                self._attempt(lambda: self._truncate(run, len(found.rows)))
+            hashes = lines.hashes[: len(found.rows)]
+            self._heads[run] = Head(len(hashes), hashes[-1] if hashes else first_hash(run))
+        return replace(found, mirror="") if self.failed else found
+
+    def compare(self, run: RunId, stored: tuple[Row, ...], seal: str = "", chain: Chain | None = None) -> Reconciled:
+        """Which events are believed; nothing is changed."""
+        return reconcile(
+            run,
+            chain or self._read(run),
+            stored,
+            known=self._heads.get(run) if self._driving else None,
+            registered=run in self.record.runs,
+            vouched=lambda hashed: bool(seal) and hmac.compare_digest(self._sign(hashed), seal),
+        )
+
+    def append(self, run: RunId, row: Row) -> None:
+        """Add a line, durably, before the database gets the event."""
+        head = self._before[run] = self.head(run)
+        line, hashed = make_line(head.hash, row)
+        self._attempt(lambda: self._add(run, line) if head.seq else self._write(run, line))
+        self._heads[run] = Head(row[0], hashed)
+
+    def begin(self, run: RunId, rows: Iterable[Row]) -> None:
+        """Write the file of a run that begins with the events of another."""
+        self._before[run] = self.head(run)
+        self._rewrite(run, rows)
+
+    def undo(self, run: RunId, last: int) -> None:
+        """A transaction failed, and the database ends with event `last`: remove what it did not take."""
+        self._seen.pop(run, None)
+        head = self._before.pop(run, None)
+        if head is not None and last <= head.seq:
+            self._heads[run] = head
+            with suppress(OSError):
+                self._truncate(run, head.seq)
+
+    def cut(self, run: RunId, from_seq: int) -> None:
+        """Remove the end of a run that cannot be read."""
+        self._seen.pop(run, None)
+        self._heads.pop(run, None)
+        self._attempt(lambda: self._truncate(run, from_seq - 1))
+
+    def seal(self, run: RunId) -> str:
+        """A signature of a run's last hash while the mirror cannot be written; otherwise empty."""
+        return self._sign(self.head(run).hash) if self.failed else ""
+
+    def save(self, record: LogRecord) -> None:
+        for folder in (*reversed(self._folder.parents[:2]), self._folder):
+            private_folder(folder)
+        write_atomically(self._folder / RECORD, json.dumps(asdict(record), indent=1) + "\n")
+        self.record = record
+
+    def _rewrite(self, run: RunId, rows: Iterable[Row]) -> None:
+        data, hashes = make_lines(run, rows)
+        self._attempt(lambda: self._write(run, data))
+        self._heads[run] = Head(len(hashes), hashes[-1] if hashes else first_hash(run))
+
+    def _write(self, run: RunId, data: bytes) -> None:
+        """Write the file of a run as a whole: temporary file, rename, fsync of the folder."""
+        # The record first: a run with an entry and without a file was never more than begun.
+        if run not in self.record.runs or not (self._folder / RECORD).exists():
+            self.save(replace(self.record, runs=tuple(dict.fromkeys((*self.record.runs, run)))))
+        path = self._path(run)
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            with open(os.open(temporary, _WRITE | os.O_EXCL, 0o600), "wb") as sink:
+                sink.write(data)
+                sink.flush()
+                os.fsync(sink.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(self._folder)
+
+    def _add(self, run: RunId, line: bytes) -> None:
+        handle = os.open(self._path(run), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            size = os.fstat(handle).st_size
+            try:
+                if os.write(handle, line) != len(line):
+                    raise OSError(None, "the disk is full")
+                os.fsync(handle)
+            except BaseException:
+                os.ftruncate(handle, size)
+                raise
+        finally:
+            os.close(handle)
+
+    def _truncate(self, run: RunId, lines: int) -> None:
+        path = self._path(run)
+        if lines == 0:
+            path.unlink()
+            return
+        sizes = [len(line) for line in path.read_bytes().split(b"\n")[:lines]]
+        os.truncate(path, sum(sizes) + lines)
+
+    def _keep(self, run: RunId) -> None:
+        """Keep a copy of a file that loses more than a torn last line."""
+        copy = self._path(run).with_name(f"{run}.damaged-{secrets.token_hex(4)}")
+        with open(os.open(copy, _WRITE | os.O_EXCL, 0o600), "wb") as sink:
+            sink.write(self._path(run).read_bytes())
+
+    def _attempt(self, write: Callable[[], None]) -> None:
+        if self.failed:
+            return
+        try:
+            write()
+        except (OSError, LogosError) as error:
+            self.failed = True
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            self.tell(f"warning: the mirror of the run log, {self._folder}, cannot be written: {why}; going on without")
+
+    def _read(self, run: RunId) -> Chain | None:
+        try:
+            handle = os.open(self._path(run), _READ)
+        except FileNotFoundError:
+            return None
+        with open(handle, "rb") as file:
+            if not S_ISREG(os.fstat(handle).st_mode):
+                raise LogError(f"{self._path(run)} is not a regular file")
+            return read_chain(run, file.read())
+
+    def _mark(self, run: RunId) -> tuple[int, int, int] | None:
+        try:
+            found = os.lstat(self._path(run))
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_ctime_ns
+
+    def _path(self, run: RunId) -> Path:
+        if not is_run_id(run):
+            raise LogError(f"{run[:80]!r} is not a valid run id")
+        return self._folder / f"{run}.jsonl"
+
+    def _sign(self, hash_: str) -> str:
+        return hmac.digest(self.record.key.encode(), hash_.encode(), "sha256").hex()
+
+
+def is_run_id(run: str) -> bool:
+    return _RUN.fullmatch(run) is not None
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,237 @@
+"""Opening a log: its database is compared with its mirror, and what is damaged, missing or foreign is repaired."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from logos.adapters.files import aside, own_folder, refused
+from logos.adapters.store import registry
+from logos.adapters.store.chain import Reconciled, readable
+from logos.adapters.store.mirror import Mirror, Tell, is_run_id
+from logos.adapters.store.rows import (
+    UNREACHABLE,
+    Stored,
+    describe,
+    error_kind,
+    is_damage,
+    keep_dropped,
+    read_stored,
+    settle,
+    settle_list,
+)
+from logos.adapters.store.sqlite import ReadOnlyLog, as_it_is, in_words, opened
+from logos.errors import LogError
+
+# How long a reader waits before it looks again, and how often: somebody may be writing right now.
+MOMENT, TRIES = 0.05, 20
+# The files of a database. The write-ahead log goes first: beside a new database it would be taken for its own.
+ENDS = ("-wal", "-shm", "")
+
+
+def repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
+    """Bring the database of a log to what its mirror says, and return the mirror; a damaged file is kept aside.
+
+    Nobody else may drive the log. Of several who open it at the same time one repairs it, and the others find it done.
+    """
+    try:
+        own_folder(path.parent)
+        with _alone_in(path.parent):
+            return _repair(path, tell, driving=driving)
+    except sqlite3.Error as error:
+        raise LogError(f"the run log {path} cannot be opened: {in_words(error)}") from error
+    except OSError as error:
+        raise refused(f"the run log {path} cannot be used", error) from error
+
+
+def attached(path: Path, tell: Tell) -> Mirror | None:
+    """The mirror of a log that another process drives: nothing is repaired."""
+    try:
+        return registry.find(path, _examined(path).id, tell)
+    except sqlite3.Error as error:
+        raise LogError(f"the run log {path} cannot be opened: {in_words(error)}") from error
+
+
+def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
+    existed, damaged = path.exists(), _examined(path)
+    if damaged.damage:
+        return _rebuild(path, damaged, tell, driving=driving)
+    with closing(opened(path)) as db, db:
+        db.execute("BEGIN IMMEDIATE")
+        stored = read_stored(db)
+        mirror = registry.attach(path, stored.id, stored.runs, tell, driving=driving)
+        if mirror is None:
+            return None
+        found = _compared(mirror.reconcile, mirror, stored)
+        kept = keep_dropped(path, found)
+        for own in found:
+            settle(db, own)
+        settle_list(db, mirror.record.id, [own.run for own in found if own.rows], stored)
+        if not mirror.failed:
+            db.execute("DELETE FROM seals")
+    if not existed and found:
+        tell(f"the run log {path} was missing; it was rebuilt from its mirror")
+    _tell_all(tell, path, describe(found if existed else [replace(own, missing=0) for own in found], kept))
+    return mirror
+
+
+def _rebuild(path: Path, stored: Stored, tell: Tell, *, driving: bool) -> Mirror | None:
+    """Keep a damaged file aside and write a new one: from the mirror, or from what can be read where there is none."""
+    mirror = registry.attach(path, stored.id, stored.runs, tell, driving=driving)
+    found = _compared(mirror.reconcile, mirror, stored) if mirror is not None else _prefixes(stored)
+    kept = aside(path, time.strftime("%Y%m%d-%H%M%S"))
+    for end in ENDS:
+        if _beside(path, end).exists():
+            shutil.copyfile(_beside(path, end), _beside(kept, end))
+            _beside(kept, end).chmod(0o600)
+    new = _beside(path, ".repaired")
+    _write(new, found, mirror)
+    for end in ENDS[:2]:
+        _beside(path, end).unlink(missing_ok=True)
+    os.replace(new, path)
+    has = ", ".join(f"{len(own.rows)} events of run {own.run}" for own in found if own.rows) or "no event"
+    source = "was rebuilt from its mirror" if mirror is not None else "has no mirror, and could be read up to there"
+    tell(f"the run log {path} is damaged ({stored.damage}); it is kept as {kept.name}. The log {source}: {has}")
+    return mirror
+
+
+@contextmanager
+def open_readonly(path: Path, tell: Tell, *, driven: bool) -> Generator[ReadOnlyLog]:
+    """A log that is left as it is, read from a copy of what is believed where that is something else.
+
+    A live driver keeps its database right; while it is `driven` the mirror is asked only where the file is damaged.
+    """
+    with ExitStack() as stack:
+
+        def elsewhere() -> Path:
+            return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="logos-"))) / path.name
+
+        try:
+            log = _open_readonly(path, elsewhere, tell, driven=driven)
+        except sqlite3.Error as error:
+            raise LogError(f"the run log {path} cannot be read: {in_words(error)}") from error
+        except OSError as error:
+            raise refused(f"the run log {path} cannot be read", error) from error
+        yield stack.enter_context(closing(log))
+
+
+def _open_readonly(path: Path, elsewhere: Callable[[], Path], tell: Tell, *, driven: bool) -> ReadOnlyLog:
+    source, barred = path, ""
+    try:
+        damage, found = _believed(path, path, tell, driven=driven)
+    except sqlite3.Error as error:
+        if error_kind(error) not in UNREACHABLE or not path.exists():
+            raise
+        source, barred = _copied(path, elsewhere()), "it, or the folder it is in, may only be read"
+        damage, found = _believed(path, source, tell, driven=driven)
+    notes = [*describe(found, "")]
+    if damage or notes:
+        if damage and not any(own.rows for own in found):
+            raise LogError(f"the run log {path} is damaged ({damage}), and no run in it can be read")
+        _tell_all(tell, path, [f"it is damaged ({damage})"] if damage else [], notes)
+        source, barred = elsewhere(), "it must be repaired first, which `logos run` and `logos build` do"
+        _write(source, found, None)
+    return ReadOnlyLog(path, source, lambda: repair(path, tell, driving=False), barred)
+
+
+def _believed(path: Path, source: Path, tell: Tell, *, driven: bool) -> tuple[str, list[Reconciled]]:
+    """What is wrong with a database, and its runs as they are believed; no runs where it can be read in its place."""
+    for _ in range(TRIES):
+        stored = _examined(source)
+        mirror = None if driven and not stored.damage else registry.find(path, stored.id, tell)
+        found = _compared(mirror.compare, mirror, stored) if mirror is not None else _prefixes(stored)
+        if not stored.damage and (mirror is None or not any(describe(found, ""))):
+            return "", []
+        # A difference may only mean that somebody is writing right now.
+        time.sleep(MOMENT)
+        if source != path or stored == _examined(source):
+            return stored.damage, found
+    return "", []
+
+
+def _examined(path: Path) -> Stored:
+    """What a database holds, without changing it."""
+    if not path.exists() or path.stat().st_size == 0:
+        wal = _beside(path, "-wal")
+        beside = wal.exists() and wal.stat().st_size > 0
+        return Stored(damage="it is empty, but its write-ahead log is not" if beside else "")
+    try:
+        with closing(as_it_is(path)) as db:
+            return read_stored(db)
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
+        return Stored(damage=str(error))
+
+
+def _compared(compare: Callable[..., Reconciled], mirror: Mirror, stored: Stored) -> list[Reconciled]:
+    """Every run, in the order in which they began; those whose names cannot be ours are dropped."""
+    runs = dict.fromkeys((*mirror.runs(), *stored.runs))
+    rows = {run: stored.runs.get(run, ()) for run in runs}
+    return [
+        compare(run, rows[run], stored.seals.get(run, "")) if is_run_id(run) else Reconciled(run, (), 0, rows[run], "")
+        for run in runs
+    ]
+
+
+def _prefixes(stored: Stored) -> list[Reconciled]:
+    whole = {run: readable(rows) for run, rows in stored.runs.items()}
+    return [Reconciled(run, rows, 0, stored.runs[run][len(rows) :], "") for run, rows in whole.items()]
+
+
+def _write(path: Path, found: Iterable[Reconciled], mirror: Mirror | None) -> None:
+    """A new database with the runs that are believed."""
+    for end in ENDS:
+        _beside(path, end).unlink(missing_ok=True)
+    runs = [replace(own, missing=len(own.rows), dropped=()) for own in found if own.rows]
+    with closing(opened(path)) as db, db:
+        for own in runs:
+            settle(db, own)
+        settle_list(db, mirror.record.id if mirror is not None else "", [own.run for own in runs], Stored())
+
+
+def _copied(path: Path, to: Path) -> Path:
+    """A copy of a database and of its write-ahead log that belong together, also while somebody writes."""
+
+    def version() -> tuple[int, int, int]:
+        wal = _beside(path, "-wal")
+        return path.stat().st_mtime_ns, path.stat().st_size, wal.stat().st_ino if wal.exists() else 0
+
+    for _ in range(TRIES):
+        before = version()
+        for end in ("", "-wal"):
+            if _beside(path, end).exists():
+                shutil.copyfile(_beside(path, end), _beside(to, end))
+        if version() == before:
+            break
+        time.sleep(MOMENT)
+    return to
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Generator[None]:
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _beside(path: Path, end: str) -> Path:
+    return path.with_name(f"{path.name}{end}")
+
+
+def _tell_all(tell: Tell, path: Path, *notes: Iterable[str]) -> None:
+    """One message, however much was found."""
+    said = [note for some in notes for note in some]
+    if said:
+        tell(f"the run log {path}: {'; '.join(said)}")

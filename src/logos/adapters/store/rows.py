@@ -1,0 +1,145 @@
+"""The rows of a log's database: read as far as they can be, and brought to what the mirror says."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from logos.adapters.files import aside, write_atomically
+from logos.adapters.store.chain import Reconciled, Row
+from logos.domain.turns import RunId
+
+# Errors of a file that cannot be used now. They do not mean that it is damaged.
+UNREACHABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+_NOT_NOW = (
+    *(*UNREACHABLE, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PERM),
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT),
+)
+# CAST so that corrupt columns still have the expected type.
+_ROWS = """
+SELECT seq, ifnull(CAST(at AS REAL), 9e999), ifnull(CAST(body AS BLOB), x'') FROM events WHERE run = ? ORDER BY seq
+"""
+_NAMES = ("SELECT run FROM runs ORDER BY number", "SELECT run FROM events WHERE seq = 1 ORDER BY at, run")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a database holds. `damage` is what is wrong with the file; the runs are then what can be read of it."""
+
+    id: str = ""
+    runs: Mapping[RunId, tuple[Row, ...]] = field(default_factory=dict[RunId, tuple[Row, ...]])
+    seals: Mapping[RunId, str] = field(default_factory=dict[RunId, str])
+    listed: tuple[RunId, ...] = ()
+    damage: str = ""
+
+
+def read_stored(db: sqlite3.Connection) -> Stored:
+    """Plain reads, each until its first error."""
+    db.text_factory = partial(str, encoding="utf-8", errors="replace")
+    listed, begun = ([RunId(str(row[0])) for row in _until_error(db, query)] for query in _NAMES)
+    others = (RunId(str(row[0])) for row in _until_error(db, "SELECT DISTINCT run FROM events"))
+    runs = {run: tuple(_until_error(db, _ROWS, run)) for run in dict.fromkeys((*listed, *begun, *others))}
+    ids = [str(row[0]) for row in _until_error(db, "SELECT id FROM log")]
+    seals = {RunId(str(run)): str(seal) for run, seal in _until_error(db, "SELECT run, seal FROM seals")}
+    return Stored(ids[0] if len(ids) == 1 else "", runs, seals, tuple(listed), _damage(db))
+
+
+def read_rows(db: sqlite3.Connection, run: RunId) -> tuple[Row, ...]:
+    return tuple(db.execute(_ROWS, (run,)))
+
+
+def read_seal(db: sqlite3.Connection, run: RunId) -> str:
+    row = db.execute("SELECT seal FROM seals WHERE run = ?", (run,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def insert(db: sqlite3.Connection, run: RunId, rows: Iterable[Row]) -> None:
+    db.executemany("INSERT INTO events VALUES (?, ?, ?, CAST(? AS TEXT))", ((run, *row) for row in rows))
+
+
+def settle(db: sqlite3.Connection, found: Reconciled) -> None:
+    """Make a run's rows those that are believed."""
+    if found.dropped:
+        db.execute("DELETE FROM events WHERE run = ? AND NOT seq <= ?", (found.run, found.kept))
+    insert(db, found.run, found.rows[found.kept :])
+
+
+def settle_list(db: sqlite3.Connection, id_: str, runs: Iterable[RunId], before: Stored) -> None:
+    """Make the id of a log and the order of its runs those that are believed."""
+    names = tuple(runs)
+    if names != before.listed:
+        db.execute("DELETE FROM runs")
+        db.executemany("INSERT INTO runs (run) VALUES (?)", ((name,) for name in names))
+    if id_ != before.id:
+        db.execute("DELETE FROM log")
+        db.execute("INSERT INTO log VALUES (?)", (id_,))
+
+
+def keep_dropped(path: Path, found: Iterable[Reconciled]) -> str:
+    """Write events that are not believed to a file beside the log, and return its name."""
+    lines = [_as_text(own.run, row) for own in found for row in own.dropped]
+    if not lines:
+        return ""
+    kept = aside(path, time.strftime("%Y%m%d-%H%M%S"))
+    kept = kept.with_name(f"{kept.name}.jsonl")
+    write_atomically(kept, "".join(lines))
+    return kept.name
+
+
+def describe(found: Iterable[Reconciled], kept: str) -> Iterator[str]:
+    """What a person is told of the differences."""
+    for own in found:
+        if own.mirror:
+            yield f"run {own.run}: its mirror was written anew ({own.mirror})"
+        if own.missing:
+            yield f"run {own.run}: {_count(own.missing)} missing in the log, restored from the mirror"
+        if own.dropped:
+            yield (
+                f"run {own.run}: the log has {_count(len(own.dropped))} not in its mirror or damaged; "
+                f"{'kept in ' + kept if kept else 'not shown'}, the run has {_count(len(own.rows))}"
+            )
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Decode errors carry no SQLite code; treat them as corruption."""
+    return error_kind(error) not in _NOT_NOW
+
+
+def error_kind(error: sqlite3.Error) -> int:
+    # The lower byte is the kind; what is above it tells the place in SQLite.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+
+
+def _until_error(db: sqlite3.Connection, query: str, *values: object) -> Iterator[Any]:
+    try:
+        yield from db.execute(query, values)
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
+
+
+def _damage(db: sqlite3.Connection) -> str:
+    try:
+        said = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+        # Ours has none; one that somebody added could change what is inserted.
+        foreign = db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone()
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
+        return str(error)
+    return said.splitlines()[-1] if said != "ok" else "it has triggers or views" if foreign else ""
+
+
+def _count(events: int) -> str:
+    return f"{events} event{'' if events == 1 else 's'}"
+
+
+def _as_text(run: RunId, row: Row) -> str:
+    seq, at, body = row
+    return json.dumps({"run": run, "seq": seq, "at": at, "event": body.decode("utf-8", "replace")}) + "\n"
