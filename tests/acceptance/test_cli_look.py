@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from logos.adapters.lock import DriverLock
+from logos.adapters.store.registry import discard
 from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import (
     Noted,
@@ -213,6 +214,7 @@ def test_a_damaged_run_does_not_hide_the_others(sandbox: Sandbox) -> None:
     with sqlite3.connect(sandbox.wd / ".telos" / "logos.db") as db:
         db.execute("UPDATE events SET body = 'garbage' WHERE run = ? AND seq = 5", (damaged,))
     db.close()
+    discard(sandbox.wd / ".telos" / "logos.db")
     assert [(row["run"], row["status"]) for row in sandbox("runs", "--json").json] == [
         (damaged, "DAMAGED"),
         (good, "PASSED"),

@@ -6,7 +6,6 @@ import ctypes
 import json
 import multiprocessing
 import os
-import random
 import re
 import resource
 import sqlite3
@@ -22,9 +21,9 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from logos.adapters.store.pages import FRAME_HEADER, PAGE_SIZE, WAL_HEADER, is_broken, is_unfinished
-from logos.adapters.store.salvage import Rescued, rescue
 
+from logos.adapters.store.recovery import examine, repair
+from logos.adapters.store.registry import discard
 from logos.adapters.store.sqlite import SqliteLog, in_words, steady
 from logos.app.settings import load_settings
 from logos.app.wiring import build_here, open_log
@@ -47,15 +46,12 @@ ONE_CYCLE = {"MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
 # Longer than a page, so that it goes on on others.
 LONG_ANALYSIS = GOOD_ANALYSIS + "".join(f"- {number} is a line of a long analysis\n" for number in range(250))
 PARTS = {"components": [{"name": name, "purpose": name} for name in ("cart", "price")]}
-FRAME = FRAME_HEADER + PAGE_SIZE
 # Of a whole run, and of a whole build as well.
 TURNS = 5
 NAMES = tuple(map(RunId, ("mango", "apple", "zebra")))
-# So many events are still in the write-ahead log.
-NOT_MOVED = 12
-
-Key = tuple[str, int]
-Row = tuple[str, int, float, bytes]
+PAGE_SIZE = 4096
+# The runs of a log, each with its events.
+Runs = dict[RunId, list[Recorded]]
 
 
 class StopAfter:
@@ -132,185 +128,56 @@ def works(tmp_path: Path) -> Works:
     return Works(a_repository(tmp_path / "shop"))
 
 
-# --- a log that is cut short, or spoiled
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A log of real runs: all in one file, and once more with its last events still in the write-ahead log."""
-
-    main: bytes
-    early: bytes
-    wal: bytes
-    rows: dict[Key, Row]
-    # How long the write-ahead log was when an event had been accepted; in the order in which they were.
-    accepted: dict[Key, int]
-
-    def whole(self, wal: int) -> set[Key]:
-        """The events that are there when so much of the write-ahead log is."""
-        return {key for key, end in self.accepted.items() if end <= wal}
-
-    def event_at(self, place: int) -> Key:
-        """Whose write this was."""
-        return next(key for key, end in self.accepted.items() if place < end)
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user state folder of this test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    """Three real runs, written once more: their ids, and so the order of their pages, are always the same."""
+def kept(tmp_path_factory: pytest.TempPathFactory) -> list[Recorded]:
+    """The events of three real runs, under names that are always the same."""
     folder = tmp_path_factory.mktemp("kept")
-    works = Works(a_repository(folder / "shop"))
-    works.three_runs()
-    with closing(SqliteLog(works.log)) as log:
-        runs = zip(NAMES, log.runs(), strict=True)
-        records = [replace(record, run=name) for name, run in runs for record in log.read(run)]
-    path = folder / "again" / "logos.db"
-    wal, accepted = path.with_name("logos.db-wal"), dict[Key, int]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        works = Works(a_repository(folder / "shop"))
+        works.three_runs()
+        runs = read_log(works.log)
+    return [replace(record, run=name) for name, own in zip(NAMES, runs.values(), strict=True) for record in own]
+
+
+def read_log(path: Path) -> Runs:
+    with closing(SqliteLog(path)) as log:
+        return {run: [*log.read(run)] for run in log.runs()}
+
+
+def by_run(records: Iterable[Recorded]) -> Runs:
+    runs: Runs = {}
+    for record in records:
+        runs.setdefault(record.run, []).append(record)
+    return runs
+
+
+def write_log(path: Path, records: Sequence[Recorded]) -> None:
     times = iter([record.at for record in records])
-    with closing(SqliteLog(path, times.__next__)) as log:
+    with closing(SqliteLog(path, times.__next__, repair(path, print, driving=True))) as log:
         for record in records:
-            if len(records) - len(accepted) == NOT_MOVED:
-                accepted = dict.fromkeys(accepted, 0)
-                with closing(sqlite3.connect(path)) as db:
-                    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             log.append(record.run, record.event, record.seq - 1)
-            accepted[record.run, record.seq] = wal.stat().st_size
-        # As a driver leaves them that is killed.
-        early, late = path.read_bytes(), wal.read_bytes()
-    return Kept(path.read_bytes(), early, late, rows_in(path), accepted)
-
-
-def rows_in(path: Path) -> dict[Key, Row]:
-    with closing(sqlite3.connect(path)) as db:
-        found = db.execute("SELECT run, seq, at, CAST(body AS BLOB) FROM events").fetchall()
-    return {(run, seq): (run, seq, at, body) for run, seq, at, body in found}
-
-
-def all_of(found: Iterable[Rescued]) -> dict[Key, Row]:
-    return {(row[0], row[1]): row for own in found for row in (*own.rows, *own.loose)}
-
-
-def spoilt(main: bytes, number: int, with_: bytes = b"\xff" * PAGE_SIZE) -> bytes:
-    return main[: number * PAGE_SIZE] + with_ + main[(number + 1) * PAGE_SIZE :]
-
-
-def pages_of(main: bytes) -> range:
-    return range(len(main) // PAGE_SIZE)
-
-
-@pytest.fixture(scope="module")
-def needs(kept: Kept) -> dict[Key, set[int]]:
-    """The pages an event is on: it cannot be read when one of them is spoiled."""
-    left = {number: all_of(rescue(spoilt(kept.main, number), b"")) for number in pages_of(kept.main)}
-    return {key: {number for number, found in left.items() if key not in found} for key in kept.rows}
-
-
-def found_by_sqlite(main: bytes, rows: dict[Key, Row]) -> set[Key]:
-    # A file in memory has no write-ahead log.
-    image = main[:18] + b"\x01\x01" + main[20:]
-    with closing(sqlite3.connect(":memory:")) as db:
-        db.deserialize(image)
-        return {key for key, row in rows.items() if is_found(db, key, row)}
-
-
-def is_found(db: sqlite3.Connection, key: Key, row: Row) -> bool:
-    query = "SELECT run, seq, at, CAST(body AS BLOB) FROM events WHERE run = ? AND seq = ?"
-    try:
-        return db.execute(query, key).fetchall() == [row]
-    except sqlite3.DatabaseError:
-        return False
-
-
-def test_a_whole_log_is_read_whole_also_without_sqlite(kept: Kept):
-    for main, wal in ((kept.main, b""), (kept.early, kept.wal)):
-        found = rescue(main, wal)
-        assert all_of(found) == kept.rows
-        assert [own.run for own in found] == [*NAMES]
-        assert all(len(own.rows) == own.known for own in found)
-
-
-def test_of_a_log_that_is_cut_at_any_byte_every_event_is_read_that_is_there(kept: Kept, needs: dict[Key, set[int]]):
-    size = len(kept.main)
-    everywhere, tail = range(0, size, 997), range(size - 3 * PAGE_SIZE, size)
-    for cut in (*everywhere, *tail):
-        found = all_of(rescue(kept.main[:cut], b""))
-        assert found.items() <= kept.rows.items(), f"cut at {cut}: something is read that never happened"
-        there = {key for key, pages in needs.items() if max(pages) < cut // PAGE_SIZE}
-        assert there <= found.keys(), f"cut at {cut}: {there - found.keys()} could be read"
-
-
-def test_of_a_write_ahead_log_that_is_cut_at_any_byte_every_event_is_read_that_was_written_to_its_end(
-    kept: Kept, tmp_path: Path
-):
-    path = tmp_path / "logos.db"
-    wal = path.with_name("logos.db-wal")
-    path.write_bytes(kept.early)
-    wal.write_bytes(kept.wal)
-    ends = {WAL_HEADER, *kept.accepted.values()}
-    tail, everywhere = range(len(kept.wal), len(kept.wal) - 3 * FRAME, -1), range(len(kept.wal) - 3 * FRAME, 0, -997)
-    for cut in (*tail, *everywhere):
-        os.truncate(wal, cut)
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
-            assert {*db.execute("SELECT run, seq FROM events")} == kept.whole(cut), f"cut at {cut}"
-        assert cut % 8 or not is_broken(kept.wal[:cut]), f"cut at {cut}"
-        assert is_unfinished(kept.wal[:cut]) == (cut > WAL_HEADER and cut not in ends), f"cut at {cut}"
-
-
-def test_a_spoiled_page_costs_only_the_events_on_it_and_never_more_than_it_costs_sqlite(
-    kept: Kept, needs: dict[Key, set[int]]
-):
-    noise = random.Random(5)
-    for number in pages_of(kept.main):
-        safe = {key for key, pages in needs.items() if number not in pages}
-        assert number == 0 or found_by_sqlite(spoilt(kept.main, number), kept.rows) <= safe
-        for page in (bytes(PAGE_SIZE), noise.randbytes(PAGE_SIZE)):
-            found = all_of(rescue(spoilt(kept.main, number, page), b""))
-            assert found.items() <= kept.rows.items()
-            assert safe <= found.keys()
-    assert all(pages for pages in needs.values())
-
-
-def test_a_flipped_bit_costs_at_most_the_events_on_its_page(kept: Kept, needs: dict[Key, set[int]]):
-    noise = random.Random(5)
-    for _ in range(500):
-        place = noise.randrange(len(kept.main))
-        main = bytearray(kept.main)
-        main[place] ^= 1 << noise.randrange(8)
-        found = all_of(rescue(bytes(main), b""))
-        safe = {key for key, pages in needs.items() if place // PAGE_SIZE not in pages}
-        assert {key: kept.rows[key] for key in safe}.items() <= found.items()
-
-
-@pytest.mark.parametrize("part", [slice(0, 8), slice(8, 16), slice(16, 24), slice(24, FRAME), slice(3000, 3001)])
-def test_what_was_accepted_after_a_spoiled_write_is_neither_lost_nor_written_over(kept: Kept, part: slice):
-    for frame in range(WAL_HEADER, len(kept.wal), FRAME):
-        wal = bytearray(kept.wal)
-        wal[frame + part.start : frame + part.stop] = (255 - byte for byte in wal[frame:][part])
-        found = all_of(rescue(kept.early, bytes(wal)))
-        assert found.items() <= kept.rows.items()
-        assert kept.rows.keys() - found.keys() <= {kept.event_at(frame)}
-        # The last one could also be one that a driver never got to its end.
-        assert is_broken(bytes(wal)) or frame + FRAME == len(kept.wal)
-
-
-def test_a_write_ahead_log_without_its_beginning_is_read_all_the_same(kept: Kept):
-    wal = bytes(WAL_HEADER) + kept.wal[WAL_HEADER:]
-    assert is_broken(wal)
-    assert all_of(rescue(kept.early, wal)) == kept.rows
 
 
 # --- looking at a damaged log
 
-Spoil = Callable[[bytearray, bytearray], object]
+Spoil = Callable[[bytearray], object]
 
 
 def cut(at: int) -> Spoil:
     """Leave so many bytes; of less than none, all but so many."""
-    return lambda main, _wal: main.__delitem__(slice(at, None))
+    return lambda main: main.__delitem__(slice(at, None))
 
 
 def spoil(start: int, stop: int, value: int = 0) -> Spoil:
-    return lambda main, _wal: main.__setitem__(slice(start, stop), bytes([value]) * (stop - start))
+    return lambda main: main.__setitem__(slice(start, stop), bytes([value]) * (stop - start))
 
 
 DAMAGES: dict[str, Spoil] = {
@@ -323,12 +190,7 @@ DAMAGES: dict[str, Spoil] = {
     "the root of its tree gone": spoil(PAGE_SIZE, 2 * PAGE_SIZE),
     "a page of a long answer gone": spoil(8 * PAGE_SIZE, 9 * PAGE_SIZE),
 }
-IN_WAL: dict[str, Spoil] = {
-    "all but its write-ahead log gone": cut(0),
-    "the write-ahead log spoiled": lambda _main, wal: wal.__setitem__(slice(3000, 3010), b"\xff" * 10),
-    "the write-ahead log without its beginning": lambda _main, wal: wal.__setitem__(slice(0, 32), bytes(32)),
-    "cut, with a write-ahead log": cut(-PAGE_SIZE),
-}
+NO_DATABASE = (b"a poem about a log\n" * 1000, b"SQLite format 3\x00", b"\x00" * 50_000)
 
 
 @dataclass
@@ -338,12 +200,17 @@ class Onlooker:
     wd: Path
     cli: Cli
 
-    def lay(self, main: bytes, wal: bytes = b"") -> None:
-        telos = self.wd / ".telos"
-        telos.mkdir(exist_ok=True)
-        (telos / "logos.db").write_bytes(main)
-        if wal:
-            (telos / "logos.db-wal").write_bytes(wal)
+    @property
+    def log(self) -> Path:
+        return self.wd / ".telos" / "logos.db"
+
+    def lay(self, records: Sequence[Recorded], damage: Spoil) -> bytes:
+        """A log with its mirror, and then damaged; returns what is left of the file."""
+        write_log(self.log, records)
+        main = bytearray(self.log.read_bytes())
+        damage(main)
+        self.log.write_bytes(main)
+        return bytes(main)
 
     def files(self) -> dict[str, bytes]:
         # What is shared between those who have it open is no part of the log.
@@ -368,86 +235,133 @@ def onlooker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return Onlooker(wd, Cli(wd, monkeypatch, capsys))
 
 
-@pytest.mark.parametrize("name", [*DAMAGES, *IN_WAL])
-def test_whoever_looks_at_a_damaged_log_reads_one_line_on_that_and_every_event_that_is_left(
-    name: str, kept: Kept, onlooker: Onlooker
+@pytest.mark.parametrize("name", DAMAGES)
+def test_whoever_looks_at_a_damaged_log_reads_every_event_in_its_mirror_and_one_line_on_that(
+    name: str, kept: list[Recorded], onlooker: Onlooker
 ):
-    main, wal = (bytearray(kept.main), bytearray()) if name in DAMAGES else (bytearray(kept.early), bytearray(kept.wal))
-    (DAMAGES | IN_WAL)[name](main, wal)
-    onlooker.lay(bytes(main), bytes(wal))
-    left = [own for own in rescue(bytes(main), bytes(wal)) if own.rows]
-    assert left
-
-    for command, done in onlooker.looks(left[-1].run):
+    onlooker.lay(kept, DAMAGES[name])
+    for command, done in onlooker.looks(NAMES[-1]):
         (line,) = done.err.splitlines()
-        assert done.code == 0, command
-        assert "logos.db is damaged (" in line, command
-        assert "events of" in line, command
-    assert [row["run"] for row in onlooker.cli("runs", "--json").json] == [own.run for own in left]
-    for own in left:
-        assert [event["seq"] for event in onlooker.cli("log", own.run, "--json").json] == [row[1] for row in own.rows]
+        assert (done.code, "logos.db" in line) == (0, True), command
+    assert [row["run"] for row in onlooker.cli("runs", "--json").json] == [*NAMES]
+    for run, records in by_run(kept).items():
+        assert len(onlooker.cli("log", run, "--json").json) == len(records)
     assert [*(onlooker.wd.parent / "private").iterdir()] == []
 
 
-def test_a_last_write_that_did_not_get_to_its_end_is_said_and_hides_nothing(kept: Kept, onlooker: Onlooker):
-    onlooker.lay(kept.early, kept.wal[:-50])
-    for command, done in onlooker.looks(NAMES[-1]):
-        assert "was not written to its end" in done.err, command
-        assert len(done.err.splitlines()) == 1, command
-    shown = [len(onlooker.cli("log", run, "--json").json) for run in NAMES]
-    assert sum(shown) == len(kept.rows) - 1
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_driver_rebuilds_a_damaged_log_from_its_mirror_and_keeps_the_damaged_file(
+    name: str, kept: list[Recorded], onlooker: Onlooker
+):
+    left, told = onlooker.lay(kept, DAMAGES[name]), list[str]()
+    for _ in range(2):
+        with open_log(onlooker.log.parent, told.append) as log:
+            assert log.runs() == [*NAMES]
+        assert read_log(onlooker.log) == by_run(kept)
+    (line,) = told
+    copies = [path for path in onlooker.log.parent.glob("logos.db.damaged-*") if path.suffix != ".jsonl"]
+    assert [path.read_bytes() for path in copies] in ([left], [])
+    assert all(path.name in line for path in copies)
 
 
-@pytest.mark.parametrize("content", [b"a poem about a log\n" * 1000, b"SQLite format 3\x00", b"\x00" * 50_000])
-def test_a_log_with_nothing_left_in_it_is_one_clear_line(content: bytes, onlooker: Onlooker):
-    onlooker.lay(content)
+@pytest.mark.parametrize("name", DAMAGES)
+def test_of_a_damaged_log_without_a_mirror_the_beginning_of_each_run_is_kept(
+    name: str, kept: list[Recorded], onlooker: Onlooker
+):
+    left, told = onlooker.lay(kept, DAMAGES[name]), list[str]()
+    discard(onlooker.log)
+    with open_log(onlooker.log.parent, told.append) as log:
+        runs = log.runs()
+    for run, records in read_log(onlooker.log).items():
+        assert records == by_run(kept)[run][: len(records)]
+    assert [run for run in NAMES if run in runs] == runs
+    assert len(told) <= 2
+    assert left in [path.read_bytes() for path in onlooker.log.parent.glob("logos.db.damaged-*")] or len(runs) == 3
+
+
+@pytest.mark.parametrize("content", NO_DATABASE)
+def test_a_log_with_nothing_left_in_it_is_one_clear_line_without_a_mirror(content: bytes, onlooker: Onlooker):
+    onlooker.log.parent.mkdir()
+    onlooker.log.write_bytes(content)
     for command, done in onlooker.looks("k3"):
         assert (done.code, len(done.err.splitlines())) == (1, 1), command
         assert "is damaged" in done.err, command
 
 
-def test_nobody_decides_anything_in_a_copy(kept: Kept, onlooker: Onlooker):
-    onlooker.lay(kept.main[:-1000])
+@pytest.mark.parametrize("content", [*NO_DATABASE, b"", None])
+def test_a_log_that_is_garbage_or_gone_is_rebuilt_from_its_mirror(
+    content: bytes | None, kept: list[Recorded], onlooker: Onlooker
+):
+    write_log(onlooker.log, kept)
+    onlooker.log.unlink()
+    if content is not None:
+        onlooker.log.write_bytes(content)
+    assert [row["run"] for row in onlooker.cli("runs", "--json").json] == [*NAMES]
+    told: list[str] = []
+    with open_log(onlooker.log.parent, told.append):
+        assert read_log(onlooker.log) == by_run(kept)
+    assert len(told) == 1
+
+
+def test_a_log_is_rebuilt_wherever_in_its_last_page_it_was_torn(kept: list[Recorded], onlooker: Onlooker):
+    few = kept[:6]
+    write_log(onlooker.log, few)
+    whole = onlooker.log.read_bytes()
+    for lost in range(1, PAGE_SIZE + 1):
+        onlooker.log.write_bytes(whole[:-lost])
+        stored = examine(onlooker.log)
+        assert stored.damage or len(stored.runs[NAMES[0]]) < len(few), lost
+        if lost % 257 == 1:
+            with open_log(onlooker.log.parent, lambda _: None):
+                assert read_log(onlooker.log) == by_run(few), lost
+
+
+def test_an_older_database_is_brought_up_to_its_mirror(kept: list[Recorded], onlooker: Onlooker):
+    write_log(onlooker.log, kept[:-20])
+    older = onlooker.log.read_bytes()
+    write_log(onlooker.log, kept[-20:])
+    onlooker.log.write_bytes(older)
+    *_, (_, done) = onlooker.looks(NAMES[-1])
+    assert "missing in the log, restored from the mirror" in done.err
+    told: list[str] = []
+    with open_log(onlooker.log.parent, told.append):
+        assert read_log(onlooker.log) == by_run(kept)
+    assert "missing in the log, restored from the mirror" in told[0]
+
+
+def test_nobody_decides_anything_in_a_copy(kept: list[Recorded], onlooker: Onlooker):
+    onlooker.lay(kept, cut(-1000))
     with reading(onlooker.wd) as log:
         *_, last = log.read(NAMES[0])
-        with pytest.raises(LogError, match="it is damaged; `logos run`"):
+        with pytest.raises(LogError, match="it must be repaired first, which `logos run`"):
             log.append(last.run, last.event, last.seq)
 
 
 # --- driving on with a damaged log
 
 
-def damaged(works: Works) -> Path:
-    (found,) = (path for path in works.log.parent.glob("logos.db.damaged-*") if path.suffix != ".jsonl")
-    return found
-
-
 @pytest.mark.parametrize("lost", [1, PAGE_SIZE, 3 * PAGE_SIZE + 100, 8 * PAGE_SIZE])
-def test_a_driver_saves_what_can_be_read_and_goes_on_where_that_ends(works: Works, lost: int):
+def test_a_run_and_a_build_go_on_with_a_damaged_log_as_if_nothing_had_happened(works: Works, lost: int):
     works.three_runs()
     before = works.log.read_bytes()[:-lost]
     works.log.write_bytes(before)
-    saved = {own.run: own for own in rescue(before, b"")}
 
     assert works.run().outcome is Outcome.PASSED
     assert works.build().outcome is Outcome.PASSED
 
-    assert damaged(works).read_bytes() == before
-    rows = rows_in(works.log)
-    assert all(rows[row[0], row[1]] == row for own in saved.values() for row in own.rows)
+    (copy,) = works.log.parent.glob("logos.db.damaged-*")
+    assert copy.read_bytes() == before
+    assert copy.stat().st_mode & 0o777 == 0o600
     (told,) = (line for line in works.told if "is damaged" in line)
-    assert damaged(works).name in told
-    for own in saved.values():
-        assert len(own.rows) == own.known or f"{len(own.rows)} of {own.known} events of run {own.run}" in told
-    # One analysis for each run: what the state file knows is not asked again, whatever the log has lost.
+    assert copy.name in told
     assert len(works.shop.agents.prompts("analyst")) == 2
-    answered = [row[3] for own in saved.values() for row in own.rows if b'"turn_answered"' in row[3]]
-    assert works.sent("s1.L3.decompose") == 1 or not any(b"s1.L3.decompose" in body for body in answered)
+    assert works.sent("s1.L3.decompose") == 1
 
 
-def test_without_a_state_file_a_run_goes_on_from_what_is_left_of_its_log(works: Works):
+def test_without_state_file_and_mirror_a_run_goes_on_from_what_is_left_of_its_log(works: Works):
     works.leave(works.run, 3)
     works.shop.state_path.unlink()
+    discard(works.log)
     spoil_answer(works.log, -1)
 
     assert works.run(RESUME="1").outcome is Outcome.PASSED
@@ -455,53 +369,36 @@ def test_without_a_state_file_a_run_goes_on_from_what_is_left_of_its_log(works: 
     # The response that the log lost still lay in its file.
     assert [len(works.shop.agents.prompts(who)) for who in ("analyst", "analyst_review", "programmer")] == [1, 1, 1]
     assert len(works.shop.records()) == 1
-    assert any("events of run" in line for line in works.told)
 
 
 def spoil_answer(log: Path, number: int) -> int:
     """As when a disk gives back zeros where an answer was; returns the number of its event."""
-    answers = sorted(row for row in rows_in(log).values() if b"turn_answered" in row[3])
-    _, seq, _, body = answers[number]
+    with closing(sqlite3.connect(log)) as db:
+        rows = db.execute(
+            "SELECT run, seq, CAST(body AS BLOB) FROM events WHERE body LIKE '%turn_answered%'"
+        ).fetchall()
+    _, seq, body = sorted(rows)[number]
     content = log.read_bytes()
     assert content.count(body[:60]) == 1
     log.write_bytes(content.replace(body[:60], bytes(60)))
     return seq
 
 
-def test_what_comes_after_a_gap_is_kept_where_a_person_can_read_it(works: Works):
+def test_without_a_mirror_what_comes_after_a_gap_is_kept_where_a_person_can_read_it(works: Works):
     works.leave(works.run, 3)
-    last, seq = max(rows_in(works.log))[1], spoil_answer(works.log, -2)
+    (records,) = read_log(works.log).values()
+    discard(works.log)
+    seq = spoil_answer(works.log, -2)
 
     with open_log(works.log.parent, works.told.append) as log:
         (run,) = log.runs()
-        assert [record.seq for record in log.read(run)] == [*range(1, seq)]
+        assert [*log.read(run)] == records[: seq - 1]
 
     (beside,) = works.log.parent.glob("*.jsonl")
     loose = [json.loads(line) for line in beside.read_text().splitlines()]
-    assert [line["seq"] for line in loose] == [*range(seq + 1, last + 1)]
-    assert "turn_answered" in [line["kind"] for line in loose]
+    assert [line["seq"] for line in loose] == [*range(seq, len(records) + 1)]
     assert beside.stat().st_mode & 0o777 == 0o600
-    (told,) = works.told[-1:]
-    assert f"{len(loose)} more come after a gap and are in {beside.name}" in told
-
-
-def test_a_driver_that_is_killed_while_it_mends_a_log_loses_nothing(works: Works):
-    works.leave(works.run, 2)
-    spoil_answer(works.log, -1)
-    before = works.log.read_bytes()
-    with open_log(works.log.parent, works.told.append):
-        pass
-    saved = rows_in(works.log)
-    # The new log was complete, and was not in its place yet.
-    works.log.rename(works.log.with_name("logos.db.mended"))
-    damaged(works).rename(works.log)
-
-    with open_log(works.log.parent, works.told.append):
-        pass
-
-    assert rows_in(works.log) == saved
-    assert damaged(works).read_bytes() == before
-    assert "was damaged" in works.told[-1]
+    assert beside.name in works.told[-1]
 
 
 def test_a_sound_log_is_left_alone(works: Works):
@@ -510,7 +407,7 @@ def test_a_sound_log_is_left_alone(works: Works):
     with open_log(works.log.parent, works.told.append):
         pass
     assert works.log.read_bytes() == before
-    assert not any("damaged" in line for line in works.told)
+    assert not any("damaged" in line or "mirror" in line for line in works.told)
 
 
 # --- a folder that may only be read
@@ -560,27 +457,38 @@ def only_readable(folder: Path) -> Iterator[None]:
             path.chmod(path.stat().st_mode | 0o700)
 
 
+@pytest.mark.parametrize("mirrored", [True, False])
 @pytest.mark.parametrize("beside", ["nothing", "wal", "wal and shm", "damaged"])
-def test_in_a_folder_that_may_only_be_read_everything_can_be_read(beside: str, kept: Kept, tmp_path: Path):
+def test_in_a_folder_that_may_only_be_read_everything_can_be_read(
+    beside: str, mirrored: bool, kept: list[Recorded], tmp_path: Path
+):
     telos, private = tmp_path / "work" / ".telos", tmp_path / "private"
-    telos.mkdir(parents=True)
     private.mkdir()
-    log = telos / "logos.db"
-    log.write_bytes(kept.early if "wal" in beside else kept.main[: -1000 if beside == "damaged" else None])
+    log, wal = telos / "logos.db", telos / "logos.db-wal"
+    write_log(log, kept[:-12])
+    with closing(SqliteLog(log, mirror=repair(log, print, driving=True))) as writer:
+        for record in kept[-12:]:
+            writer.append(record.run, record.event, record.seq - 1)
+        main, late = log.read_bytes(), wal.read_bytes()
     if "wal" in beside:
-        log.with_name("logos.db-wal").write_bytes(kept.wal)
+        log.write_bytes(main)
+        wal.write_bytes(late)
     if "shm" in beside:
         with closing(sqlite3.connect(f"{log.as_uri()}?mode=ro", uri=True)) as db:
             db.execute("SELECT count(*) FROM events")
+    if beside == "damaged":
+        log.write_bytes(log.read_bytes()[:-1000])
+    if not mirrored:
+        discard(log)
     looks = [["runs", "--json"], ["status"], ["show", NAMES[0]], *(["log", run, "--json"] for run in NAMES)]
 
     with only_readable(telos):
         runs, *others, first, second, third = logos_as_anybody(telos.parent, *looks, TMPDIR=str(private))
 
-    assert [row["run"] for row in runs.json] == [*NAMES]
-    assert [done.code for done in (runs, *others, first, second, third)] == [0] * len(looks)
-    seen = [(event["run"], event["seq"]) for done in (first, second, third) for event in done.json]
-    assert seen == [*kept.accepted] if beside != "damaged" else {*seen} < kept.accepted.keys()
+    assert [done.code for done in (runs, *others)] == [0] * 3
+    seen = [(event["run"], event["seq"]) for done in (first, second, third) if done.code == 0 for event in done.json]
+    every = [(record.run, record.seq) for record in kept]
+    assert seen == every if mirrored or beside != "damaged" else {*seen} < {*every}
     assert [bool(done.err) for done in others] == [beside == "damaged"] * len(others)
     assert [*private.iterdir()] == []
 
@@ -638,7 +546,8 @@ class Tight:
     def drive(self, limit: int | None = None) -> Done:
         script = self.wd.parent / "script.json"
         script.write_text(json.dumps(self.script))
-        known = {"PATH": os.environ["PATH"], "HOME": self.wd.parent, "WD": self.wd, "SCRIPT": script}
+        state = self.wd.parent / "state"
+        known = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": state, "WD": self.wd, "SCRIPT": script}
         env = {name: str(value) for name, value in {**known, **FAST, **self.more}.items()}
         ours, theirs = PROCESSES.Pipe(duplex=False)
         driver = PROCESSES.Process(target=be_a_driver_on_a_small_disk, args=(env, theirs, limit))
@@ -771,6 +680,8 @@ def set_back(log: Path, where: str, seconds: float, *values: object) -> None:
     """As if the clock had been set back before these events."""
     with closing(sqlite3.connect(log)) as db, db:
         db.execute(f"UPDATE events SET at = at - ? WHERE {where}", (seconds, *values))
+    # Without its mirror the database is believed as it is.
+    discard(log)
 
 
 def test_whatever_the_clock_says_the_newest_run_is_the_one_that_began_last(works: Works, onlooker: Onlooker):

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
+from logos.adapters.store.registry import discard
 from logos.cli.output.console import date
 from logos.domain.events import (
     CheckRan,
@@ -126,6 +127,8 @@ class Room(Sandbox):
             moved = "UPDATE events SET at = at - CASE WHEN at > ? THEN ? ELSE ? END"
             db.execute(moved, (noon + 60, time.time() - noon, DAY))
         db.close()
+        # Without its mirror the database is believed as it is.
+        discard(self.wd / ".telos" / "logos.db")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from logos.adapters.lock import DriverLock
 from logos.adapters.reports import example, read_report
+from logos.adapters.store.registry import discard
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.runs import event_formatter, load_run
 from logos.cli.output import console as show
@@ -356,6 +357,8 @@ def keep(sandbox: Sandbox, events: Iterable[Event], run: str = RUN) -> None:
     for seq, event in enumerate(events):
         log.append(RunId(run), event, seq)
     log.close()
+    # Without its mirror the database is believed as it is.
+    discard(cli.wd / ".telos" / "logos.db")
 
 
 def here(sandbox: Sandbox, *levels: Level, **changes: Any) -> Any:

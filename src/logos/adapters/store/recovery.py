@@ -55,13 +55,13 @@ def repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
 def attached(path: Path, tell: Tell) -> Mirror | None:
     """The mirror of a log that another process drives: nothing is repaired."""
     try:
-        return registry.find(path, _examined(path).id, tell)
+        return registry.find(path, examine(path).id, tell)
     except sqlite3.Error as error:
         raise LogError(f"the run log {path} cannot be opened: {in_words(error)}") from error
 
 
 def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
-    existed, damaged = path.exists(), _examined(path)
+    existed, damaged = path.exists(), examine(path)
     if damaged.damage:
         return _rebuild(path, damaged, tell, driving=driving)
     with closing(opened(path)) as db, db:
@@ -145,27 +145,29 @@ def _open_readonly(path: Path, elsewhere: Callable[[], Path], tell: Tell, *, dri
 def _believed(path: Path, source: Path, tell: Tell, *, driven: bool) -> tuple[str, list[Reconciled]]:
     """What is wrong with a database, and its runs as they are believed; no runs where it can be read in its place."""
     for _ in range(TRIES):
-        stored = _examined(source)
+        stored = examine(source)
         mirror = None if driven and not stored.damage else registry.find(path, stored.id, tell)
         found = _compared(mirror.compare, mirror, stored) if mirror is not None else _prefixes(stored)
         if not stored.damage and (mirror is None or not any(describe(found, ""))):
             return "", []
         # A difference may only mean that somebody is writing right now.
         time.sleep(MOMENT)
-        if source != path or stored == _examined(source):
+        if source != path or stored == examine(source):
             return stored.damage, found
     return "", []
 
 
-def _examined(path: Path) -> Stored:
+def examine(path: Path) -> Stored:
     """What a database holds, without changing it."""
-    if not path.exists() or path.stat().st_size == 0:
-        wal = _beside(path, "-wal")
-        beside = wal.exists() and wal.stat().st_size > 0
-        return Stored(damage="it is empty, but its write-ahead log is not" if beside else "")
+    size, wal = (own.stat().st_size if own.exists() else 0 for own in (path, _beside(path, "-wal")))
+    if size == 0:
+        return Stored(damage="it is empty, but its write-ahead log is not" if wal else "")
     try:
         with closing(as_it_is(path)) as db:
-            return read_stored(db)
+            stored = read_stored(db)
+            # SQLite reads the end of a page that is cut off as zeros.
+            whole = size % db.execute("PRAGMA page_size").fetchone()[0] == 0
+        return stored if whole or stored.damage else replace(stored, damage="it is cut short")
     except sqlite3.Error as error:
         if not is_damage(error):
             raise
