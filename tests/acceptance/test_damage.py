@@ -543,14 +543,22 @@ class Tight:
     script: Any
     more: dict[str, str]
 
-    def drive(self, limit: int | None = None) -> Done:
+    def drive(
+        self,
+        limit: int | None = None,
+        *,
+        target: Callable[..., None] | None = None,
+        args: tuple[object, ...] = (),
+    ) -> Done:
+        """Drive in a process of its own: on a disk where no file may be larger than `limit`, or as `target` does."""
         script = self.wd.parent / "script.json"
         script.write_text(json.dumps(self.script))
         state = self.wd.parent / "state"
         known = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": state, "WD": self.wd, "SCRIPT": script}
         env = {name: str(value) for name, value in {**known, **FAST, **self.more}.items()}
         ours, theirs = PROCESSES.Pipe(duplex=False)
-        driver = PROCESSES.Process(target=be_a_driver_on_a_small_disk, args=(env, theirs, limit))
+        told = (env, theirs, limit) if target is None else (env, *args)
+        driver = PROCESSES.Process(target=target or be_a_driver_on_a_small_disk, args=told)
         driver.start()
         theirs.close()
         with ours, open(os.dup(ours.fileno()), encoding="utf-8") as said:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from stat import S_ISREG
 
 from logos.adapters.files import private_folder, write_atomically
 from logos.adapters.store.chain import (
@@ -35,7 +34,7 @@ Seen = tuple[int, tuple[int, int, int] | None]
 RECORD = "log.json"
 # A run id becomes the name of a file.
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -201,24 +200,26 @@ class Mirror:
             sink.write(self._path(run).read_bytes())
 
     def _attempt(self, write: Callable[[], None]) -> None:
-        if self.failed:
-            return
-        try:
-            write()
-        except (OSError, LogosError) as error:
+        if not self.failed:
+            try:
+                write()
+            except (OSError, LogosError) as error:
+                self._fail(error)
+
+    def _fail(self, error: OSError | LogosError) -> None:
+        if not self.failed:
             self.failed = True
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            self.tell(f"warning: the mirror of the run log, {self._folder}, cannot be written: {why}; going on without")
+            self.tell(f"warning: going on without the mirror of the run log, {self._folder}: {reason(error)}")
 
     def _read(self, run: RunId) -> Chain | None:
         try:
-            handle = os.open(self._path(run), _READ)
+            with open(os.open(self._path(run), _READ), "rb") as file:
+                return read_chain(run, file.read())
         except FileNotFoundError:
             return None
-        with open(handle, "rb") as file:
-            if not S_ISREG(os.fstat(handle).st_mode):
-                raise LogError(f"{self._path(run)} is not a regular file")
-            return read_chain(run, file.read())
+        except OSError as error:
+            self._fail(error)
+            return None
 
     def _mark(self, run: RunId) -> tuple[int, int, int] | None:
         try:
@@ -234,6 +235,10 @@ class Mirror:
 
     def _sign(self, hash_: str) -> str:
         return hmac.digest(self.record.key.encode(), hash_.encode(), "sha256").hex()
+
+
+def reason(error: OSError | LogosError) -> str:
+    return str(error.strerror) if isinstance(error, OSError) else str(error)
 
 
 def is_run_id(run: str) -> bool:

@@ -61,7 +61,7 @@ def attached(path: Path, tell: Tell) -> Mirror | None:
 
 
 def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
-    existed, damaged = path.exists(), examine(path)
+    existed, mirrored, damaged = path.exists(), registry.has_mirror(path), examine(path)
     if damaged.damage:
         return _rebuild(path, damaged, tell, driving=driving)
     with closing(opened(path)) as db, db:
@@ -79,7 +79,8 @@ def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
             db.execute("DELETE FROM seals")
     if not existed and found:
         tell(f"the run log {path} was missing; it was rebuilt from its mirror")
-    _tell_all(tell, path, describe(found if existed else [replace(own, missing=0) for own in found], kept))
+        found = [replace(own, missing=0) for own in found]
+    _tell_all(tell, path, describe(found if mirrored else [replace(own, mirror="") for own in found], kept))
     return mirror
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from logos.adapters.store.mirror import RECORD, LogRecord, Mirror, Tell, is_run_id, sync_folder
+from logos.adapters.store.mirror import RECORD, LogRecord, Mirror, Tell, is_run_id, reason, sync_folder
 from logos.domain.turns import RunId
 from logos.errors import LogosError
 
@@ -49,8 +49,7 @@ def attach(path: Path, stored_id: str, runs: Iterable[RunId], tell: Tell, *, dri
             tell(f"the run log {path} had no mirror (deleted, or this is a copy): a new one is made from the database")
         return mirror
     except (OSError, LogosError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        tell(f"warning: the run log {path} has no mirror: {why}; going on without")
+        tell(f"warning: going on without a mirror of the run log {path}: {reason(error)}")
         return None
 
 

@@ -86,8 +86,7 @@ def keep_dropped(path: Path, found: Iterable[Reconciled]) -> str:
     lines = [_as_text(own.run, row) for own in found for row in own.dropped]
     if not lines:
         return ""
-    kept = aside(path, time.strftime("%Y%m%d-%H%M%S"))
-    kept = kept.with_name(f"{kept.name}.jsonl")
+    kept = aside(path, time.strftime("%Y%m%d-%H%M%S"), ".jsonl")
     write_atomically(kept, "".join(lines))
     return kept.name
 
