@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from logos.adapters.store.chain import Row
+from logos.adapters.store.chain import Row, first_hash, read_chain
 from logos.adapters.store.mirror import Mirror
 from logos.adapters.store.recovery import open_readonly, repair
 from logos.adapters.store.registry import folder_of, mirrors_folder
@@ -139,9 +140,6 @@ def test_a_line_that_another_version_wrote_differently_is_still_believed(room: R
     room.fill("a")
     content, room.told = room.mirror().read_bytes(), []
     # The hash covers the stored bytes: nothing is encoded again to check it.
-    import hashlib
-
-    from logos.adapters.store.chain import first_hash, read_chain
 
     stored = b'"seq":1,"at":1e0,"event":{"kind" : "noted", "topic":"warning","text":"a","turn":null}}'
     hashed = hashlib.sha256(first_hash(RUN).encode() + stored).hexdigest()
@@ -293,8 +291,9 @@ def test_events_that_are_only_in_the_database_are_not_believed_and_kept(room: Ro
     room.forge(3, "everything passed")
     assert room.read() == ["a", "b"]
     assert room.texts() == ["a", "b"]
-    (kept,) = room.path.parent.glob("*.jsonl")
-    assert "everything passed" in kept.read_text()
+    (kept,) = (path for path in room.path.parent.glob("logos.db.damaged-*") if not path.name.endswith("-wal"))
+    with closing(sqlite3.connect(kept)) as db:
+        assert "everything passed" in db.execute("SELECT body FROM events WHERE seq = 3").fetchone()[0]
     assert kept.name in room.told[-1]
     assert room.texts() == ["a", "b"]
 
@@ -305,7 +304,7 @@ def test_a_run_that_is_only_in_the_database_is_not_believed(room: Room) -> None:
     room.forge(1, "../../escaped", RunId("../../escaped"))
     with closing(room.open()) as log:
         assert log.runs() == [RUN]
-    assert "run run-b" in room.told[-1]
+    assert "1 event of run run-b dropped" in room.told[-1]
     assert [path.name for path in room.mirrors.glob("*.jsonl")] == ["run-a.jsonl"]
 
 
@@ -320,6 +319,8 @@ def test_a_run_that_is_only_in_the_database_is_not_believed(room: Room) -> None:
         "UPDATE log SET id = '0123456789abcdef0123456789abcdef'",
         "CREATE TRIGGER evil AFTER INSERT ON events BEGIN DELETE FROM events; END",
         "DROP TABLE events",
+        "ALTER TABLE events ADD COLUMN more TEXT",
+        "ALTER TABLE events RENAME COLUMN body TO text",
     ],
 )
 def test_whatever_was_done_to_the_database_the_mirror_is_believed(statement: str, room: Room) -> None:
@@ -340,7 +341,8 @@ def test_while_a_driver_lives_what_others_write_to_the_database_is_not_believed(
         room.execute("UPDATE events SET body = replace(body, 'a', 'x') WHERE seq = 1")
         log.append(RUN, note("c"), 2)
         assert texts_in(log, RUN) == ["a", "b", "c"]
-    assert len([*room.path.parent.glob("*.jsonl")]) == 2
+    kept = [path for path in room.path.parent.glob("logos.db.damaged-*") if not path.name.endswith("-wal")]
+    assert len(kept) == 2
     told = len(room.told)
     assert told >= 2
     assert room.texts() == ["a", "b", "c"]
@@ -372,6 +374,16 @@ def test_while_a_driver_lives_what_others_do_to_the_mirror_is_undone(harm: str, 
     assert told >= 1
     assert room.texts() == ["a", "b", "c", "d"]
     assert len(room.told) == told
+
+
+def test_a_copy_that_was_kept_is_believed_again_once_the_mirror_is_deleted(room: Room) -> None:
+    room.fill("a")
+    room.forge(2, "this was mine")
+    assert room.texts() == ["a"]
+    shutil.rmtree(room.mirrors)
+    for kept in room.path.parent.glob("logos.db.damaged-*"):
+        kept.replace(room.path.with_name("logos.db-wal" if kept.name.endswith("-wal") else "logos.db"))
+    assert room.texts() == ["a", "this was mine"]
 
 
 def test_a_driver_stops_when_neither_its_log_nor_its_mirror_are_what_it_wrote(room: Room) -> None:

@@ -530,4 +530,4 @@ def test_a_log_is_not_repaired_under_the_hands_of_its_driver(path: Path) -> None
     with wiring.open_log(path.parent, told.append) as log:
         assert texts(log.read(RUN)) == ["a"]
     (line,) = told
-    assert "the log has 1 event not in its mirror or damaged" in line
+    assert "1 event of run run-a dropped" in line

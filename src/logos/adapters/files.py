@@ -73,10 +73,10 @@ def set_aside(path: Path, stamp: str) -> Path:
     return kept
 
 
-def aside(path: Path, stamp: str, suffix: str = "") -> Path:
+def aside(path: Path, stamp: str) -> Path:
     """A name for a damaged file that nothing has yet."""
     for number in range(1000):
-        kept = path.with_name(f"{path.name}.damaged-{stamp}" + (f"-{number}" if number else "") + suffix)
+        kept = path.with_name(f"{path.name}.damaged-{stamp}" + (f"-{number}" if number else ""))
         if not kept.exists():
             return kept
     raise UsageError(f"too many damaged copies beside {path}; remove some")

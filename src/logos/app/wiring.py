@@ -17,7 +17,8 @@ from logos.adapters.git.workspace import GitWorkspace, base_of
 from logos.adapters.lock import DriverLock, driver_of
 from logos.adapters.notifications import notify
 from logos.adapters.responses import FileWatcher, ResponseFiles
-from logos.adapters.store.recovery import attached, repair
+from logos.adapters.store.recovery import repair
+from logos.adapters.store.registry import find
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.build_start import choose_build_start
 from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of, unfinished_session
@@ -60,7 +61,7 @@ def open_log(telos: Path, tell: Tell = say) -> Generator[SqliteLog]:
     """The run log of a work dir with its mirror. It is repaired first, unless another process drives it."""
     path, driver = telos / DATABASE, driver_of(telos / LOCK)
     ours = driver in (None, os.getpid())
-    mirror = repair(path, tell, driving=driver is not None) if ours else attached(path, tell)
+    mirror = repair(path, tell, driving=driver is not None) if ours else find(path, "", tell)
     log = SqliteLog(path, mirror=mirror)
     try:
         yield log

@@ -87,8 +87,7 @@ class Mirror:
     def reconcile(self, run: RunId, stored: tuple[Row, ...], seal: str = "") -> Reconciled:
         """Compare with the rows of the database, and set the mirror right where the fault is there."""
         chain = self._read(run)
-        found = self.compare(run, stored, seal, chain)
-        lines = chain or Chain()
+        found, lines = self._compare(run, chain, stored, seal), chain or Chain()
         if found.mirror and lines.rest.count(b"\n") + len(lines.rows) > len(found.rows):
             self._attempt(lambda: self._keep(run))
         if found.rows != lines.rows[: len(found.rows)]:
@@ -100,11 +99,14 @@ class Mirror:
             self._heads[run] = Head(len(hashes), hashes[-1] if hashes else first_hash(run))
         return replace(found, mirror="") if self.failed else found
 
-    def compare(self, run: RunId, stored: tuple[Row, ...], seal: str = "", chain: Chain | None = None) -> Reconciled:
+    def compare(self, run: RunId, stored: tuple[Row, ...], seal: str = "") -> Reconciled:
         """Which events are believed; nothing is changed."""
+        return replace(self._compare(run, self._read(run), stored, seal), mirror="")
+
+    def _compare(self, run: RunId, chain: Chain | None, stored: tuple[Row, ...], seal: str) -> Reconciled:
         return reconcile(
             run,
-            chain or self._read(run),
+            chain,
             stored,
             known=self._heads.get(run) if self._driving else None,
             registered=run in self.record.runs,

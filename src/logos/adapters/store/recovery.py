@@ -13,17 +13,18 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from logos.adapters.files import aside, own_folder, refused
+from logos.adapters.files import own_folder, refused
 from logos.adapters.store import registry
 from logos.adapters.store.chain import Reconciled, readable
 from logos.adapters.store.mirror import Mirror, Tell, is_run_id
 from logos.adapters.store.rows import (
     UNREACHABLE,
     Stored,
+    beside,
     describe,
     error_kind,
     is_damage,
-    keep_dropped,
+    keep_copy,
     read_stored,
     settle,
     settle_list,
@@ -33,8 +34,8 @@ from logos.errors import LogError
 
 # How long a reader waits before it looks again, and how often: somebody may be writing right now.
 MOMENT, TRIES = 0.05, 20
-# The files of a database. The write-ahead log goes first: beside a new database it would be taken for its own.
-ENDS = ("-wal", "-shm", "")
+# The files beside a database that belong to it.
+ENDS = ("-wal", "-shm")
 
 
 def repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
@@ -52,56 +53,53 @@ def repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
         raise refused(f"the run log {path} cannot be used", error) from error
 
 
-def attached(path: Path, tell: Tell) -> Mirror | None:
-    """The mirror of a log that another process drives: nothing is repaired."""
-    try:
-        return registry.find(path, examine(path).id, tell)
-    except sqlite3.Error as error:
-        raise LogError(f"the run log {path} cannot be opened: {in_words(error)}") from error
-
-
 def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
-    existed, mirrored, damaged = path.exists(), registry.has_mirror(path), examine(path)
-    if damaged.damage:
-        return _rebuild(path, damaged, tell, driving=driving)
+    mirrored, damaged = registry.has_mirror(path), examine(path)
+    if not damaged.damage:
+        try:
+            return _repair_in_place(path, tell, driving=driving, mirrored=mirrored)
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                raise
+            damaged = replace(damaged, damage=str(error))
+    mirror, found = _attached(path, damaged, tell, driving=driving)
+    kept, new = keep_copy(path), beside(path, ".repaired")
+    _write(new, found, mirror.record.id if mirror is not None else "")
+    # Beside a new database an old write-ahead log would be taken for its own.
+    for end in ENDS:
+        beside(path, end).unlink(missing_ok=True)
+    os.replace(new, path)
+    has = ", ".join(f"{len(own.rows)} events of run {own.run}" for own in found if own.rows) or "no event"
+    source = "its mirror" if mirrored else "what could be read of it"
+    tell(f"the run log {path} is damaged ({damaged.damage}) and kept as {kept}; it was rebuilt from {source}: {has}")
+    return mirror
+
+
+def _repair_in_place(path: Path, tell: Tell, *, driving: bool, mirrored: bool) -> Mirror | None:
+    existed = path.exists()
     with closing(opened(path)) as db, db:
         db.execute("BEGIN IMMEDIATE")
         stored = read_stored(db)
-        mirror = registry.attach(path, stored.id, stored.runs, tell, driving=driving)
+        mirror, found = _attached(path, stored, tell, driving=driving)
         if mirror is None:
             return None
-        found = _compared(mirror.reconcile, mirror, stored)
-        kept = keep_dropped(path, found)
+        kept = keep_copy(path) if any(own.dropped for own in found) else ""
         for own in found:
             settle(db, own)
         settle_list(db, mirror.record.id, [own.run for own in found if own.rows], stored)
         if not mirror.failed:
             db.execute("DELETE FROM seals")
-    if not existed and found:
-        tell(f"the run log {path} was missing; it was rebuilt from its mirror")
-        found = [replace(own, missing=0) for own in found]
-    _tell_all(tell, path, describe(found if mirrored else [replace(own, mirror="") for own in found], kept))
+    if not mirrored:
+        found = [replace(own, mirror="") for own in found]
+    notes = [*describe(found, kept)] if existed else ["the database was missing, and was rebuilt from the mirror"]
+    if notes and found:
+        tell(f"the run log {path}: {'; '.join(notes)}")
     return mirror
 
 
-def _rebuild(path: Path, stored: Stored, tell: Tell, *, driving: bool) -> Mirror | None:
-    """Keep a damaged file aside and write a new one: from the mirror, or from what can be read where there is none."""
+def _attached(path: Path, stored: Stored, tell: Tell, *, driving: bool) -> tuple[Mirror | None, list[Reconciled]]:
     mirror = registry.attach(path, stored.id, stored.runs, tell, driving=driving)
-    found = _compared(mirror.reconcile, mirror, stored) if mirror is not None else _prefixes(stored)
-    kept = aside(path, time.strftime("%Y%m%d-%H%M%S"))
-    for end in ENDS:
-        if _beside(path, end).exists():
-            shutil.copyfile(_beside(path, end), _beside(kept, end))
-            _beside(kept, end).chmod(0o600)
-    new = _beside(path, ".repaired")
-    _write(new, found, mirror)
-    for end in ENDS[:2]:
-        _beside(path, end).unlink(missing_ok=True)
-    os.replace(new, path)
-    has = ", ".join(f"{len(own.rows)} events of run {own.run}" for own in found if own.rows) or "no event"
-    source = "was rebuilt from its mirror" if mirror is not None else "has no mirror, and could be read up to there"
-    tell(f"the run log {path} is damaged ({stored.damage}); it is kept as {kept.name}. The log {source}: {has}")
-    return mirror
+    return mirror, _compared(mirror.reconcile, mirror, stored) if mirror is not None else _prefixes(stored)
 
 
 @contextmanager
@@ -133,13 +131,14 @@ def _open_readonly(path: Path, elsewhere: Callable[[], Path], tell: Tell, *, dri
             raise
         source, barred = _copied(path, elsewhere()), "it, or the folder it is in, may only be read"
         damage, found = _believed(path, source, tell, driven=driven)
-    notes = [*describe(found, "")]
-    if damage or notes:
-        if damage and not any(own.rows for own in found):
-            raise LogError(f"the run log {path} is damaged ({damage}), and no run in it can be read")
-        _tell_all(tell, path, [f"it is damaged ({damage})"] if damage else [], notes)
+    notes = [f"it is damaged ({damage})"] if damage else []
+    notes += describe(found)
+    if notes:
+        if not any(own.rows for own in found):
+            raise LogError(f"the run log {path} cannot be read: {'; '.join(notes)}")
+        tell(f"the run log {path}: {'; '.join(notes)}")
         source, barred = elsewhere(), "it must be repaired first, which `logos run` and `logos build` do"
-        _write(source, found, None)
+        _write(source, found, "")
     return ReadOnlyLog(path, source, lambda: repair(path, tell, driving=False), barred)
 
 
@@ -149,7 +148,7 @@ def _believed(path: Path, source: Path, tell: Tell, *, driven: bool) -> tuple[st
         stored = examine(source)
         mirror = None if driven and not stored.damage else registry.find(path, stored.id, tell)
         found = _compared(mirror.compare, mirror, stored) if mirror is not None else _prefixes(stored)
-        if not stored.damage and (mirror is None or not any(describe(found, ""))):
+        if not stored.damage and (mirror is None or not any(describe(found))):
             return "", []
         # A difference may only mean that somebody is writing right now.
         time.sleep(MOMENT)
@@ -160,7 +159,7 @@ def _believed(path: Path, source: Path, tell: Tell, *, driven: bool) -> tuple[st
 
 def examine(path: Path) -> Stored:
     """What a database holds, without changing it."""
-    size, wal = (own.stat().st_size if own.exists() else 0 for own in (path, _beside(path, "-wal")))
+    size, wal = (own.stat().st_size if own.exists() else 0 for own in (path, beside(path, "-wal")))
     if size == 0:
         return Stored(damage="it is empty, but its write-ahead log is not" if wal else "")
     try:
@@ -190,29 +189,29 @@ def _prefixes(stored: Stored) -> list[Reconciled]:
     return [Reconciled(run, rows, 0, stored.runs[run][len(rows) :], "") for run, rows in whole.items()]
 
 
-def _write(path: Path, found: Iterable[Reconciled], mirror: Mirror | None) -> None:
+def _write(path: Path, found: Iterable[Reconciled], id_: str) -> None:
     """A new database with the runs that are believed."""
-    for end in ENDS:
-        _beside(path, end).unlink(missing_ok=True)
+    for end in ("", *ENDS):
+        beside(path, end).unlink(missing_ok=True)
     runs = [replace(own, missing=len(own.rows), dropped=()) for own in found if own.rows]
     with closing(opened(path)) as db, db:
         for own in runs:
             settle(db, own)
-        settle_list(db, mirror.record.id if mirror is not None else "", [own.run for own in runs], Stored())
+        settle_list(db, id_, [own.run for own in runs], Stored())
 
 
 def _copied(path: Path, to: Path) -> Path:
     """A copy of a database and of its write-ahead log that belong together, also while somebody writes."""
 
     def version() -> tuple[int, int, int]:
-        wal = _beside(path, "-wal")
+        wal = beside(path, "-wal")
         return path.stat().st_mtime_ns, path.stat().st_size, wal.stat().st_ino if wal.exists() else 0
 
     for _ in range(TRIES):
         before = version()
         for end in ("", "-wal"):
-            if _beside(path, end).exists():
-                shutil.copyfile(_beside(path, end), _beside(to, end))
+            if beside(path, end).exists():
+                shutil.copyfile(beside(path, end), beside(to, end))
         if version() == before:
             break
         time.sleep(MOMENT)
@@ -227,14 +226,3 @@ def _alone_in(folder: Path) -> Generator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _beside(path: Path, end: str) -> Path:
-    return path.with_name(f"{path.name}{end}")
-
-
-def _tell_all(tell: Tell, path: Path, *notes: Iterable[str]) -> None:
-    """One message, however much was found."""
-    said = [note for some in notes for note in some]
-    if said:
-        tell(f"the run log {path}: {'; '.join(said)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from logos.adapters.files import aside, write_atomically
+from logos.adapters.files import aside
 from logos.adapters.store.chain import Reconciled, Row
 from logos.domain.turns import RunId
 
@@ -81,28 +81,31 @@ def settle_list(db: sqlite3.Connection, id_: str, runs: Iterable[RunId], before:
         db.execute("INSERT INTO log VALUES (?)", (id_,))
 
 
-def keep_dropped(path: Path, found: Iterable[Reconciled]) -> str:
-    """Write events that are not believed to a file beside the log, and return its name."""
-    lines = [_as_text(own.run, row) for own in found for row in own.dropped]
-    if not lines:
-        return ""
-    kept = aside(path, time.strftime("%Y%m%d-%H%M%S"), ".jsonl")
-    write_atomically(kept, "".join(lines))
+def keep_copy(path: Path) -> str:
+    """Copy a database that is about to lose something, with its write-ahead log; returns the name of the copy."""
+    kept = aside(path, time.strftime("%Y%m%d-%H%M%S"))
+    for end in ("", "-wal"):
+        if beside(path, end).exists():
+            shutil.copyfile(beside(path, end), beside(kept, end))
+            beside(kept, end).chmod(0o600)
     return kept.name
 
 
-def describe(found: Iterable[Reconciled], kept: str) -> Iterator[str]:
-    """What a person is told of the differences."""
+def describe(found: Iterable[Reconciled], kept: str = "") -> Iterator[str]:
+    """What a person is told of the differences; `kept` is the copy of the database as it was."""
     for own in found:
         if own.mirror:
-            yield f"run {own.run}: its mirror was written anew ({own.mirror})"
+            yield f"the mirror of run {own.run} was written anew ({own.mirror})"
         if own.missing:
-            yield f"run {own.run}: {_count(own.missing)} missing in the log, restored from the mirror"
+            yield f"{_count(own.missing)} of run {own.run} missing in the database, restored from the mirror"
         if own.dropped:
-            yield (
-                f"run {own.run}: the log has {_count(len(own.dropped))} not in its mirror or damaged; "
-                f"{'kept in ' + kept if kept else 'not shown'}, the run has {_count(len(own.rows))}"
-            )
+            yield f"{_count(len(own.dropped))} of run {own.run} dropped, not in the mirror or unreadable"
+    if kept:
+        yield f"the database as it was is kept as {kept}"
+
+
+def beside(path: Path, end: str) -> Path:
+    return path.with_name(f"{path.name}{end}")
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -137,8 +140,3 @@ def _damage(db: sqlite3.Connection) -> str:
 
 def _count(events: int) -> str:
     return f"{events} event{'' if events == 1 else 's'}"
-
-
-def _as_text(run: RunId, row: Row) -> str:
-    seq, at, body = row
-    return json.dumps({"run": run, "seq": seq, "at": at, "event": body.decode("utf-8", "replace")}) + "\n"

@@ -14,7 +14,7 @@ from logos.adapters.files import own_folder
 from logos.adapters.store.chain import Row
 from logos.adapters.store.codec import Undecodable, decode, encode
 from logos.adapters.store.mirror import Mirror
-from logos.adapters.store.rows import describe, insert, keep_dropped, read_rows, read_seal, settle
+from logos.adapters.store.rows import describe, insert, keep_copy, read_rows, read_seal, settle
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, LogDamaged, LogError
@@ -174,10 +174,10 @@ class SqliteLog:
         if mirror.is_unchanged(run, version):
             return version
         found = mirror.reconcile(run, read_rows(self._db, run), read_seal(self._db, run))
-        kept = keep_dropped(self._path, [found])
+        notes = [*describe([found], keep_copy(self._path) if found.dropped else "")]
         settle(self._db, found)
-        for note in describe([found], kept):
-            mirror.tell(f"warning: {note}")
+        if notes:
+            mirror.tell(f"warning: the run log {self._path}: {'; '.join(notes)}")
         return version
 
     def _last(self, run: RunId) -> int:
