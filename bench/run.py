@@ -23,6 +23,7 @@ from measure import NOWHERE, PROMPT, begin_repository, milliseconds, percentile,
 
 from logos.adapters.hosts.script import read_script
 from logos.adapters.hosts.scripted import ScriptedHost
+from logos.adapters.store.recovery import repair
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.hosts import scripted_host
 from logos.app.run_start import choose_start, make_plan
@@ -160,6 +161,26 @@ def resuming() -> None:
         floor = time.monotonic() - began
         log.close()
         row(f"resume of a log of {read} events", f"{seconds:.2f} s", f"reading its rows {floor:.2f} s, target < 1 s")
+
+
+def appends() -> None:
+    """An event into the log, side by side with and without a mirror."""
+    with tempfile.TemporaryDirectory(prefix="logos-bench-") as folder:
+        paths = {name: Path(folder) / name / "logos.db" for name in ("bare", "mirrored")}
+        logs = {
+            "bare": SqliteLog(paths["bare"]),
+            "mirrored": SqliteLog(paths["mirrored"], mirror=repair(paths["mirrored"], print, driving=True)),
+        }
+        took: dict[str, list[float]] = {name: [] for name in logs}
+        for number in range(300):
+            for name, log in logs.items():
+                began = time.monotonic()
+                log.append(RunId("long"), TurnAsked(f"t{number}", "tester", PROMPT), after=number)  # type: ignore[arg-type]
+                took[name].append(time.monotonic() - began)
+        for log in logs.values():
+            log.close()
+    bare, mirrored = (milliseconds(statistics.median(own)) for own in took.values())
+    row("append of an event, p50", mirrored, f"without a mirror {bare}, n=300")
 
 
 def local_turns() -> None:
@@ -311,6 +332,7 @@ BENCHES: tuple[Callable[[], None], ...] = (
     many_runs,
     a_build,
     resuming,
+    appends,
     checkpoints,
     growth,
     help_screen,
@@ -323,6 +345,8 @@ BENCHES: tuple[Callable[[], None], ...] = (
 
 if __name__ == "__main__":
     wanted = sys.argv[1:]
-    for bench in BENCHES:
-        if not wanted or bench.__name__ in wanted:
-            bench()
+    with tempfile.TemporaryDirectory(prefix="logos-bench-") as state:
+        os.environ["XDG_STATE_HOME"] = state
+        for bench in BENCHES:
+            if not wanted or bench.__name__ in wanted:
+                bench()

@@ -25,7 +25,7 @@ from logos.adapters.store.registry import folder_of, mirrors_folder
 from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import Event, Noted, Recorded, RunForked, Topic
 from logos.domain.turns import Outcome, RunId
-from logos.errors import LogConflict, LogError
+from logos.errors import LogConflict, LogDamaged, LogError
 from tests.acceptance.test_damage import (
     Tight,
     Works,
@@ -423,6 +423,22 @@ def test_a_symbolic_link_in_the_place_of_a_mirror_is_not_followed(room: Room) ->
     assert room.texts() == ["a", "b"]
     assert "going on without the mirror" in room.told[0]
     assert precious.read_text() == "precious"
+
+
+def test_events_of_a_newer_version_are_cut_from_the_mirror_as_well(room: Room) -> None:
+    room.fill("a", "b")
+    mirror = repair(room.path, room.told.append, driving=True)
+    assert mirror is not None
+    mirror.append(RUN, (3, 1.0, b'{"kind":"from_the_future"}'))
+    with closing(room.open()) as log:
+        with pytest.raises(LogDamaged) as caught:
+            [*log.read(RUN)]
+        assert caught.value.seq == 3
+        log.cut(RUN, 3, room.path.with_name("copy.db"))
+        log.append(RUN, note("c"), 2)
+    told = len(room.told)
+    assert room.texts() == ["a", "b", "c"]
+    assert len(room.told) == told
 
 
 # --- mirrors that are missing

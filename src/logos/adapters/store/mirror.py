@@ -161,9 +161,9 @@ class Mirror:
         if run not in self.record.runs or not (self._folder / RECORD).exists():
             self.save(replace(self.record, runs=tuple(dict.fromkeys((*self.record.runs, run)))))
         path = self._path(run)
-        temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+        temporary = path.with_name(f"{path.name}.tmp")
         try:
-            with open(os.open(temporary, _WRITE | os.O_EXCL, 0o600), "wb") as sink:
+            with open(os.open(temporary, _WRITE | os.O_TRUNC, 0o600), "wb") as sink:
                 sink.write(data)
                 sink.flush()
                 os.fsync(sink.fileno())
