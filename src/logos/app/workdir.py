@@ -47,12 +47,12 @@ def _configured() -> str:
 
 
 def has_log(place: Path) -> bool:
-    """Whether there is a database, or the mirror of one that was deleted."""
+    """Whether there is a database, or the mirror of one that was deleted from its work dir."""
     from logos.adapters.store.registry import has_mirror
 
     path = place / TELOS / DATABASE
     try:
-        return path.is_file() or has_mirror(path)
+        return path.is_file() or (place.is_dir() and has_mirror(path))
     except OSError as error:
         raise UsageError(f"cannot look into {place / TELOS}: {error.strerror}") from error
 

@@ -26,8 +26,8 @@ from logos.adapters.store.rows import (
     is_damage,
     keep_copy,
     read_stored,
-    settle,
-    settle_list,
+    write_list,
+    write_rows,
 )
 from logos.adapters.store.sqlite import ReadOnlyLog, as_it_is, in_words, opened
 from logos.errors import LogError
@@ -85,8 +85,8 @@ def _repair_in_place(path: Path, tell: Tell, *, driving: bool, mirrored: bool) -
             return None
         kept = keep_copy(path) if any(own.dropped for own in found) else ""
         for own in found:
-            settle(db, own)
-        settle_list(db, mirror.record.id, [own.run for own in found if own.rows], stored)
+            write_rows(db, own)
+        write_list(db, mirror.record.id, [own.run for own in found if own.rows], stored)
         if not mirror.failed:
             db.execute("DELETE FROM seals")
     if not mirrored:
@@ -196,8 +196,8 @@ def _write(path: Path, found: Iterable[Reconciled], id_: str) -> None:
     runs = [replace(own, missing=len(own.rows), dropped=()) for own in found if own.rows]
     with closing(opened(path)) as db, db:
         for own in runs:
-            settle(db, own)
-        settle_list(db, id_, [own.run for own in runs], Stored())
+            write_rows(db, own)
+        write_list(db, id_, [own.run for own in runs], Stored())
 
 
 def _copied(path: Path, to: Path) -> Path:

@@ -75,10 +75,7 @@ def has_mirror(path: Path) -> bool:
 def abandoned() -> Iterator[tuple[Path, Path]]:
     """The mirrors whose work dir is gone: their folders, and the logs they were of."""
     with suppress(OSError):
-        for folder, record in _all():
-            with suppress(OSError):
-                if not Path(record.path).parent.parent.exists():
-                    yield folder, Path(record.path)
+        yield from ((folder, Path(record.path)) for folder, record in _all() if _is_gone(record))
 
 
 def discard(path: Path) -> None:
@@ -120,11 +117,18 @@ def _bound(path: Path, folder: Path, stored_id: str, tell: Tell) -> LogRecord | 
 
 
 def _moved(stored_id: str) -> tuple[Path, LogRecord] | None:
-    """The mirror with this id, if the log that it was made for is gone; otherwise the work dir is a copy."""
+    """The mirror with this id, if the work dir that it was made for is gone; if it still exists, this is a copy."""
     if not _ID.fullmatch(stored_id):
         return None
-    of = [(folder, record) for folder, record in _all() if record.id == stored_id]
-    return next((own for own in of if not Path(own[1].path).parent.exists()), None)
+    return next((own for own in _all() if own[1].id == stored_id and _is_gone(own[1])), None)
+
+
+def _is_gone(record: LogRecord) -> bool:
+    try:
+        return not Path(record.path).parent.parent.exists()
+    except OSError:
+        # What may not be looked at is not the same as what is not there.
+        return False
 
 
 def _all() -> Iterator[tuple[Path, LogRecord]]:

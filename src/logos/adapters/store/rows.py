@@ -63,14 +63,14 @@ def insert(db: sqlite3.Connection, run: RunId, rows: Iterable[Row]) -> None:
     db.executemany("INSERT INTO events VALUES (?, ?, ?, CAST(? AS TEXT))", ((run, *row) for row in rows))
 
 
-def settle(db: sqlite3.Connection, found: Reconciled) -> None:
+def write_rows(db: sqlite3.Connection, found: Reconciled) -> None:
     """Make a run's rows those that are believed."""
     if found.dropped:
         db.execute("DELETE FROM events WHERE run = ? AND NOT seq <= ?", (found.run, found.kept))
     insert(db, found.run, found.rows[found.kept :])
 
 
-def settle_list(db: sqlite3.Connection, id_: str, runs: Iterable[RunId], before: Stored) -> None:
+def write_list(db: sqlite3.Connection, id_: str, runs: Iterable[RunId], before: Stored) -> None:
     """Make the id of a log and the order of its runs those that are believed."""
     names = tuple(runs)
     if names != before.listed:

@@ -14,7 +14,7 @@ from logos.adapters.files import own_folder
 from logos.adapters.store.chain import Row
 from logos.adapters.store.codec import Undecodable, decode, encode
 from logos.adapters.store.mirror import Mirror
-from logos.adapters.store.rows import describe, insert, keep_copy, read_rows, read_seal, settle
+from logos.adapters.store.rows import describe, insert, keep_copy, read_rows, read_seal, write_rows
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, LogDamaged, LogError
@@ -175,7 +175,7 @@ class SqliteLog:
             return version
         found = mirror.reconcile(run, read_rows(self._db, run), read_seal(self._db, run))
         notes = [*describe([found], keep_copy(self._path) if found.dropped else "")]
-        settle(self._db, found)
+        write_rows(self._db, found)
         if notes:
             mirror.tell(f"warning: the run log {self._path}: {'; '.join(notes)}")
         return version
