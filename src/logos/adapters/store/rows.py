@@ -85,7 +85,7 @@ def keep_copy(path: Path) -> str:
     """Copy a database that is about to lose something, with its write-ahead log; returns the name of the copy."""
     kept = aside(path, time.strftime("%Y%m%d-%H%M%S"))
     for end in ("", "-wal"):
-        if beside(path, end).exists():
+        if beside(path, end).exists() and (not end or beside(path, end).stat().st_size):
             shutil.copyfile(beside(path, end), beside(kept, end))
             beside(kept, end).chmod(0o600)
     return kept.name
