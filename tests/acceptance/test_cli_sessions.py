@@ -157,7 +157,9 @@ class WorkerContext:
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path) -> Sandbox:
+def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    # `logos gc` looks at every mirror of the person.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "repo").mkdir()
     return Sandbox(tmp_path / "repo")
 

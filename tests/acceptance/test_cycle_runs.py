@@ -497,7 +497,8 @@ def test_a_set_up_that_failed_half_way_is_undone_and_can_be_tried_again(shop: Sh
 def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: int, code: int):
     script = {role: [{"say": "x", "delay": 60}] for role in ("analyst", "peer_analyst")}
     (tmp_path / "script.json").write_text(json.dumps(script))
-    env = {"PATH": os.environ["PATH"], "WD": str(tmp_path), "PROMPT": PROMPT, "SCRIPT": str(tmp_path / "script.json")}
+    here = {"HOME": str(tmp_path), "WD": str(tmp_path), "SCRIPT": str(tmp_path / "script.json")}
+    env = {"PATH": os.environ["PATH"], "PROMPT": PROMPT, **here}
     driver = subprocess.Popen([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, stderr=subprocess.DEVNULL)
     shop = Shop(tmp_path)
     deadline = time.monotonic() + 30

@@ -142,7 +142,13 @@ def test_a_run_that_began_here_is_resumed_here(person: Person) -> None:
     driver = subprocess.Popen(
         [sys.executable, "-m", "tests.driver"],
         cwd=ROOT,
-        env={"PATH": str(person.programs), "WD": str(person.wd), "PROMPT": PROMPT, "DIE_AFTER": "turn_answered:2"},
+        env={
+            "PATH": str(person.programs),
+            "HOME": str(person.wd),
+            "WD": str(person.wd),
+            "PROMPT": PROMPT,
+            "DIE_AFTER": "turn_answered:2",
+        },
         stderr=subprocess.DEVNULL,
     )
     assert driver.wait(60) == -signal.SIGKILL

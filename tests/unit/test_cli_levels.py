@@ -358,7 +358,7 @@ def keep(sandbox: Sandbox, events: Iterable[Event], run: str = RUN) -> None:
         log.append(RunId(run), event, seq)
     log.close()
     # Without its mirror the database is believed as it is.
-    discard(cli.wd / ".telos" / "logos.db")
+    discard(sandbox.wd / ".telos" / "logos.db")
 
 
 def here(sandbox: Sandbox, *levels: Level, **changes: Any) -> Any:
