@@ -101,7 +101,7 @@ def a_repository(folder: Path) -> Path:
 
 
 @dataclass
-class WorkerContext:
+class Repo:
     """A work dir whose log is written by hand, a minute for each event."""
 
     wd: Path
@@ -125,7 +125,7 @@ class WorkerContext:
         self._kept[run] = seq
         return seq
 
-    def fork(self, run: str, parent: WorkerContext, of: str, at: int, plan: Plan = PLAN, **changes: Any) -> int:
+    def fork(self, run: str, parent: Repo, of: str, at: int, plan: Plan = PLAN, **changes: Any) -> int:
         source, target = parent.log(), self.log()
         history = [record for record in source.read(RunId(of)) if record.seq <= at]
         self._kept[run] = target.fork(RunId(run), history, RunForked(RunId(of), at, plan, **changes)).seq
@@ -173,7 +173,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def passed(fresh: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One with a run: `a.txt` is one at event 1, two from 10 (the programmer) on, and `b` is there from 16 on."""
-    context = WorkerContext(copied(fresh, tmp_path_factory.mktemp("passed") / "repo"))
+    context = Repo(copied(fresh, tmp_path_factory.mktemp("passed") / "repo"))
     context.write("aaaa", RunStarted(PLAN), *all_turns(), PASSED)
     context.snap("aaaa", 1)
     context.snap("aaaa", 10, a_dot_txt="two\n")
@@ -186,26 +186,26 @@ def copied(source: Path, folder: Path) -> Path:
 
 
 @pytest.fixture
-def plain(sandbox: Sandbox) -> WorkerContext:
+def plain(sandbox: Sandbox) -> Repo:
     """A desk that is no git repository."""
-    return WorkerContext(sandbox.wd)
+    return Repo(sandbox.wd)
 
 
 @pytest.fixture
-def context(sandbox: Sandbox, fresh: Path) -> WorkerContext:
-    return WorkerContext(copied(fresh, sandbox.wd))
+def context(sandbox: Sandbox, fresh: Path) -> Repo:
+    return Repo(copied(fresh, sandbox.wd))
 
 
-def a_fork_folder(context: WorkerContext, name: str = "repo-fork", branch: str = "second") -> WorkerContext:
+def a_fork_folder(context: Repo, name: str = "repo-fork", branch: str = "second") -> Repo:
     folder = context.wd.with_name(name)
     git(context.wd, "worktree", "add", "--quiet", "-b", branch, str(folder))
-    return WorkerContext(folder, context.now)
+    return Repo(folder, context.now)
 
 
 # --- sessions
 
 
-def test_without_a_run_sessions_are_none_and_that_is_no_error(sandbox: Sandbox, plain: WorkerContext) -> None:
+def test_without_a_run_sessions_are_none_and_that_is_no_error(sandbox: Sandbox, plain: Repo) -> None:
     assert "logos run" in sandbox("sessions").out
     assert sandbox("sessions", "--json").json == {"wd": str(sandbox.wd), "sessions": [], "unreadable": []}
     assert list(sandbox.wd.iterdir()) == []
@@ -215,7 +215,7 @@ def test_without_a_run_sessions_are_none_and_that_is_no_error(sandbox: Sandbox, 
 
 @pytest.mark.scenario("LOG-16")
 def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(
-    sandbox: Sandbox, plain: WorkerContext
+    sandbox: Sandbox, plain: Repo
 ) -> None:
     plain.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"), left("stopped by SIGINT"))
     plain.now += DAY
@@ -244,7 +244,7 @@ def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(
 
 
 def test_a_session_under_way_names_its_driver_and_one_that_nobody_took_over_says_so(
-    sandbox: Sandbox, plain: WorkerContext
+    sandbox: Sandbox, plain: Repo
 ) -> None:
     plain.write("aaaa", RunStarted(PLAN))
     plain.write("bbbb", RunStarted(PLAN), *a_turn("r1.analyst.c1"))
@@ -262,7 +262,7 @@ def test_a_session_under_way_names_its_driver_and_one_that_nobody_took_over_says
     assert [own["ended"] for own in asked_for] == [ended["bbbb", 1]["ended"]] == ["killed, not resumed"]
 
 
-def test_what_a_person_did_days_later_is_no_time_of_the_driver(plain: WorkerContext) -> None:
+def test_what_a_person_did_days_later_is_no_time_of_the_driver(plain: Repo) -> None:
     plain.write("aaaa", RunStarted(PLAN), TerminalOpened(AgentName("analyst"), TerminalId("t"), "codex", "local"))
     plain.now += DAY
     plain.write("aaaa", TerminalClosed(AgentName("analyst"), TerminalId("t")), RunAbandoned("enough"))
@@ -276,7 +276,7 @@ def test_what_a_person_did_days_later_is_no_time_of_the_driver(plain: WorkerCont
     assert [(row.how, row.given_up) for row in rows] == [("killed", "enough"), ("BLOCKED", "")]
 
 
-def test_a_fork_lists_what_is_its_own_and_where_it_came_from(sandbox: Sandbox, context: WorkerContext) -> None:
+def test_a_fork_lists_what_is_its_own_and_where_it_came_from(sandbox: Sandbox, context: Repo) -> None:
     context.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"), left("stopped by SIGTERM"))
     context.fork("bbbb", context, "aaaa", 4, way="rollback")
     other = a_fork_folder(context)
@@ -302,7 +302,7 @@ def test_a_fork_lists_what_is_its_own_and_where_it_came_from(sandbox: Sandbox, c
 
 @pytest.mark.parametrize("wanted", ["23456789", "234", "23456789@2", "bb"])
 def test_one_run_can_be_asked_for_also_when_its_name_is_a_number(
-    sandbox: Sandbox, context: WorkerContext, wanted: str
+    sandbox: Sandbox, context: Repo, wanted: str
 ) -> None:
     context.write("23456789", RunStarted(PLAN))
     a_fork_folder(context).write("bbbb", RunStarted(PLAN))
@@ -310,7 +310,7 @@ def test_one_run_can_be_asked_for_also_when_its_name_is_a_number(
     assert [own["run"] for own in told] == ["bbbb" if wanted == "bb" else "23456789"]
 
 
-def test_what_cannot_be_read_does_not_hide_the_rest(sandbox: Sandbox, context: WorkerContext) -> None:
+def test_what_cannot_be_read_does_not_hide_the_rest(sandbox: Sandbox, context: Repo) -> None:
     context.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"))
     context.write("bbbb", RunStarted(PLAN))
     context.write("cccc", RunStarted(PLAN))
@@ -341,7 +341,7 @@ def test_a_log_that_cannot_be_read_is_no_empty_one(sandbox: Sandbox) -> None:
     assert "the run log" in done.err
 
 
-def test_control_sequences_in_a_log_do_not_reach_the_terminal(sandbox: Sandbox, context: WorkerContext) -> None:
+def test_control_sequences_in_a_log_do_not_reach_the_terminal(sandbox: Sandbox, context: Repo) -> None:
     context.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1", CLEAR), left(f"it said {CLEAR}\nand more"))
     context.write("aaaa", RunAbandoned(f"no {CLEAR} more"))
     context.snap("aaaa", 1)
@@ -354,14 +354,14 @@ def test_control_sequences_in_a_log_do_not_reach_the_terminal(sandbox: Sandbox, 
     assert "it said and more" in sandbox("sessions").out
 
 
-def test_a_work_dir_behind_a_link_is_listed_once(sandbox: Sandbox, context: WorkerContext) -> None:
+def test_a_work_dir_behind_a_link_is_listed_once(sandbox: Sandbox, context: Repo) -> None:
     context.write("aaaa", RunStarted(PLAN))
     link = context.wd.with_name("link")
     link.symlink_to(context.wd)
     assert len(sandbox("sessions", "--wd", str(link), "--json").json["sessions"]) == 1
 
 
-def test_runs_say_what_they_were_forked_from_where_any_was(sandbox: Sandbox, plain: WorkerContext) -> None:
+def test_runs_say_what_they_were_forked_from_where_any_was(sandbox: Sandbox, plain: Repo) -> None:
     plain.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"))
     assert "from" not in sandbox("runs").out
     plain.fork("bbbb", plain, "aaaa", 3)
@@ -377,9 +377,9 @@ def test_runs_say_what_they_were_forked_from_where_any_was(sandbox: Sandbox, pla
 
 
 @pytest.fixture
-def run(sandbox: Sandbox, passed: Path) -> WorkerContext:
+def run(sandbox: Sandbox, passed: Path) -> Repo:
     """A run that passed, with checkpoints at events 1, 10 and 16."""
-    return WorkerContext(copied(passed, sandbox.wd), MORNING + 17 * 60, {"aaaa": 17})
+    return Repo(copied(passed, sandbox.wd), MORNING + 17 * 60, {"aaaa": 17})
 
 
 @pytest.mark.usefixtures("run")
@@ -407,7 +407,7 @@ def test_a_diff_is_a_patch_and_tells_beside_it_what_happened(sandbox: Sandbox) -
     ],
 )
 def test_checkpoints_are_named_as_everywhere_and_the_second_is_of_the_run_of_the_first(
-    sandbox: Sandbox, run: WorkerContext, a: str, b: str
+    sandbox: Sandbox, run: Repo, a: str, b: str
 ) -> None:
     run.write("zzzz", RunStarted(PLAN))
     first = a if a.startswith("a") else f"aaaa@{a}"
@@ -415,7 +415,7 @@ def test_checkpoints_are_named_as_everywhere_and_the_second_is_of_the_run_of_the
 
 
 def test_a_run_alone_is_its_newest_event_and_a_date_is_the_last_of_its_day(
-    sandbox: Sandbox, run: WorkerContext
+    sandbox: Sandbox, run: Repo
 ) -> None:
     run.now += DAY
     run.write("aaaa", Noted(Topic.AFTERWARDS, "committed"))
@@ -429,7 +429,7 @@ def test_a_run_alone_is_its_newest_event_and_a_date_is_the_last_of_its_day(
     }
 
 
-def test_without_a_second_it_goes_to_what_lies_there_and_touches_nothing(sandbox: Sandbox, run: WorkerContext) -> None:
+def test_without_a_second_it_goes_to_what_lies_there_and_touches_nothing(sandbox: Sandbox, run: Repo) -> None:
     (run.wd / "mine.txt").write_text("mine\n")
     before = {path: path.stat().st_mtime_ns for path in (run.wd / ".telos" / "snapshots").rglob("*")}
     status, refs = git(run.wd, "status", "--porcelain"), run.refs("")
@@ -450,7 +450,7 @@ def test_stat_is_a_line_for_each_file(sandbox: Sandbox) -> None:
     assert (done.out, "no file differs" in done.err) == ("", True)
 
 
-def test_a_patch_in_a_pipe_can_be_applied_to_the_byte(run: WorkerContext) -> None:
+def test_a_patch_in_a_pipe_can_be_applied_to_the_byte(run: Repo) -> None:
     odd = bytes(range(256)) + b"\r\nno end"
     run.snap("aaaa", 17, a_dot_txt=b"caf\xe9 \x1b[31m\r\n", odd_dot_bin=odd, b=None)
     (run.wd / "b").write_text("new\n")
@@ -464,7 +464,7 @@ def test_a_patch_in_a_pipe_can_be_applied_to_the_byte(run: WorkerContext) -> Non
     assert not (run.wd / "b").exists()
 
 
-def test_on_a_terminal_a_patch_is_shown_without_control_sequences_of_its_files(run: WorkerContext) -> None:
+def test_on_a_terminal_a_patch_is_shown_without_control_sequences_of_its_files(run: Repo) -> None:
     run.snap("aaaa", 17, a_dot_txt=f"two{CLEAR}\n")
     ours, theirs = pty.openpty()
     try:
@@ -487,7 +487,7 @@ def test_on_a_terminal_a_patch_is_shown_without_control_sequences_of_its_files(r
     assert "owned" not in shown
 
 
-def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(sandbox: Sandbox, plain: WorkerContext) -> None:
+def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(sandbox: Sandbox, plain: Repo) -> None:
     plain.write("aaaa", RunStarted(PLAN), *all_turns(tester=FAIL))
     for arguments in (("diff", "1", "16"), ("diff", "1")):
         done = sandbox(*arguments)
@@ -502,7 +502,7 @@ def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(sandbox: Sa
 
 
 def test_what_is_damaged_later_does_not_keep_earlier_events_from_being_compared(
-    sandbox: Sandbox, run: WorkerContext
+    sandbox: Sandbox, run: Repo
 ) -> None:
     run.damage("aaaa", 14)
     assert "+two" in sandbox("diff", "1", "13").out
@@ -589,7 +589,7 @@ def test_histories_part_where_the_last_common_ancestor_was_forked() -> None:
 
 
 @pytest.fixture
-def race(run: WorkerContext) -> tuple[WorkerContext, WorkerContext]:
+def race(run: Repo) -> tuple[Repo, Repo]:
     """The run, and a fork of it from before the programmer that went another way, in a folder of its own."""
     other = a_fork_folder(run)
     history = GitSnapshots(run.wd).of(RunId("aaaa"))
@@ -623,7 +623,7 @@ def test_two_runs_are_shown_side_by_side(sandbox: Sandbox) -> None:
 
 
 def test_a_comparison_in_json_is_the_same_whichever_folder_one_is_in(
-    sandbox: Sandbox, race: tuple[WorkerContext, WorkerContext]
+    sandbox: Sandbox, race: tuple[Repo, Repo]
 ) -> None:
     here = sandbox("compare", "aaaa", "bbbb", "--json").json
     assert here == sandbox("compare", "aaaa", "bbbb", "--json", "--wd", str(race[1].wd)).json
@@ -647,7 +647,7 @@ def test_a_patch_of_a_comparison_is_alone_on_stdout(sandbox: Sandbox) -> None:
 
 
 def test_the_common_files_are_found_also_when_only_the_fork_still_holds_them(
-    sandbox: Sandbox, race: tuple[WorkerContext, WorkerContext]
+    sandbox: Sandbox, race: tuple[Repo, Repo]
 ) -> None:
     run, _ = race
     remove_refs(run.wd, [ref for ref in refs_of_ours(run.wd) if "/aaaa/1" in ref.name])
@@ -659,7 +659,7 @@ def test_the_common_files_are_found_also_when_only_the_fork_still_holds_them(
 
 
 def test_a_comparison_needs_nothing_of_the_run_that_both_came_from(
-    sandbox: Sandbox, race: tuple[WorkerContext, WorkerContext]
+    sandbox: Sandbox, race: tuple[Repo, Repo]
 ) -> None:
     run, other = race
     other.fork("cccc", other, "bbbb", 10)
@@ -669,7 +669,7 @@ def test_a_comparison_needs_nothing_of_the_run_that_both_came_from(
     assert (told["common"]["run"], told["common"]["event"]) == ("bbbb", 10)
 
 
-def test_a_cycle_and_a_build_are_compared_as_far_as_that_goes(sandbox: Sandbox, run: WorkerContext) -> None:
+def test_a_cycle_and_a_build_are_compared_as_far_as_that_goes(sandbox: Sandbox, run: Repo) -> None:
     base = git(run.wd, "rev-parse", "HEAD")
     run.write("bbbb", RunStarted(a_levels_plan(base=base, wd=str(run.wd))))
     done = sandbox("compare", "aaaa", "bbbb")
@@ -683,7 +683,7 @@ def test_a_cycle_and_a_build_are_compared_as_far_as_that_goes(sandbox: Sandbox, 
     assert [own["path"] for own in told["files"]] == ["a.txt", "b"]
 
 
-def test_runs_are_compared_without_git_but_for_their_files(sandbox: Sandbox, plain: WorkerContext) -> None:
+def test_runs_are_compared_without_git_but_for_their_files(sandbox: Sandbox, plain: Repo) -> None:
     plain.write("aaaa", RunStarted(PLAN), *all_turns(), PASSED)
     plain.write("bbbb", RunStarted(PLAN))
     done = sandbox("compare", "aaaa", "bbbb")
@@ -705,7 +705,7 @@ def test_runs_are_compared_without_git_but_for_their_files(sandbox: Sandbox, pla
     ],
 )
 def test_two_different_runs_must_be_named(
-    sandbox: Sandbox, run: WorkerContext, arguments: tuple[str, ...], says: str
+    sandbox: Sandbox, run: Repo, arguments: tuple[str, ...], says: str
 ) -> None:
     run.write("bbbb", RunStarted(PLAN))
     done = sandbox("compare", *arguments)
@@ -720,7 +720,7 @@ NOW = time.time()
 
 
 @dataclass
-class Attic(WorkerContext):
+class Attic(Repo):
     """A desk whose runs are old. A run has checkpoints of its own, as old as itself."""
 
     def a_run(self, run: str, *events: Event, days: float = 100, plan: Plan = PLAN) -> str:
@@ -1022,7 +1022,7 @@ def test_what_a_rollback_has_from_its_parent_does_not_keep_the_parents_folders(s
     assert not folder.exists()
 
 
-def test_without_git_there_are_only_folders(sandbox: Sandbox, plain: WorkerContext) -> None:
+def test_without_git_there_are_only_folders(sandbox: Sandbox, plain: Repo) -> None:
     assert "nothing to remove" in sandbox("gc").out
     assert list(sandbox.wd.iterdir()) == []
     plain.now = NOW - 100 * DAY

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("clis")]
 each = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 
 
-class WorkerContext:
+class Repo:
     """A work dir with its response file, and a home for each client."""
 
     def __init__(self, path: Path) -> None:
@@ -55,15 +55,15 @@ class WorkerContext:
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[WorkerContext]:
-    context = WorkerContext(tmp_path)
+def context(tmp_path: Path) -> Iterator[Repo]:
+    context = Repo(tmp_path)
     yield context
     for home in context.homes:
         sweep(home)
 
 
 @each
-def test_a_conversation_goes_on_in_a_second_process(client: Client, context: WorkerContext) -> None:
+def test_a_conversation_goes_on_in_a_second_process(client: Client, context: Repo) -> None:
     script = Script({"tester": ["RESULT: FAIL\nIt's `$(not)` there.", "RESULT: PASS"]}, faults=[Fault(500)])
     with FakeModel(script) as model:
         home = context.home(client, model)
@@ -87,7 +87,7 @@ def test_a_conversation_goes_on_in_a_second_process(client: Client, context: Wor
 
 
 @each
-def test_a_refused_key_is_an_error(client: Client, context: WorkerContext) -> None:
+def test_a_refused_key_is_an_error(client: Client, context: Repo) -> None:
     with FakeModel(Script(faults=repeat(Fault(401)))) as model:
         turn = run_turn(context.home(client, model), context.wd, context.prompt("r1.tester"))
     assert turn.exit_code == 1
@@ -102,7 +102,7 @@ def test_a_refused_key_is_an_error(client: Client, context: WorkerContext) -> No
     [(CODEX, "We’re currently experiencing high demand"), (CLAUDE, "API Error: 500 Internal server error")],
     ids=["codex", "claude"],
 )
-def test_an_error_of_the_server_that_stays_is_an_error(client: Client, message: str, context: WorkerContext) -> None:
+def test_an_error_of_the_server_that_stays_is_an_error(client: Client, message: str, context: Repo) -> None:
     with FakeModel(Script(faults=repeat(Fault(500)))) as model:
         turn = run_turn(context.home(client, model), context.wd, context.prompt("r1.tester"))
     assert turn.exit_code == 1
@@ -111,7 +111,7 @@ def test_an_error_of_the_server_that_stays_is_an_error(client: Client, message: 
     assert len(model.work) > 2
 
 
-def test_codex_says_the_time_of_a_usage_limit_in_words(context: WorkerContext) -> None:
+def test_codex_says_the_time_of_a_usage_limit_in_words(context: Repo) -> None:
     with FakeModel(Script(faults=repeat(usage_limit(int(time.time()) + 3600)))) as model:
         turn = run_turn(context.home(CODEX, model), context.wd, context.prompt("r1.tester"))
     assert turn.exit_code == 1
@@ -119,7 +119,7 @@ def test_codex_says_the_time_of_a_usage_limit_in_words(context: WorkerContext) -
     assert len(model.work) == 1
 
 
-def test_claude_says_the_time_of_a_usage_limit_as_a_number(context: WorkerContext) -> None:
+def test_claude_says_the_time_of_a_usage_limit_as_a_number(context: Repo) -> None:
     resets_at = int(time.time()) + 3600
     with FakeModel(Script(faults=repeat(usage_limit(resets_at)))) as model:
         turn = run_turn(context.home(CLAUDE, model), context.wd, context.prompt("r1.tester"))
@@ -129,7 +129,7 @@ def test_claude_says_the_time_of_a_usage_limit_as_a_number(context: WorkerContex
     assert len(model.work) == 1
 
 
-def test_opencode_sits_out_a_usage_limit_and_only_its_log_says_so(context: WorkerContext) -> None:
+def test_opencode_sits_out_a_usage_limit_and_only_its_log_says_so(context: Repo) -> None:
     troubles = chain([Fault(500)], repeat(usage_limit(int(time.time()) + 3600)))
     with FakeModel(Script(faults=troubles)) as model:
         process = start(context.home(OPENCODE, model), context.wd, context.prompt("r1.tester"))
@@ -148,7 +148,7 @@ def test_opencode_sits_out_a_usage_limit_and_only_its_log_says_so(context: Worke
 
 @each
 def test_a_turn_killed_while_the_model_thinks_is_gone_and_its_conversation_is_not(
-    client: Client, context: WorkerContext
+    client: Client, context: Repo
 ) -> None:
     script = Script(delay=LAST_RESORT)
     with FakeModel(script) as model:
@@ -169,7 +169,7 @@ def test_a_turn_killed_while_the_model_thinks_is_gone_and_its_conversation_is_no
 
 @each
 def test_a_command_outlives_the_group_of_its_killed_agent_and_is_known_by_its_home(
-    client: Client, context: WorkerContext
+    client: Client, context: Repo
 ) -> None:
     def reply(conversation: Conversation) -> Reply:
         # Not a bare sleep: claude refuses that.
