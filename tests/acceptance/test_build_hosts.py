@@ -2,68 +2,31 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from logos.adapters.hosts.script import read_script
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.hosts import scripted_host
 from logos.app.settings import load_settings
 from logos.app.wiring import build_here
-from logos.domain.events import Event, TerminalOpened, TurnAsked, TurnFailed
-from logos.engine.runner import RunResult
+from logos.domain.events import TerminalOpened, TurnFailed
 from logos.errors import BudgetReached, HostUnreachable, RunPaused, TerminalNotCreated
-from logos.flows.levels.state import LevelsState
 from logos.testing import ScriptedAgents
+from tests.support.sandbox import Sandbox
 
 PARTS = {"components": [{"name": name, "purpose": name} for name in ("cart", "price", "tax")]}
 
 
-@dataclass
-class Works:
-    """A repository in which builds are driven, with agents that answer at once."""
-
-    wd: Path
-    agents: ScriptedAgents
-    told: list[str] = field(default_factory=list)
-
-    def build(self, feature: str = "sell things", host: Any = None, **environment: str) -> RunResult[LevelsState]:
-        settings = load_settings(None, {"WD": str(self.wd), "LEVELS": "3,2", "POLL_SECONDS": "0.02", **environment})
-        return build_here(
-            settings,
-            feature,
-            make_host=lambda _settings, _tell: host or self.agents,
-            change_signal_for=lambda _folder: self.agents.change_signal,
-            tell=self.told.append,
-        )
-
-    def events(self, kind: type[Event]) -> list[Any]:
-        log = SqliteLog(self.wd / ".telos" / "logos.db")
-        try:
-            return [record.event for run in log.runs() for record in log.read(run) if isinstance(record.event, kind)]
-        finally:
-            log.close()
-
-    @property
-    def asked(self) -> list[str]:
-        return [event.turn for event in self.events(TurnAsked)]
-
-
 @pytest.fixture
-def works(tmp_path: Path) -> Works:
-    wd = tmp_path / "shop"
-    wd.mkdir()
-    (wd / "telos.toml").write_text('purpose = "a shop"\n')
-    for command in ("init -q -b trunk", "add -A", "commit -q -m start"):
-        who = ("-c", "user.name=A", "-c", "user.email=a@b")
-        subprocess.run(["git", *who, *command.split()], cwd=wd, check=True)
-    agents = ScriptedAgents(wd / ".tmp" / "agent-responses", {"L3.decompose": [PARTS]})
-    return Works(wd, agents)
+def works(tmp_path: Path) -> Sandbox:
+    """A repository in which builds are driven, with agents that answer at once."""
+    works = Sandbox.of_repository(tmp_path / "shop", {"telos.toml": 'purpose = "a shop"\n'}, LEVELS="3,2")
+    works.hire(**{"L3.decompose": [PARTS]})
+    return works
 
 
 @dataclass
@@ -86,46 +49,46 @@ class Troubled:
 
 
 @pytest.mark.scenario("LOG-13")
-def test_an_author_that_cannot_be_started_does_not_stop_those_at_work(works: Works) -> None:
+def test_an_author_that_cannot_be_started_does_not_stop_those_at_work(works: Sandbox) -> None:
     def fails(name: str, _values: tuple[Any, ...], named: Mapping[str, Any]) -> Exception | None:
         at_price = name == "create_session" and "price" in named["idempotency_key"]
         return TerminalNotCreated("no such program") if at_price else None
 
     with pytest.raises(RunPaused, match=r"s1\.L2\.price\.author: no such program"):
-        works.build(host=Troubled(works.agents, fails))
+        works.build_with(host=Troubled(works.agents, fails))
     assert {"s1.L2.cart.author", "s1.L2.tax.author"} <= set(works.asked)
 
-    ended = works.build()
+    ended = works.build_with()
     assert ended.outcome == "PASSED"
     assert sorted(works.asked) == sorted(set(works.asked))
     assert len(works.events(TurnFailed)) == 1
 
 
-def test_a_terminal_that_is_gone_at_a_resume_is_replaced_by_a_fresh_one(works: Works) -> None:
+def test_a_terminal_that_is_gone_at_a_resume_is_replaced_by_a_fresh_one(works: Sandbox) -> None:
     def fails(name: str, values: tuple[Any, ...], _named: Mapping[str, Any]) -> Exception | None:
         sent = name == "send_input" and "Turn: s1.L3.validate" in values[1]
         return HostUnreachable("the server went away") if sent else None
 
     with pytest.raises(RunPaused, match="went away"):
-        works.build(host=Troubled(works.agents, fails))
+        works.build_with(host=Troubled(works.agents, fails))
     opened = works.events(TerminalOpened)
     assert opened[-1].agent == "s1.L3.validate"
     works.agents.exit_terminal(opened[-1].terminal)
 
-    assert works.build().outcome == "PASSED"
+    assert works.build_with().outcome == "PASSED"
     again = works.events(TerminalOpened)[len(opened) :]
     assert [event.agent for event in again] == ["s1.L3.validate"]
     assert again[0].terminal != opened[-1].terminal
     assert works.asked.count("s1.L3.decompose") == 1
 
 
-def test_a_budget_stops_a_build_between_turns_and_it_can_be_resumed(works: Works) -> None:
+def test_a_budget_stops_a_build_between_turns_and_it_can_be_resumed(works: Sandbox) -> None:
     with pytest.raises(BudgetReached, match=r"limits\.max_minutes"):
-        works.build(MAX_MINUTES="0.0000001")
-    assert works.build(MAX_MINUTES="").outcome == "PASSED"
+        works.build_with(MAX_MINUTES="0.0000001")
+    assert works.build_with(MAX_MINUTES="").outcome == "PASSED"
 
 
-def test_a_spare_provider_takes_over_in_the_same_worktree(works: Works) -> None:
+def test_a_spare_provider_takes_over_in_the_same_worktree(works: Sandbox) -> None:
     config = works.wd.parent / "logos.json"
     config.write_text('{"level_agents": {"L2": {"provider": "first", "providers": ["second"]}}, "levels": "2"}')
     settings = load_settings(config, {"WD": str(works.wd), "ON_LIMIT": "fallback"})

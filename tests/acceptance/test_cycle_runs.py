@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 from logos import testing
 from logos.adapters.hosts.cao import ApiClient
 from logos.adapters.store.registry import discard
-from logos.domain.events import Noted, Recorded, RunResumed, TurnAnswered
+from logos.domain.events import Noted, Recorded, RunResumed, TurnAnswered, TurnAsked
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Outcome
 from logos.errors import (
@@ -33,7 +32,9 @@ from logos.errors import (
 from logos.flows.cycle.flow import CycleState
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, ScriptedAgents
 from logos.testing.cao_server import FakeCao
-from tests.acceptance.conftest import PROMPT, Shop
+from tests.support.isolation import bare_env
+from tests.support.sandbox import PROMPT, Sandbox
+from tests.support.waiting import wait_for_exit
 
 ROOT = Path(__file__).parents[2]
 ONE_CYCLE: dict[str, Any] = {"MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
@@ -59,7 +60,7 @@ class StopAfter:
 
 @pytest.mark.scenario("CYC-17")
 @pytest.mark.scenario("RTY-02")
-def test_a_pass_ends_the_run_with_code_0(shop: Shop):
+def test_a_pass_ends_the_run_with_code_0(shop: Sandbox):
     ended = shop.run()
     assert (ended.outcome, ended.exit_code) == (Outcome.PASSED, 0)
     assert shop.state["final_status"] == "PASS"
@@ -67,7 +68,7 @@ def test_a_pass_ends_the_run_with_code_0(shop: Shop):
 
 
 @pytest.mark.scenario("CYC-18")
-def test_a_fail_starts_the_next_round_at_the_programmer_with_the_evidence(shop: Shop):
+def test_a_fail_starts_the_next_round_at_the_programmer_with_the_evidence(shop: Sandbox):
     agents = shop.hire(tester=[FAIL, PASS])
     seen: list[CycleState] = []
     ended = shop.run(watchers=[lambda _record, state, _ledger: seen.append(state)], **ONE_CYCLE)
@@ -84,7 +85,7 @@ def test_a_fail_starts_the_next_round_at_the_programmer_with_the_evidence(shop: 
     }
     assert "expected 2, observed 3" in after_fail.feedback
     assert "Test failure feedback:\nRESULT: FAIL" in agents.prompts("programmer")[1]
-    assert [turn for turn in shop.asked() if turn.startswith("r2.")] == [
+    assert [turn for turn in shop.asked if turn.startswith("r2.")] == [
         "r2.programmer.c1",
         "r2.peer_programmer.c1",
         "r2.tester.c1",
@@ -92,7 +93,7 @@ def test_a_fail_starts_the_next_round_at_the_programmer_with_the_evidence(shop: 
 
 
 @pytest.mark.scenario("CYC-19")
-def test_no_pass_in_any_round_ends_with_code_1(shop: Shop):
+def test_no_pass_in_any_round_ends_with_code_1(shop: Sandbox):
     shop.hire(tester=[FAIL])
     ended = shop.run(MAX_ROUNDS="3", **ONE_CYCLE)
     assert (ended.outcome, ended.exit_code, ended.reason) == (Outcome.FAILED, 1, "no PASS in 3 rounds")
@@ -100,7 +101,7 @@ def test_no_pass_in_any_round_ends_with_code_1(shop: Shop):
     assert shop.state["current_round"] == 3
 
 
-def test_reviews_go_on_until_the_limit_and_then_the_objections_are_handed_on(shop: Shop):
+def test_reviews_go_on_until_the_limit_and_then_the_objections_are_handed_on(shop: Sandbox):
     agents = shop.hire(analyst_review=[REVISE], programmer_review=[REVISE])
     assert shop.run().exit_code == 0
     assert len(agents.prompts("analyst")) == 3
@@ -110,7 +111,7 @@ def test_reviews_go_on_until_the_limit_and_then_the_objections_are_handed_on(sho
     assert objection in agents.prompts("tester")[0]
 
 
-def test_reviews_that_never_approve_block_when_told_to(shop: Shop):
+def test_reviews_that_never_approve_block_when_told_to(shop: Sandbox):
     shop.hire(analyst_review=[REVISE])
     ended = shop.run(ON_REVIEW_EXHAUSTED="block")
     assert (ended.outcome, ended.exit_code) == (Outcome.BLOCKED, 3)
@@ -132,20 +133,20 @@ def test_reviews_that_never_approve_block_when_told_to(shop: Shop):
         pytest.param("> RESULT: PASS\n", True, id="somebody else's verdict"),
     ],
 )
-def test_a_tester_that_gives_no_clean_pass_ends_in_fail(shop: Shop, said: str, asked_again: bool):
+def test_a_tester_that_gives_no_clean_pass_ends_in_fail(shop: Sandbox, said: str, asked_again: bool):
     agents = shop.hire(tester=[said])
     ended = shop.run(MAX_ROUNDS="1", **ONE_CYCLE)
     assert ended.outcome is Outcome.FAILED
     assert len(agents.prompts("tester")) == (2 if asked_again else 1)
 
 
-def test_a_tester_asked_again_may_still_give_a_verdict(shop: Shop):
+def test_a_tester_asked_again_may_still_give_a_verdict(shop: Sandbox):
     agents = shop.hire(tester=["It is fine.", PASS])
     assert shop.run(**ONE_CYCLE).outcome is Outcome.PASSED
     assert "no clear verdict" in agents.prompts("tester")[1]
 
 
-def test_an_approval_without_evidence_is_not_one(shop: Shop):
+def test_an_approval_without_evidence_is_not_one(shop: Sandbox):
     agents = shop.hire(analyst_review=["REVIEW_RESULT: APPROVED\nREVIEW_NOTES:\n- fine\n"])
     shop.run()
     assert len(agents.prompts("analyst")) == 3
@@ -172,13 +173,13 @@ class Liar(ScriptedAgents):
         pytest.param(" \n\n", id="blank lines"),
     ],
 )
-def test_a_file_without_a_response_is_not_taken(shop: Shop, first: str):
+def test_a_file_without_a_response_is_not_taken(shop: Sandbox, first: str):
     liar = Liar(shop.wd / ".tmp" / "agent-responses", testing.script())
     liar.first = first
     assert shop.run(liar, START_AGENT="tester").outcome is Outcome.PASSED
-    answers = [event.text for event in shop.events() if isinstance(event, TurnAnswered)]
+    answers = [event.text for event in shop.all_events() if isinstance(event, TurnAnswered)]
     assert answers == [PASS]
-    assert any(isinstance(event, Noted) and event.topic == "reminded" for event in shop.events())
+    assert any(isinstance(event, Noted) and event.topic == "reminded" for event in shop.all_events())
 
 
 class Mute(ScriptedAgents):
@@ -188,7 +189,7 @@ class Mute(ScriptedAgents):
         self.sent.append((terminal_id, message))
 
 
-def test_a_stale_pass_from_another_run_is_never_taken(shop: Shop):
+def test_a_stale_pass_from_another_run_is_never_taken(shop: Sandbox):
     responses = shop.wd / ".tmp" / "agent-responses"
     responses.mkdir(parents=True)
     (responses / "test_result.md").write_text(PASS)
@@ -197,7 +198,7 @@ def test_a_stale_pass_from_another_run_is_never_taken(shop: Shop):
     assert shop.state["final_status"] == "RUNNING"
 
 
-def test_a_pass_that_the_test_command_does_not_confirm_is_a_fail(shop: Shop):
+def test_a_pass_that_the_test_command_does_not_confirm_is_a_fail(shop: Sandbox):
     agents = shop.hire(tester=[PASS])
     ended = shop.run(VERIFY_PASS="1", PROJECT_TEST_CMD="echo 3 of 4 tests broken; exit 7", MAX_ROUNDS="2", **ONE_CYCLE)
     assert ended.outcome is Outcome.FAILED
@@ -206,7 +207,7 @@ def test_a_pass_that_the_test_command_does_not_confirm_is_a_fail(shop: Shop):
     assert "3 of 4 tests broken" in repair
 
 
-def test_a_pass_that_the_test_command_confirms_is_a_pass(shop: Shop):
+def test_a_pass_that_the_test_command_confirms_is_a_pass(shop: Sandbox):
     ended = shop.run(VERIFY_PASS="1", PROJECT_TEST_CMD="test -d .telos", **ONE_CYCLE)
     assert ended.outcome is Outcome.PASSED
     assert "`test -d .telos` exited 0" in ended.reason
@@ -229,9 +230,9 @@ def test_a_pass_that_the_test_command_confirms_is_a_pass(shop: Shop):
 @pytest.mark.scenario("PRD-11")
 @pytest.mark.scenario("PRD-12")
 @pytest.mark.scenario("PRD-13")
-def test_a_fresh_run_starts_at_the_chosen_role(shop: Shop, start: str, first: str):
+def test_a_fresh_run_starts_at_the_chosen_role(shop: Sandbox, start: str, first: str):
     assert shop.run(START_AGENT=start).outcome is Outcome.PASSED
-    assert shop.asked()[0] == first
+    assert shop.asked[0] == first
 
 
 @pytest.mark.parametrize(
@@ -239,115 +240,115 @@ def test_a_fresh_run_starts_at_the_chosen_role(shop: Shop, start: str, first: st
 )
 @pytest.mark.scenario("PRD-14")
 @pytest.mark.scenario("PRD-15")
-def test_a_reviewer_that_starts_is_told_that_there_is_nothing_upstream(shop: Shop, start: str, answer: str):
+def test_a_reviewer_that_starts_is_told_that_there_is_nothing_upstream(shop: Sandbox, start: str, answer: str):
     shop.run(START_AGENT=start)
     assert f"{NO_UPSTREAM} {start.replace('_', ' ')}" in shop.agents.prompts(answer)[0]
     author = start.removeprefix("peer_")
     # What was never written cannot be approved: its author is asked next.
-    assert shop.asked()[:2] == [f"r1.{start}.c1", f"r1.{author}.c2"]
+    assert shop.asked[:2] == [f"r1.{start}.c1", f"r1.{author}.c2"]
 
 
 # Resuming
 
 
-def interrupt(shop: Shop, kind: str = "turn_sent", count: int = 1, **environment: Any) -> None:
+def interrupt(shop: Sandbox, kind: str = "turn_sent", count: int = 1, **environment: Any) -> None:
     with pytest.raises(Interrupted):
         shop.run(watchers=[StopAfter(kind, count)], **environment)
 
 
 @pytest.mark.scenario("CYC-25")
-def test_a_running_state_is_resumed_by_itself(shop: Shop):
+def test_a_running_state_is_resumed_by_itself(shop: Sandbox):
     interrupt(shop, "turn_answered", 3)
     assert shop.state["final_status"] == "RUNNING"
     assert shop.run(prompt="").outcome is Outcome.PASSED
-    assert len(shop.records()) == 1
-    assert sum(isinstance(event, RunResumed) for event in shop.events()) == 1
+    assert len(shop.logs()) == 1
+    assert sum(isinstance(event, RunResumed) for event in shop.all_events()) == 1
     assert any("going on with unfinished run" in line for line in shop.told)
-    assert len(set(shop.asked())) == len(shop.asked())
+    assert len(set(shop.asked)) == len(shop.asked)
 
 
 @pytest.mark.parametrize("status", ["PASS", "FAIL"])
 @pytest.mark.scenario("CYC-26")
 @pytest.mark.scenario("CYC-27")
-def test_a_finished_state_is_not_resumed(shop: Shop, status: str):
+def test_a_finished_state_is_not_resumed(shop: Sandbox, status: str):
     shop.hire(tester=[PASS if status == "PASS" else FAIL])
     shop.run(MAX_ROUNDS="1", **ONE_CYCLE)
     assert shop.state["final_status"] == status
     shop.hire()
     shop.run(**ONE_CYCLE)
-    assert len(shop.records()) == 2
-    assert shop.asked(1)[0] == "r1.analyst.c1"
+    assert len(shop.logs()) == 2
+    assert shop.events(TurnAsked, 1)[0].turn == "r1.analyst.c1"
 
 
 @pytest.mark.scenario("CYC-28")
-def test_without_a_state_file_a_new_run_starts(shop: Shop):
+def test_without_a_state_file_a_new_run_starts(shop: Sandbox):
     interrupt(shop)
     shop.state_path.unlink()
     assert shop.run().outcome is Outcome.PASSED
-    assert len(shop.records()) == 2
+    assert len(shop.logs()) == 2
 
 
 @pytest.mark.scenario("CYC-20")
-def test_a_resumed_programmer_phase_without_analysis_falls_back_to_the_analyst(shop: Shop):
+def test_a_resumed_programmer_phase_without_analysis_falls_back_to_the_analyst(shop: Sandbox):
     interrupt(shop)
     shop.edit_state({"current_phase": "programmer"})
     assert shop.run().outcome is Outcome.PASSED
-    assert shop.asked()[0] == "r1.analyst.c1"
+    assert shop.asked[0] == "r1.analyst.c1"
 
 
-def test_a_resumed_tester_phase_without_a_program_falls_back_to_the_programmer(shop: Shop):
+def test_a_resumed_tester_phase_without_a_program_falls_back_to_the_programmer(shop: Sandbox):
     interrupt(shop)
     outputs = {"analyst": GOOD_ANALYSIS, "analyst_review": APPROVED}
     shop.edit_state({"current_phase": "tester", "outputs": outputs})
     assert shop.run().outcome is Outcome.PASSED
-    assert shop.asked()[0] == "r1.programmer.c1"
+    assert shop.asked[0] == "r1.programmer.c1"
 
 
 @pytest.mark.scenario("PRD-22")
-def test_a_resume_goes_on_where_the_state_says_whatever_the_start_agent(shop: Shop):
+def test_a_resume_goes_on_where_the_state_says_whatever_the_start_agent(shop: Sandbox):
     interrupt(shop)
     outputs = {"analyst": GOOD_ANALYSIS, "programmer": GOOD_PROGRAM}
     shop.edit_state({"current_phase": "tester", "current_round": 2, "outputs": outputs})
     assert shop.run(RESUME="1", START_AGENT="analyst").outcome is Outcome.PASSED
-    assert shop.asked() == ["r2.tester.c1"]
+    assert shop.asked == ["r2.tester.c1"]
 
 
-def test_an_edited_state_file_is_believed_and_a_new_log_begins(shop: Shop):
+def test_an_edited_state_file_is_believed_and_a_new_log_begins(shop: Sandbox):
     interrupt(shop, "turn_answered", 2)
     shop.edit_state({"current_phase": "analyst", "outputs": {"analyst": "my own analysis"}}, mark=True)
     assert shop.run(prompt="").outcome is Outcome.PASSED
-    assert len(shop.records()) == 2
+    assert len(shop.logs()) == 2
     assert any("edited" in line for line in shop.told)
     # An author whose work is there and unreviewed is not asked again.
-    assert shop.asked()[0] == "r1.peer_analyst.c1"
+    assert shop.asked[0] == "r1.peer_analyst.c1"
 
 
-def test_a_state_file_of_an_older_tool_starts_a_run(shop: Shop):
+def test_a_state_file_of_an_older_tool_starts_a_run(shop: Sandbox):
     interrupt(shop)
     ids = {role: terminal["id"] for role, terminal in shop.state["terminals"].items()}
     shop.edit_state({"terminals": ids, "current_phase": "analyst"})
     assert shop.run(prompt="").outcome is Outcome.PASSED
 
 
-def test_resume_0_starts_anew_beside_an_unfinished_run(shop: Shop):
+def test_resume_0_starts_anew_beside_an_unfinished_run(shop: Sandbox):
     interrupt(shop)
     assert shop.run(RESUME="0").outcome is Outcome.PASSED
-    assert len(shop.records()) == 2
+    assert len(shop.logs()) == 2
 
 
-def test_resume_1_without_a_state_file_finds_the_run_in_the_log(shop: Shop):
+def test_resume_1_without_a_state_file_finds_the_run_in_the_log(shop: Sandbox):
     interrupt(shop)
     shop.state_path.unlink()
     assert shop.run(RESUME="1", prompt="").outcome is Outcome.PASSED
-    assert len(shop.records()) == 1
+    assert len(shop.logs()) == 1
 
 
-def test_resume_1_with_nothing_to_resume_says_so(shop: Shop):
+def test_resume_1_with_nothing_to_resume_says_so(shop: Sandbox):
     with pytest.raises(StateError, match="no unfinished run"):
         shop.run(RESUME="1")
 
 
-def test_another_prompt_than_the_unfinished_runs_stops_and_names_the_flags(shop: Shop):
+def test_another_prompt_than_the_unfinished_runs_stops_and_names_the_flags(shop: Sandbox):
     interrupt(shop)
     other = PROMPT.replace("greeting", "farewell")
     with pytest.raises(UsageError, match=r"--resume.*--fresh"):
@@ -357,24 +358,24 @@ def test_another_prompt_than_the_unfinished_runs_stops_and_names_the_flags(shop:
     assert "A greeting is missing." in shop.agents.prompts("analyst")[0]
 
 
-def test_a_resumed_run_may_be_given_more_rounds(shop: Shop):
+def test_a_resumed_run_may_be_given_more_rounds(shop: Sandbox):
     shop.hire(tester=[FAIL, FAIL, PASS])
     interrupt(shop, "turn_sent", 6, MAX_ROUNDS="2", **ONE_CYCLE)
     assert shop.run(MAX_ROUNDS="5", **ONE_CYCLE).outcome is Outcome.PASSED
 
 
 @pytest.mark.parametrize("damage", ['{"version": 1, "current_ro', "", "[1, 2]", "\x00\x00"])
-def test_a_damaged_state_file_is_kept_and_the_log_restores_the_run(shop: Shop, damage: str):
+def test_a_damaged_state_file_is_kept_and_the_log_restores_the_run(shop: Sandbox, damage: str):
     interrupt(shop, "turn_answered", 3)
     shop.state_path.write_text(damage)
     assert shop.run().outcome is Outcome.PASSED
-    assert len(shop.records()) == 1
+    assert len(shop.logs()) == 1
     (kept,) = shop.state_path.parent.glob("*.damaged-*")
     assert kept.read_text() == damage
     assert any(kept.name in line for line in shop.told)
 
 
-def test_a_damaged_state_file_without_a_log_stops_and_is_kept(shop: Shop):
+def test_a_damaged_state_file_without_a_log_stops_and_is_kept(shop: Sandbox):
     shop.state_path.parent.mkdir()
     shop.state_path.write_text("{")
     with pytest.raises(StateError, match=r"--fresh"):
@@ -383,11 +384,11 @@ def test_a_damaged_state_file_without_a_log_stops_and_is_kept(shop: Shop):
     assert kept.read_text() == "{"
 
 
-def test_an_unreadable_tail_of_the_log_is_kept_and_the_run_goes_on_before_it(shop: Shop):
+def test_an_unreadable_tail_of_the_log_is_kept_and_the_run_goes_on_before_it(shop: Sandbox):
     import sqlite3
 
     interrupt(shop, "turn_answered", 3)
-    last = len(shop.events())
+    last = len(shop.all_events())
     db = sqlite3.connect(shop.wd / ".telos" / "logos.db")
     with db:
         db.execute('UPDATE events SET body = \'{"kind": "turn_ans\' WHERE seq = ?', (last,))
@@ -398,7 +399,7 @@ def test_an_unreadable_tail_of_the_log_is_kept_and_the_run_goes_on_before_it(sho
     assert any("dropped, not in the mirror or unreadable" in line for line in shop.told)
 
 
-def test_a_log_that_is_no_database_any_more_is_kept_and_the_state_file_is_believed(shop: Shop):
+def test_a_log_that_is_no_database_any_more_is_kept_and_the_state_file_is_believed(shop: Sandbox):
     interrupt(shop, "turn_answered", 3)
     (shop.wd / ".telos" / "logos.db").write_bytes(b"this is not a database, " * 100)
     for leftover in (shop.wd / ".telos").glob("logos.db-*"):
@@ -408,7 +409,7 @@ def test_a_log_that_is_no_database_any_more_is_kept_and_the_state_file_is_believ
     assert list((shop.wd / ".telos").glob("logos.db.damaged-*"))
 
 
-def test_a_second_driver_is_refused_and_told_who_is_first(shop: Shop):
+def test_a_second_driver_is_refused_and_told_who_is_first(shop: Sandbox):
     errors: list[Exception] = []
 
     def intrude(record: Recorded, state: CycleState, ledger: Ledger) -> None:
@@ -420,13 +421,13 @@ def test_a_second_driver_is_refused_and_told_who_is_first(shop: Shop):
 
     assert shop.run(watchers=[intrude]).outcome is Outcome.PASSED
     assert f"pid {os.getpid()}" in str(errors[0])
-    assert len(shop.records()) == 1
+    assert len(shop.logs()) == 1
 
 
 # Ends
 
 
-def test_cleanup_ends_the_terminals_and_a_resume_says_that_they_are_gone(shop: Shop):
+def test_cleanup_ends_the_terminals_and_a_resume_says_that_they_are_gone(shop: Sandbox):
     agents = shop.hire()
     interrupt(shop, CLEANUP_ON_EXIT="1")
     assert len(agents.exited) == 5
@@ -436,7 +437,7 @@ def test_cleanup_ends_the_terminals_and_a_resume_says_that_they_are_gone(shop: S
     assert len(agents.sent) == before
 
 
-def test_the_error_of_a_resume_without_terminals_names_the_way_out(shop: Shop):
+def test_the_error_of_a_resume_without_terminals_names_the_way_out(shop: Sandbox):
     interrupt(shop, CLEANUP_ON_EXIT="1")
     with pytest.raises(StateError, match="--recreate"):
         shop.run()
@@ -444,7 +445,7 @@ def test_the_error_of_a_resume_without_terminals_names_the_way_out(shop: Shop):
 
 @pytest.mark.scenario("LOG-15")
 @pytest.mark.parametrize("cleanup", ["1", ""], ids=["closed", "gone"])
-def test_terminals_that_are_gone_are_recreated_and_their_agents_told_what_they_said(shop: Shop, cleanup: str):
+def test_terminals_that_are_gone_are_recreated_and_their_agents_told_what_they_said(shop: Sandbox, cleanup: str):
     """After a reboot, say: the host knows none of the terminals any more."""
     agents = shop.hire(analyst=["ANALYST_SUMMARY:\n- Scope: the word is marmalade\n"])
     interrupt(shop, "turn_answered", 2, CLEANUP_ON_EXIT=cleanup)
@@ -454,7 +455,7 @@ def test_terminals_that_are_gone_are_recreated_and_their_agents_told_what_they_s
             agents.exit_terminal(terminal)
         with pytest.raises(StateError, match=r"not reachable.*--recreate"):
             shop.run()
-    asked, sent = shop.asked(), len(agents.sent)
+    asked, sent = shop.asked, len(agents.sent)
 
     assert shop.run(RECREATE_TERMINALS="1").outcome is Outcome.PASSED
 
@@ -464,23 +465,23 @@ def test_terminals_that_are_gone_are_recreated_and_their_agents_told_what_they_s
     assert first.startswith("Turn: r1.analyst.c2\n")
     assert "marmalade" in first
     assert "refer to your conversation history" not in first
-    assert shop.asked()[: len(asked)] == asked
-    assert len(set(shop.asked())) == len(shop.asked())
+    assert shop.asked[: len(asked)] == asked
+    assert len(set(shop.asked)) == len(shop.asked)
 
 
-def test_a_host_that_is_away_as_a_whole_is_not_a_lost_terminal(shop: Shop):
+def test_a_host_that_is_away_as_a_whole_is_not_a_lost_terminal(shop: Sandbox):
     interrupt(shop)
     with pytest.raises(HostUnreachable):
         shop.run(ApiClient("http://127.0.0.1:1", str(shop.wd), patience=0), RECREATE_TERMINALS="1")
     assert shop.run(**ONE_CYCLE).outcome is Outcome.PASSED
 
 
-def test_nothing_is_ended_without_cleanup(shop: Shop):
+def test_nothing_is_ended_without_cleanup(shop: Sandbox):
     shop.run()
     assert shop.agents.exited == []
 
 
-def test_a_set_up_that_failed_half_way_is_undone_and_can_be_tried_again(shop: Shop):
+def test_a_set_up_that_failed_half_way_is_undone_and_can_be_tried_again(shop: Sandbox):
     with FakeCao(shop.wd / ".tmp" / "agent-responses", testing.script()) as cao:
         cao.refuse_profiles = frozenset({"programmer"})
         with pytest.raises(TerminalNotCreated, match="programmer"):
@@ -489,30 +490,22 @@ def test_a_set_up_that_failed_half_way_is_undone_and_can_be_tried_again(shop: Sh
         cao.refuse_profiles = frozenset()
         assert shop.run(ApiClient(cao.url, str(shop.wd)), **ONE_CYCLE).outcome is Outcome.PASSED
         assert len(cao.agents) == 5
-    assert len(shop.records()) == 1
+    assert len(shop.logs()) == 1
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.scenario("CYC-21")
 def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: int, code: int):
-    script = {role: [{"say": "x", "delay": 60}] for role in ("analyst", "peer_analyst")}
+    script = {role: [{"say": "x", "delay": 600}] for role in ("analyst", "peer_analyst")}
     (tmp_path / "script.json").write_text(json.dumps(script))
-    here = {"HOME": str(tmp_path), "WD": str(tmp_path), "SCRIPT": str(tmp_path / "script.json")}
-    env = {"PATH": os.environ["PATH"], "PROMPT": PROMPT, **here}
+    env = bare_env(WD=str(tmp_path), PROMPT=PROMPT, SCRIPT=str(tmp_path / "script.json"))
     driver = subprocess.Popen([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, stderr=subprocess.DEVNULL)
-    shop = Shop(tmp_path)
-    deadline = time.monotonic() + 30
-    while (
-        not (tmp_path / ".telos" / "logos.db").exists()
-        or not shop.records()
-        or "turn_sent" not in [e.kind for e in shop.events()]
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    shop = Sandbox(tmp_path)
+    shop.wait_for_event("turn_sent", process=driver)
     driver.send_signal(signum)
-    assert driver.wait(30) == code
+    assert wait_for_exit(driver) == code
     assert shop.state["final_status"] == "RUNNING"
-    assert shop.state["logos"]["seq"] == len(shop.events())
+    assert shop.state["logos"]["seq"] == len(shop.all_events())
     groups = {int(pid.read_text()) for pid in (tmp_path / ".telos" / "scripted").glob("*/turn-*/pid")}
     assert groups
     # What has ended and was not waited for yet is not running.
@@ -520,14 +513,14 @@ def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: i
     assert not [process for process in running if process.pid in groups]
 
 
-def test_no_prompt_and_nothing_to_resume_is_an_error_before_anything_exists(shop: Shop):
+def test_no_prompt_and_nothing_to_resume_is_an_error_before_anything_exists(shop: Sandbox):
     with pytest.raises(PromptError, match="no prompt"):
         shop.run(prompt="")
     assert shop.agents.profiles == {}
 
 
 @pytest.mark.parametrize("missing", ["*** SCENARIO TEST ***", "*** ORIGINAL EXPLORE SUMMARY ***"])
-def test_a_prompt_without_one_of_its_parts_is_an_error_before_anything_exists(shop: Shop, missing: str):
+def test_a_prompt_without_one_of_its_parts_is_an_error_before_anything_exists(shop: Sandbox, missing: str):
     with pytest.raises(PromptError) as error:
         shop.run(prompt=PROMPT.replace(missing, "---"))
     assert missing in str(error.value)

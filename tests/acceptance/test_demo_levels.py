@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from datetime import datetime
-from itertools import combinations
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,9 @@ import pytest
 
 from logos import demo
 from logos.adapters.hosts.script import Flow, read_script
-from tests.acceptance.test_demo import HOSTILE, LOGOS, left_behind
-
-# Slack for a loaded machine; alone it takes a fifth of this.
-SECONDS = 100
+from tests.acceptance.test_demo import HOSTILE
+from tests.support.sandbox import LOGOS, processes_of
+from tests.support.waiting import LAST_RESORT
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=LAST_RESORT,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -82,10 +81,10 @@ def test_logos_finds_the_conflict_before_it_merges_and_the_failure_by_running_th
 
 
 def test_its_authors_really_work_at_the_same_time(told: dict[str, Any]) -> None:
-    together = spans(told, sweep=1)
+    together = sorted(spans(told, sweep=1))
     assert len(together) == 3
-    for one, other in combinations(together, 2):
-        assert max(one[0], other[0]) < min(one[1], other[1])
+    for (_, ended), (began, _) in pairwise(together):
+        assert began < ended
 
 
 def test_what_was_built_is_a_branch_whose_tests_pass_and_the_persons_branch_is_as_it_was(
@@ -129,7 +128,7 @@ def test_a_person_reads_what_was_built_what_did_not_fit_what_happened_and_where_
 
 def test_nothing_is_left_behind_but_the_branch(told: dict[str, Any]) -> None:
     place = Path(told["folder"])
-    assert left_behind(place) == []
+    assert processes_of(place) == []
     listed = subprocess.run(
         ["git", "branch", "--format=%(refname:short)"], cwd=place, capture_output=True, text=True, check=True
     )

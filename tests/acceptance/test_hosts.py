@@ -11,97 +11,79 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import PROMPT, Shop
 from tests.fake_cli import calls, install_fake_cli
+from tests.support.isolation import bare_env
+from tests.support.sandbox import PROMPT, Sandbox
+from tests.support.waiting import wait_for_exit
 
 ROOT = Path(__file__).parents[2]
 
 
-class Person:
+class Person(Sandbox):
     """Somebody at a shell, with a few programs on the PATH."""
 
-    def __init__(self, folder: Path) -> None:
-        self.programs = folder / "bin"
-        self.wd = folder / "work"
-        self.wd.mkdir()
-        self.programs.mkdir()
-        git = shutil.which("git")
-        assert git is not None
-        (self.programs / "git").symlink_to(git)
-
-    def logos(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        env = {
-            "PATH": str(self.programs),
-            "HOME": str(self.wd),
-            "PROMPT": PROMPT,
-            "MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1",
-            **environment,
-        }
-        return subprocess.run(
-            [sys.executable, "-m", "logos", *arguments],
-            cwd=self.wd,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
     @property
-    def shop(self) -> Shop:
-        return Shop(self.wd)
+    def programs(self) -> Path:
+        return self.wd.parent / "bin"
 
 
 @pytest.fixture
 def person(tmp_path: Path) -> Person:
-    return Person(tmp_path)
+    person = Person(tmp_path / "work")
+    git = shutil.which("git")
+    assert git is not None
+    for folder in (person.wd, person.programs):
+        folder.mkdir()
+    (person.programs / "git").symlink_to(git)
+    person.set(PATH=str(person.programs), PROMPT=PROMPT, MIN_REVIEW_CYCLES_BEFORE_APPROVAL="1")
+    return person
 
 
 def test_one_agent_cli_and_nothing_else_is_enough(person: Person) -> None:
     notes = install_fake_cli(person.programs, "codex")
-    done = person.logos("run")
-    assert done.returncode == 0, done.stderr
-    assert "agents run on this machine with codex (no CAO server answers at http://localhost:9889)" in done.stderr
+    done = person.apart("run")
+    assert done.code == 0, done.err
+    assert "agents run on this machine with codex (no CAO server answers at http://localhost:9889)" in done.err
     assert len(calls(notes)) == 5
     first = calls(notes)[0]
     assert str(first["prompt"]).index("Turn: r1.analyst.c1") > 0, "the profile comes before the first prompt"
-    assert person.shop.state["session_name"] == "local"
+    assert person.state["session_name"] == "local"
 
 
 def test_another_installed_cli_takes_the_place_of_the_configured_one(person: Person) -> None:
     notes = install_fake_cli(person.programs, "claude")
-    done = person.logos("run")
-    assert done.returncode == 0, done.stderr
-    assert "with claude_code" in done.stderr
-    assert "codex is not installed" in done.stderr
+    done = person.apart("run")
+    assert done.code == 0, done.err
+    assert "with claude_code" in done.err
+    assert "codex is not installed" in done.err
     assert len(calls(notes)) == 5
 
 
 def test_nothing_to_run_agents_with_says_what_to_install_and_names_the_demo(person: Person) -> None:
-    done = person.logos("run")
-    assert done.returncode == 1
-    assert "npm install -g @openai/codex" in done.stderr
-    assert "logos demo" in done.stderr
+    done = person.apart("run")
+    assert done.code == 1
+    assert "npm install -g @openai/codex" in done.err
+    assert "logos demo" in done.err
     assert not (person.wd / ".tmp" / "agent-responses" / "analyst_summary.md").exists()
 
 
 def test_an_address_that_was_given_means_that_server_and_no_other_host(person: Person) -> None:
     notes = install_fake_cli(person.programs, "codex")
-    done = person.logos("run", API="http://127.0.0.1:9")
-    assert done.returncode == 1
-    assert "no CAO server answers at http://127.0.0.1:9" in done.stderr
+    done = person.apart("run", API="http://127.0.0.1:9")
+    assert done.code == 1
+    assert "no CAO server answers at http://127.0.0.1:9" in done.err
     assert calls(notes) == []
 
 
 def test_any_other_program_can_be_an_agent(person: Person) -> None:
     notes = install_fake_cli(person.programs, "my-agent")
-    done = person.logos(
+    done = person.apart(
         "run",
         LOGOS_HOST="local",
         PROVIDER="command",
         AGENT_COMMAND="my-agent --file '{prompt_file}' --talk {session} --in '{cwd}'",
     )
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     sessions = {call["argv"][3] for call in calls(notes)}  # type: ignore[index]
     assert len(sessions) == 5, "one conversation per role"
     assert calls(notes)[0]["argv"][5] == str(person.wd)  # type: ignore[index]
@@ -111,15 +93,15 @@ def test_a_program_that_is_not_there_is_an_error_before_anything_starts(person: 
     install_fake_cli(person.programs, "codex")
     config = person.wd / "logos.json"
     config.write_text(json.dumps({"agents": {"tester": {"provider": "opencode_cli"}}}))
-    done = person.logos("run", "logos.json", LOGOS_HOST="local")
-    assert done.returncode == 1
-    assert "there is no program `opencode`; install it with `npm install -g opencode-ai`" in done.stderr
-    assert person.shop.records() == []
+    done = person.apart("run", "logos.json", LOGOS_HOST="local")
+    assert done.code == 1
+    assert "there is no program `opencode`; install it with `npm install -g opencode-ai`" in done.err
+    assert person.logs() == {}
 
 
 def test_agents_get_the_mildest_leave_their_role_needs(person: Person) -> None:
     notes = install_fake_cli(person.programs, "claude")
-    person.logos("run", PROVIDER="claude_code")
+    person.apart("run", PROVIDER="claude_code")
     allowed = {str(call["prompt"]).split("Turn: ")[1].split()[0]: call["argv"] for call in calls(notes)}
     assert "--allowedTools" in allowed["r1.tester.c1"]  # type: ignore[operator]
     assert "--allowedTools" not in allowed["r1.analyst.c1"]  # type: ignore[operator]
@@ -128,34 +110,24 @@ def test_agents_get_the_mildest_leave_their_role_needs(person: Person) -> None:
 
 def test_full_leave_is_given_only_when_allowed_and_said_in_plain_words(person: Person) -> None:
     notes = install_fake_cli(person.programs, "claude")
-    done = person.logos("run", PROVIDER="claude_code", AUTO_ACCEPT_PERMISSIONS="1")
-    assert "the agents may run anything and change any file you can" in done.stderr
+    done = person.apart("run", PROVIDER="claude_code", AUTO_ACCEPT_PERMISSIONS="1")
+    assert "the agents may run anything and change any file you can" in done.err
     assert all("--dangerously-skip-permissions" in call["argv"] for call in calls(notes))  # type: ignore[operator]
 
 
 def test_a_run_that_began_here_is_resumed_here(person: Person) -> None:
     install_fake_cli(person.programs, "codex", tester="no verdict")
-    assert person.logos("run", MAX_ROUNDS="1").returncode == 1
+    assert person.apart("run", MAX_ROUNDS="1").code == 1
     install_fake_cli(person.programs, "codex")
-    state = person.shop.state
+    state = person.state
     assert state["final_status"] == "FAIL"
-    driver = subprocess.Popen(
-        [sys.executable, "-m", "tests.driver"],
-        cwd=ROOT,
-        env={
-            "PATH": str(person.programs),
-            "HOME": str(person.wd),
-            "WD": str(person.wd),
-            "PROMPT": PROMPT,
-            "DIE_AFTER": "turn_answered:2",
-        },
-        stderr=subprocess.DEVNULL,
-    )
-    assert driver.wait(60) == -signal.SIGKILL
-    done = person.logos("run", MIN_REVIEW_CYCLES_BEFORE_APPROVAL="2")
-    assert done.returncode == 0, done.stderr
-    assert "as the unfinished run began" in done.stderr
-    assert len(person.shop.asked()) == len(set(person.shop.asked())) == 9
+    env = bare_env(PATH=str(person.programs), WD=str(person.wd), PROMPT=PROMPT, DIE_AFTER="turn_answered:2")
+    driver = subprocess.Popen([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, stderr=subprocess.DEVNULL)
+    assert wait_for_exit(driver) == -signal.SIGKILL
+    done = person.apart("run", MIN_REVIEW_CYCLES_BEFORE_APPROVAL="2")
+    assert done.code == 0, done.err
+    assert "as the unfinished run began" in done.err
+    assert len(person.asked) == len(set(person.asked)) == 9
 
 
 def test_profiles_of_the_persons_own_are_used(person: Person) -> None:
@@ -163,6 +135,6 @@ def test_profiles_of_the_persons_own_are_used(person: Person) -> None:
     own = person.wd / ".telos" / "profiles" / "tester.md"
     own.parent.mkdir(parents=True)
     own.write_text("---\nname: tester\n---\nYou are the strictest tester there is.\n")
-    assert person.logos("run").returncode == 0
+    assert person.apart("run").code == 0
     tester = next(str(call["prompt"]) for call in calls(notes) if "r1.tester" in str(call["prompt"]))
     assert tester.startswith("You are the strictest tester there is.")

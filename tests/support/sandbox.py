@@ -31,7 +31,7 @@ import psutil
 import yaml
 
 from logos.app.settings import load_settings
-from logos.app.wiring import run_here
+from logos.app.wiring import build_here, run_here
 from logos.cli import main
 from logos.domain.events import Event, Recorded, TurnAnswered, TurnAsked, TurnSent
 from logos.engine.runner import RunResult
@@ -108,7 +108,7 @@ class Sandbox:
         process = subprocess.Popen(
             [LOGOS, *arguments],
             cwd=self.wd,
-            env=clean_env(**self.environment, **env),
+            env=clean_env(**{**self.environment, **env}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -154,6 +154,25 @@ class Sandbox:
         """Agents in this process that answer at once: well, but for what is given here."""
         self._agents = ScriptedAgents(self.wd / ".tmp" / "agent-responses", script(**said))
         return self._agents
+
+    def build_with(
+        self,
+        host: Any = None,
+        feature: str = "sell things",
+        *,
+        watchers: Sequence[Any] = (),
+        **environment: Any,
+    ) -> RunResult[Any]:
+        """A build in this process, with the hired agents or on another host."""
+        env = {"WD": str(self.wd), **QUICK, **self.environment, **environment}
+        return build_here(
+            load_settings(None, env),
+            feature,
+            make_host=lambda _settings, _tell: host or self.agents,
+            change_signal_for=lambda _folder: self.agents.change_signal,
+            watchers=watchers,
+            tell=self.told.append,
+        )
 
     def run(
         self,
@@ -326,6 +345,16 @@ def persons_things(wd: Path) -> Json:
 
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def heard(process: subprocess.Popen[str], words: str) -> str:
+    """The first line on a process's stderr that has these words; it must come before the process ends."""
+    assert process.stderr is not None
+    said = ""
+    while words not in (line := process.stderr.readline()):
+        assert line, f"it ended without {words!r}:\n{said}"
+        said += line
+    return line
 
 
 def ended(process: subprocess.Popen[str]) -> Done:
