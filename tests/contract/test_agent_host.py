@@ -5,7 +5,6 @@ from __future__ import annotations
 import socketserver
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
@@ -35,17 +34,10 @@ from logos.ports import AgentHost, Screen
 from logos.prompts import response_instruction
 from logos.testing import ScriptedAgents
 from logos.testing.cao_server import FakeCao
+from tests.support.waiting import LAST_RESORT as PATIENCE
+from tests.support.waiting import wait_for as until
 
-PATIENCE = 60.0
 SAID = ["first: grüße 語\n", "second\n"]
-
-
-def until(condition: Callable[[], bool], within: float = PATIENCE) -> None:
-    """Wait for something that must come."""
-    end = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.01)
 
 
 @dataclass
@@ -320,7 +312,7 @@ def test_a_scripted_agent_whose_terminal_is_ended_leaves_no_process_behind(tmp_p
         if has_begun:
             until((tmp_path / "began").exists)
         host.exit_terminal(terminal)
-        until(lambda: not processes_of(tmp_path), within=10)
+        until(lambda: not processes_of(tmp_path))
 
 
 @pytest.mark.parametrize("build", [scripted_host, local_host], ids=lambda build: build.__name__)

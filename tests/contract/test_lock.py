@@ -16,8 +16,7 @@ import pytest
 
 from logos.adapters.lock import DriverLock, driver_of, holder
 from logos.errors import Busy
-
-PATIENCE = 60.0
+from tests.support.waiting import LAST_RESORT as PATIENCE
 
 HOLDER = """
 import sys
@@ -91,7 +90,7 @@ def test_a_child_process_does_not_inherit_the_lock(path: Path) -> None:
     child = None
     try:
         with DriverLock(path):
-            child = subprocess.Popen(["sleep", "60"], close_fds=False)
+            child = subprocess.Popen(["sleep", "600"], close_fds=False)
         assert driver_of(path) is None
         with DriverLock(path):
             pass

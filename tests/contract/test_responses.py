@@ -17,8 +17,7 @@ from logos.errors import HostError, UsageError
 from logos.ports import ChangeSignal
 from logos.prompts import PLACEHOLDER
 from logos.testing import ManualSignal
-
-PATIENCE = 60.0
+from tests.support.waiting import LAST_RESORT as PATIENCE
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,8 @@ from hypothesis import strategies as st
 from logos.adapters.git.snapshots import LARGEST_FILE, MOST_BYTES, MOST_FILES, GitSnapshots
 from logos.domain.turns import RunId
 from logos.errors import HostError, UsageError
+from tests.builders import examples
+from tests.support.waiting import wait_for
 
 RUN = RunId("r1")
 FILES = {
@@ -391,7 +392,7 @@ def _clear(full: bytes, but: bytes = b"") -> None:
 
 @given(first=st.lists(an_edit(), max_size=5), second=st.lists(an_edit(), min_size=1, max_size=8))
 # Without looking for a smaller example when one fails: that would take minutes.
-@settings(max_examples=10, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(examples(10), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 def test_whatever_is_edited_comes_back_byte_for_byte(template: Path, first: list[Edit], second: list[Edit]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         wd = Path(shutil.copytree(template, f"{folder}/shop", symlinks=True))
@@ -1280,12 +1281,13 @@ def test_a_pipe_in_place_of_a_file_that_is_read_makes_nobody_wait(wd: Path, path
         with suppress(HostError, UsageError):
             GitSnapshots(wd).take()
         os._exit(0)
-    until = time.monotonic() + 3
-    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < until:
-        time.sleep(0.01)
-    if ended == (0, 0):
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    ended = (0, 0)
+    try:
+        ended = wait_for(lambda: any(now := os.waitpid(child, os.WNOHANG)) and now, "the end of a snapshot")
+    finally:
+        if ended == (0, 0):
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
     assert ended == (child, 0)
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -215,10 +214,8 @@ def test_a_place_whose_commits_conflict_is_not_opened_and_the_error_names_them(s
 
 def test_many_threads_open_many_places_at_once(shop: Shop) -> None:
     names = [f"c{number}" for number in range(24)]
-    began = time.monotonic()
     with ThreadPoolExecutor(8) as threads:
         folders = list(threads.map(shop.open, names))
-    assert time.monotonic() - began < 24 * 0.25
     assert [git(folder, "branch", "--show-current").strip() for folder in folders] == [
         f"logos-work/r1/{it}" for it in names
     ]
