@@ -31,12 +31,14 @@ from logos.app import revisiting, wiring
 from logos.app.hosts import Tell
 from logos.app.settings import Settings, load_settings
 from logos.app.signals import interruptible
+from logos.cli import main as logos
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
 from logos.engine.runner import RunResult
 from logos.errors import Interrupted, LogosError
 from logos.ports import AgentHost
+from tests.torture.files import fingerprint, read_tree
 
 
 def die() -> None:
@@ -89,8 +91,6 @@ class Trees:
     life: str
 
     def note(self, record: Recorded) -> None:
-        from tests.torture.files import fingerprint, read_tree
-
         tree = fingerprint(read_tree(self.work_dir))
         with self.file.open("a") as sink:
             sink.write(f"{self.life} {record.run} {record.seq} {tree}\n")
@@ -172,8 +172,6 @@ def become_mortal() -> None:
 
 def command(arguments: list[str]) -> int:
     """A command of a person's, in a process that is as mortal as a driver."""
-    from logos.cli import main as logos
-
     become_mortal()
     return logos(arguments)
 

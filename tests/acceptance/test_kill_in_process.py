@@ -352,13 +352,14 @@ def is_act(instant: str) -> bool:
 
 
 def instants_of(undisturbed: Life, kind: str) -> list[str]:
-    found = [instant for instant in undisturbed.instants if KINDS[kind](instant)]
+    """Where to die; nothing happens between the removal of a response and the next instant."""
+    found = [it for it in undisturbed.instants if KINDS[kind](it) and not it.startswith("after clear")]
     assert len(found) > 20
     return found
 
 
 @pytest.mark.scenario("LOG-01")
-@pytest.mark.parametrize(("kind", "slow"), CASES, ids=IDS)
+@pytest.mark.parametrize(("kind", "slow"), [*CASES[:-1], pytest.param(*CASES[-1], marks=pytest.mark.long)], ids=IDS)
 @pytest.mark.parametrize("flow", [*FLOWS])
 def test_a_driver_that_dies_at_any_instant_is_followed_by_one_that_loses_and_repeats_nothing(
     flow: str, kind: str, slow: bool, tmp_path: Path

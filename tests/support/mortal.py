@@ -70,16 +70,18 @@ class Life:
         return bool(self.died_at)
 
     def _at_work(self) -> list[int]:
-        """Threads of this life that could still do something: one that waits for its event to be recorded cannot."""
+        """Threads of this life that could still do something: one that waits in vain for its event to be recorded cannot."""
         mine = [thread.ident for thread in threading.enumerate() if thread.ident not in self._others]
         frames = sys._current_frames()
         return [ident for ident in mine if ident in frames and not _waits_for_the_loop(frames[ident])]
 
 
 def _waits_for_the_loop(frame: Any) -> bool:
+    """Whether a thread is in the call that hands an event to the loop, and the loop has not taken it."""
     while frame is not None:
-        if frame.f_code.co_name == "post" and frame.f_globals["__name__"].startswith("logos."):
-            return True
+        handed = [getattr(value, "recorded", None) for value in frame.f_locals.values()]
+        if mine := [recorded for recorded in handed if isinstance(recorded, threading.Event)]:
+            return not mine[0].is_set()
         frame = frame.f_back
     return False
 
