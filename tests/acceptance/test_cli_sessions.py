@@ -45,6 +45,7 @@ from logos.domain.usage import Usage
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, MemoryLog
 from tests.builders import a_quick_plan
 from tests.levels_builders import a_levels_plan
+from tests.support import repositories
 from tests.support.isolation import clean_env
 from tests.support.sandbox import LOGOS, Sandbox
 
@@ -77,27 +78,8 @@ def left(why: str) -> Event:
     return Noted(Topic.INTERRUPTED, why)
 
 
-def git(folder: Path, *arguments: str, stdin: str | None = None, **env: str) -> str:
-    who = {f"GIT_{role}_{part}": "ada@x" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
-    done = subprocess.run(
-        ["git", *arguments],
-        cwd=folder,
-        env={**os.environ, **who, **env},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
-
-
-def a_repository(folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    git(folder, "init", "--quiet", "--initial-branch", "main")
-    (folder / "a.txt").write_text("one\n")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "start")
-    return folder
+def git(folder: Path, *arguments: str, **env: str) -> str:
+    return repositories.git(folder, *arguments, **env).strip()
 
 
 @dataclass
@@ -167,7 +149,7 @@ def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
 @pytest.fixture(scope="session")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository to copy: that is faster than making one."""
-    return a_repository(tmp_path_factory.mktemp("fresh") / "repo")
+    return repositories.make_repository(tmp_path_factory.mktemp("fresh") / "repo", {"a.txt": "one\n"})
 
 
 @pytest.fixture(scope="session")
@@ -487,14 +469,16 @@ def test_on_a_terminal_a_patch_is_shown_without_control_sequences_of_its_files(r
     assert "owned" not in shown
 
 
-def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(sandbox: Sandbox, plain: Repo) -> None:
+def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(
+    sandbox: Sandbox, plain: Repo, fresh: Path
+) -> None:
     plain.write("aaaa", RunStarted(PLAN), *all_turns(tester=FAIL))
     for arguments in (("diff", "1", "16"), ("diff", "1")):
         done = sandbox(*arguments)
         assert (done.code, done.out) == (0, "")
         assert "no git repository" in done.err
         assert "r1.tester.c1" in done.err
-    a_repository(plain.wd)
+    copied(fresh, plain.wd)
     done = sandbox("diff", "1", "16", "--json")
     assert (done.json["files"], done.json["patch"]) == (None, None)
     assert "logos gc" in done.json["from"]["not_kept"]
