@@ -33,11 +33,11 @@ GUARD = ProcessGuard()
 
 
 @pytest.fixture(autouse=True)
-def no_processes() -> Iterator[None]:
+def no_processes() -> Iterator[ProcessGuard]:
     """The code under test may swallow the error, so what was refused fails the test at its end, too."""
     GUARD.refused.clear()
     GUARD.active = True
-    yield
+    yield GUARD
     GUARD.active = False
     assert GUARD.refused == [], "a unit test started a process; such tests are in tests/acceptance or tests/contract"
 
