@@ -1,4 +1,4 @@
-"""Unit tests start no processes. Also: a fresh front of the default run for each test that wants one."""
+"""Unit tests start no processes; those of the spec's functions get a freshly loaded module each."""
 
 from __future__ import annotations
 
