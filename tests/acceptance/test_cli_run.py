@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pty
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,8 @@ from logos.testing.cao_server import FakeCao
 from tests.builders import a_plan
 from tests.support.isolation import clean_env
 from tests.support.sandbox import LOGOS, PROMPT, Sandbox
-from tests.support.waiting import LAST_RESORT, wait_for_exit
+from tests.support.terminals import on_a_terminal
+from tests.support.waiting import LAST_RESORT
 
 NOWHERE = "http://127.0.0.1:9"
 # Long enough to be seen at work: a response from an agent that never was is taken later.
@@ -295,8 +294,7 @@ def test_a_signal_stops_a_run_that_can_be_resumed(sandbox: Sandbox, cao: FakeCao
         words, cwd=sandbox.wd, env=clean_env(API=cao.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
-        while "r1.analyst.c1 prompt delivered" not in process.stderr.readline():
-            pass
+        assert any("r1.analyst.c1 prompt delivered" in line for line in process.stderr)
         process.send_signal(signum)
         out, err = process.communicate(timeout=LAST_RESORT)
     assert process.returncode == code
@@ -312,36 +310,14 @@ def test_a_signal_stops_a_run_that_can_be_resumed(sandbox: Sandbox, cao: FakeCao
 # What is seen meanwhile
 
 
-def on_a_terminal(sandbox: Sandbox, *arguments: str, **env: str) -> str:
-    """Everything a run writes on a terminal 100 columns wide."""
-    import fcntl
-    import struct
-    import termios
-
-    main, side = pty.openpty()
-    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    process = subprocess.Popen(
-        [LOGOS, *arguments],
-        cwd=sandbox.wd,
-        env=clean_env(TERM="xterm-256color", COLORTERM="", **env),
-        stdin=side,
-        stdout=side,
-        stderr=side,
-        start_new_session=True,
-    )
-    os.close(side)
-    seen = b""
-    # The terminal is gone when the last process that had it has ended.
-    with suppress(OSError):
-        while True:
-            seen += os.read(main, 65536)
-    os.close(main)
-    assert wait_for_exit(process) == 0
-    return seen.decode()
+def a_run_on_a_terminal(sandbox: Sandbox, cao: FakeCao, *, piped_stdout: bool = False, **env: str) -> tuple[str, str]:
+    command = [LOGOS, "run", "words", "--test", "true", *QUICK]
+    given = clean_env(**{"TERM": "xterm-256color", "COLORTERM": "", "API": cao.url, **env})
+    return on_a_terminal(command, sandbox.wd, given, piped_stdout=piped_stdout)
 
 
 def test_a_terminal_gets_a_live_view(sandbox: Sandbox, cao: FakeCao) -> None:
-    seen = on_a_terminal(sandbox, "run", "words", "--test", "true", *QUICK, API=cao.url)
+    seen, _ = a_run_on_a_terminal(sandbox, cao)
     assert "logos · run " in seen
     assert "● programmer" in seen
     assert "\x1b[?25l" in seen
@@ -350,30 +326,15 @@ def test_a_terminal_gets_a_live_view(sandbox: Sandbox, cao: FakeCao) -> None:
 
 
 def test_no_color_is_honoured_on_a_terminal(sandbox: Sandbox, cao: FakeCao) -> None:
-    import re
-
-    seen = on_a_terminal(sandbox, "run", "words", "--test", "true", *QUICK, API=cao.url, NO_COLOR="1")
+    seen, _ = a_run_on_a_terminal(sandbox, cao, NO_COLOR="1")
     assert "PASSED" in seen
     styles = {code for found in re.findall(r"\x1b\[([\d;]*)m", seen) for code in found.split(";")}
     assert not any(code.isdigit() and 30 <= int(code) <= 107 for code in styles)
 
 
 def test_a_dumb_terminal_gets_plain_lines(sandbox: Sandbox, cao: FakeCao) -> None:
-    main, side = pty.openpty()
-    done = subprocess.run(
-        [LOGOS, "run", "words", "--test", "true", *QUICK],
-        cwd=sandbox.wd,
-        env=clean_env(TERM="dumb", API=cao.url),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=side,
-        timeout=LAST_RESORT,
-        check=True,
-    )
-    os.close(side)
-    seen = os.read(main, 65536).decode()
-    os.close(main)
-    assert b"PASSED" in done.stdout
+    seen, piped = a_run_on_a_terminal(sandbox, cao, piped_stdout=True, TERM="dumb")
+    assert "PASSED" in piped
     assert "\x1b" not in seen
     assert "r1.tester.c1 answered PASS" in seen
 

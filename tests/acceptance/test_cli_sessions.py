@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import shutil
 import sqlite3
 import subprocess
@@ -48,6 +47,7 @@ from tests.levels_builders import a_levels_plan
 from tests.support import repositories
 from tests.support.isolation import clean_env
 from tests.support.sandbox import LOGOS, Sandbox
+from tests.support.terminals import on_a_terminal
 
 PLAN = a_quick_plan(max_rounds=2)
 DAY = 86_400.0
@@ -448,21 +448,7 @@ def test_a_patch_in_a_pipe_can_be_applied_to_the_byte(run: Repo) -> None:
 
 def test_on_a_terminal_a_patch_is_shown_without_control_sequences_of_its_files(run: Repo) -> None:
     run.snap("aaaa", 17, a_dot_txt=f"two{CLEAR}\n")
-    ours, theirs = pty.openpty()
-    try:
-        done = subprocess.run(
-            [LOGOS, "diff", "16", "17"],
-            cwd=run.wd,
-            env=clean_env(TERM="dumb"),
-            stdout=theirs,
-            stderr=theirs,
-            check=True,
-        )
-        shown = os.read(ours, 10_000).decode()
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert done.returncode == 0
+    shown, _ = on_a_terminal([LOGOS, "diff", "16", "17"], run.wd, clean_env(TERM="dumb"))
     assert "from aaaa@16 to aaaa@17" in shown
     assert "+two\r\n" in shown
     assert "\x1b[2J" not in shown
