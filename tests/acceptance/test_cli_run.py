@@ -288,7 +288,7 @@ def test_another_prompt_than_the_unfinished_runs_stops_and_names_both_ways(sandb
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_a_run_that_can_be_resumed(sandbox: Sandbox, cao: FakeCao, signum: int, code: int) -> None:
-    cao.turn_seconds = 60
+    cao.turn_seconds = LAST_RESORT
     words = [LOGOS, "run", "words", "--test", "true", *QUICK, "--json"]
     with subprocess.Popen(
         words, cwd=sandbox.wd, env=clean_env(API=cao.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
