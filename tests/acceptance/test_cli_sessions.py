@@ -196,9 +196,7 @@ def test_without_a_run_sessions_are_none_and_that_is_no_error(sandbox: Sandbox, 
 
 
 @pytest.mark.scenario("LOG-16")
-def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(
-    sandbox: Sandbox, plain: Repo
-) -> None:
+def test_sessions_are_listed_by_date_with_what_each_did_and_how_it_ended(sandbox: Sandbox, plain: Repo) -> None:
     plain.write("aaaa", RunStarted(PLAN), *a_turn("r1.analyst.c1"), left("stopped by SIGINT"))
     plain.now += DAY
     plain.write("aaaa", RunResumed(PLAN), *a_turn("r1.peer_analyst.c1"))
@@ -283,9 +281,7 @@ def test_a_fork_lists_what_is_its_own_and_where_it_came_from(sandbox: Sandbox, c
 
 
 @pytest.mark.parametrize("wanted", ["23456789", "234", "23456789@2", "bb"])
-def test_one_run_can_be_asked_for_also_when_its_name_is_a_number(
-    sandbox: Sandbox, context: Repo, wanted: str
-) -> None:
+def test_one_run_can_be_asked_for_also_when_its_name_is_a_number(sandbox: Sandbox, context: Repo, wanted: str) -> None:
     context.write("23456789", RunStarted(PLAN))
     a_fork_folder(context).write("bbbb", RunStarted(PLAN))
     told = sandbox("sessions", wanted, "--json").json["sessions"]
@@ -396,9 +392,7 @@ def test_checkpoints_are_named_as_everywhere_and_the_second_is_of_the_run_of_the
     assert sandbox("diff", first, b, "--json").json["files"] == [{"path": "a.txt", "added": 1, "deleted": 1}]
 
 
-def test_a_run_alone_is_its_newest_event_and_a_date_is_the_last_of_its_day(
-    sandbox: Sandbox, run: Repo
-) -> None:
+def test_a_run_alone_is_its_newest_event_and_a_date_is_the_last_of_its_day(sandbox: Sandbox, run: Repo) -> None:
     run.now += DAY
     run.write("aaaa", Noted(Topic.AFTERWARDS, "committed"))
     commit = run.snap("aaaa", 18, b="newer\n")
@@ -471,9 +465,7 @@ def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(
     assert [own["verdict"] for own in done.json["turns"]][-1] == "FAIL"
 
 
-def test_what_is_damaged_later_does_not_keep_earlier_events_from_being_compared(
-    sandbox: Sandbox, run: Repo
-) -> None:
+def test_what_is_damaged_later_does_not_keep_earlier_events_from_being_compared(sandbox: Sandbox, run: Repo) -> None:
     run.damage("aaaa", 14)
     assert "+two" in sandbox("diff", "1", "13").out
     done = sandbox("diff", "1", "14")
@@ -592,9 +584,7 @@ def test_two_runs_are_shown_side_by_side(sandbox: Sandbox) -> None:
     assert [line.split()[0] for line in lines[-4:]] == ["a.txt", "b", "c", "3"]
 
 
-def test_a_comparison_in_json_is_the_same_whichever_folder_one_is_in(
-    sandbox: Sandbox, race: tuple[Repo, Repo]
-) -> None:
+def test_a_comparison_in_json_is_the_same_whichever_folder_one_is_in(sandbox: Sandbox, race: tuple[Repo, Repo]) -> None:
     here = sandbox("compare", "aaaa", "bbbb", "--json").json
     assert here == sandbox("compare", "aaaa", "bbbb", "--json", "--wd", str(race[1].wd)).json
     assert [(own["run"], own["turns"], own["inherited_turns"]) for own in here["runs"]] == [
@@ -628,9 +618,7 @@ def test_the_common_files_are_found_also_when_only_the_fork_still_holds_them(
     assert "aaaa@17 were not kept" in told["not_comparable"][0]
 
 
-def test_a_comparison_needs_nothing_of_the_run_that_both_came_from(
-    sandbox: Sandbox, race: tuple[Repo, Repo]
-) -> None:
+def test_a_comparison_needs_nothing_of_the_run_that_both_came_from(sandbox: Sandbox, race: tuple[Repo, Repo]) -> None:
     run, other = race
     other.fork("cccc", other, "bbbb", 10)
     git(run.wd, "update-ref", "-d", "refs/logos/aaaa/1")
@@ -674,9 +662,7 @@ def test_runs_are_compared_without_git_but_for_their_files(sandbox: Sandbox, pla
         (("aaaa", "r1.tester.c1"), "there is no run"),
     ],
 )
-def test_two_different_runs_must_be_named(
-    sandbox: Sandbox, run: Repo, arguments: tuple[str, ...], says: str
-) -> None:
+def test_two_different_runs_must_be_named(sandbox: Sandbox, run: Repo, arguments: tuple[str, ...], says: str) -> None:
     run.write("bbbb", RunStarted(PLAN))
     done = sandbox("compare", *arguments)
     assert (done.code, done.out) == (2, "")
