@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import signal
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from multiprocessing.process import BaseProcess
@@ -18,12 +14,15 @@ import pytest
 from logos import testing
 from logos.domain.events import Event, RunResumed, RunStarted, TurnAnswered, TurnAsked, TurnSent
 from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
+from tests.support.drivers import KILLED, PROCESSES, start_driver
 from tests.support.isolation import bare_env
 from tests.support.logs import read_log
 from tests.support.waiting import wait_for, wait_for_exit
 
+# PROCESSES: for test_damage.py.
+__all__ = ["PROCESSES", "PROMPT"]
+
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"
-KILLED = -signal.SIGKILL
 
 SCRIPT: dict[str, list[dict[str, Any]]] = {
     "analyst": [{"say": testing.GOOD_ANALYSIS}],
@@ -34,20 +33,6 @@ SCRIPT: dict[str, list[dict[str, Any]]] = {
 }
 # 14 turns: two review cycles in the analyst's phase and in each of two programmer phases, two tests.
 TURNS = 14
-
-
-# Real processes, really killed; forked from one that has read our modules already, since there are many of them.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.driver"])
-
-
-def be_a_driver(env: dict[str, str], log: str) -> None:
-    from tests.driver import main
-
-    os.environ.clear()
-    os.environ.update(env)
-    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
-    sys.exit(main())
 
 
 class Workshop:
@@ -65,9 +50,7 @@ class Workshop:
         env = bare_env(
             WD=str(self.wd), PROMPT=PROMPT, SCRIPT=str(self.script), POLL_SECONDS="0.05", IDLE_GRACE_SECONDS="0.6"
         )
-        driver = PROCESSES.Process(target=be_a_driver, args=(env | environment, str(self.wd / "driver.log")))
-        driver.start()
-        return driver
+        return start_driver(env | environment, self.wd / "driver.log")
 
     def events(self) -> list[Event]:
         return [record.event for records in read_log(self.wd).values() for record in records]

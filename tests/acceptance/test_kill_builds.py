@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import re
 import shutil
 import signal
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -33,17 +31,13 @@ from logos.domain.events import (
 )
 from logos.domain.turns import Outcome, TerminalId
 from tests.driver import name_of
+from tests.support.drivers import KILLED, start_driver
 from tests.support.isolation import bare_env
 from tests.support.logs import read_log
 from tests.support.repositories import git, make_repository
 from tests.support.waiting import wait_for, wait_for_exit
 
-KILLED = -signal.SIGKILL
 Steps = Mapping[str, Sequence[dict[str, Any]]]
-
-# Real processes, really killed; forked from one that has read our modules already, since there are many of them.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.driver", "logos.adapters.reports"])
 
 TELOS = """
 purpose = "A shop that never sells what it does not have."
@@ -102,16 +96,6 @@ LONG: Steps = {
 LONG_LEVELS = "3-1"
 
 
-def be_a_driver(env: dict[str, str], log: str) -> None:
-    from tests.driver import main
-
-    os.setsid()
-    os.environ.clear()
-    os.environ.update(env, DRIVER=str(os.getpid()))
-    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
-    sys.exit(main())
-
-
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A person's repository as it is before anything is built in it."""
@@ -148,9 +132,7 @@ class Yard:
             "POLL_SECONDS": "0.05",
             **environment,
         }
-        driver = PROCESSES.Process(target=be_a_driver, args=(env, str(self.home / "driver.log")))
-        driver.start()
-        return driver
+        return start_driver(env, self.home / "driver.log")
 
     def drive(self, **environment: str) -> int:
         return wait_for_exit(self.start(**environment))

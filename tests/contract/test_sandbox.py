@@ -15,6 +15,7 @@ from tests.support import waiting
 from tests.support.isolation import bare_env, clean_env, removed
 from tests.support.repositories import git, make_repository
 from tests.support.sandbox import PROMPT, Sandbox
+from tests.support.scheduling import unit_of
 from tests.support.waiting import wait_for
 
 SEEN = """
@@ -48,6 +49,12 @@ def test_settings_of_the_person_who_runs_the_tests_are_gone() -> None:
     ours = {"MAX_ROUNDS": "many", "GIT_DIR": "/elsewhere/.git", "GIT_CONFIG_COUNT": "1", "NO_COLOR": "1"}
     assert removed({**ours, "PATH": "/bin"}) == {*ours}
     assert removed(os.environ) <= {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"}
+
+
+def test_tests_that_share_a_server_stay_together_and_others_go_anywhere() -> None:
+    live = ["tests/live/test_cycle.py::test_one", "tests/live/test_cycle.py::test_two[tests/live/x::y]"]
+    assert {unit_of(nodeid) for nodeid in live} == {"tests/live/test_cycle.py"}
+    assert unit_of("tests/contract/test_log.py::test_one[a]") == "tests/contract/test_log.py::test_one[a]"
 
 
 def test_hypothesis_does_not_decide_by_luck() -> None:

@@ -19,7 +19,12 @@ TOGETHER = (
 )
 
 
+def unit_of(nodeid: str) -> str:
+    """What a test is handed out with: its file, or nothing but itself."""
+    path = nodeid.split("::", 1)[0]
+    return path if any(fnmatch(path, pattern) for pattern in TOGETHER) else nodeid
+
+
 class Schedule(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.split("::", 1)[0]
-        return path if any(fnmatch(path, pattern) for pattern in TOGETHER) else nodeid
+        return unit_of(nodeid)

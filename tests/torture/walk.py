@@ -11,13 +11,14 @@ from random import Random
 from signal import SIGKILL
 from typing import Any
 
+from tests.support.drivers import KILLED
 from tests.support.waiting import LAST_RESORT
 from tests.torture import deaths
 from tests.torture.deaths import Death
 from tests.torture.files import Edit
 from tests.torture.model import Model
 from tests.torture.place import Worktree
-from tests.torture.world import KILLED, Child, History, World, read_log
+from tests.torture.world import Child, History, World, read_log
 
 # More than these are thrown away by the person, the oldest fork first.
 MOST_PLACES = 4

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -21,30 +19,16 @@ from typing import Any
 from urllib.parse import quote
 
 from logos.adapters.hosts.processes import MARK
+from tests.support.drivers import start_driver
 from tests.support.waiting import LAST_RESORT
 from tests.torture.files import Edit, Entry
-
-KILLED = -signal.SIGKILL
-
-# Real processes, really killed; forked from one that has read our modules already, since there are many of them.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    [
-        "tests.driver",
-        "tests.torture.files",
-        "logos.adapters.reports",
-        "logos.cli.app",
-        "logos.cli.output.console",
-        "typer.main",
-    ]
-)
 
 # At the n-th call of a git that writes the caller dies, and maybe that git with it, when it has taken its locks.
 GIT = """#!/bin/sh
 case " worktree update-ref read-tree update-index write-tree commit-tree merge-tree clean checkout-index init " in *" $1 "*)
     echo >>"$WRITES"
     if [ "$(wc -l <"$WRITES")" -ge "$DIES_AT" ]; then
-        kill -9 "$CALLER"
+        kill -9 "$DRIVER"
         if [ "$GIT_DIES_TOO" ]; then
             case "$1" in
                 update-ref) while read -r _ ref _; do mkdir -p "$GIT_DIR/${{ref%/*}}"; : >"$GIT_DIR/$ref.lock"; done ;;
@@ -56,18 +40,6 @@ case " worktree update-ref read-tree update-index write-tree commit-tree merge-t
 esac
 exec {git} "$@"
 """
-
-
-def live(env: dict[str, str], arguments: list[str] | None, log: str, out: str) -> None:
-    """In a process of its own: drive, or do what a person asks for."""
-    from tests import driver
-
-    os.setsid()
-    os.environ.clear()
-    os.environ.update(env, CALLER=str(os.getpid()))
-    for path, handle in ((log, 2), (out, 1)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), handle)
-    sys.exit(driver.main() if arguments is None else driver.command(arguments))
 
 
 @dataclass(slots=True)
@@ -238,8 +210,7 @@ class World:
         if "DIES_AT" in environment:
             env["PATH"] = f"{self.home / 'bin'}:{env['PATH']}"
         log, out = self.home / "logs" / f"{name}.log", self.home / "logs" / f"{name}.out"
-        process = PROCESSES.Process(target=live, args=({**env, **environment}, arguments, str(log), str(out)))
-        process.start()
+        process = start_driver({**env, **environment}, log, arguments, out)
         self._children.append(Child(process, log, out))
         return self._children[-1]
 
