@@ -207,7 +207,7 @@ def test_the_next_action_routes(said: object, meant: NextAction):
 @pytest.mark.parametrize(
     ("said", "line"),
     [
-        ({"action": "hand_back", "why": "no"}, ".to = null: must name the level when action is hand_back, L1 to L9"),
+        ({"action": "hand_back", "why": "no"}, ".to = null: must not be empty when action is hand_back"),
         ({"action": "hand_back", "to": "L4"}, '.why = "": must not be empty when action is hand_back'),
         ({"action": "ask_person", "why": "none"}, '.why = "none": must not be empty when action is ask_person'),
         ("hand_back to L12: no", '.to = "L12": there is no such level; the levels are L1 to L9'),
@@ -283,8 +283,8 @@ def test_a_misalignment_says_what_is_violated_and_what_to_do_instead(kind: TurnK
         ("count visits",),
     )
     assert errors(kind, Level.L9, changed(kind, Level.L9, verdict="MISALIGNED", violation="none")) == (
-        'violation = "none": must not be empty when the verdict is MISALIGNED',
-        "alternatives = []: must not be empty when the verdict is MISALIGNED",
+        'violation = "none": must not be empty when verdict is MISALIGNED',
+        "alternatives = []: must not be empty when verdict is MISALIGNED",
     )
     assert refusal(kind, Level.L9, **{**said, "alternatives": ["a", " "]}) == 'alternatives[1] = " ": must not be empty'
 
@@ -443,7 +443,7 @@ def test_a_failed_validation_names_its_failures():
     )
     assert report.failures == (Failure("total", "3", "4", (Level.L4, Level.L7, Level.L9)),)
     assert refusal(TurnKind.VALIDATE, Level.L5, verdict="FAIL") == (
-        "failures = []: must name at least one failure when the verdict is FAIL"
+        "failures = []: must not be empty when verdict is FAIL"
     )
 
 
@@ -483,7 +483,7 @@ def test_a_proposal_changes_at_least_one_spec():
 def test_an_objection_says_something():
     assert (
         refusal(TurnKind.AGREE, Level.L4, verdict="OBJECT")
-        == 'objection = "": must not be empty when the verdict is OBJECT'
+        == 'objection = "": must not be empty when verdict is OBJECT'
     )
     report = accepted(
         TurnKind.AGREE, Level.L4, changed(TurnKind.AGREE, Level.L4, verdict="object", objection="too slow")

@@ -1,0 +1,8 @@
+"""Reading agents' responses as reports: untrusted text in, a frozen report or every reason against it out."""
+
+from __future__ import annotations
+
+from logos.adapters.reports.published import example, report_schema, report_schemas
+from logos.adapters.reports.reader import MAX_REPORT_CHARACTERS, read_report
+
+__all__ = ["MAX_REPORT_CHARACTERS", "example", "read_report", "report_schema", "report_schemas"]

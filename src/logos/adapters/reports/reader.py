@@ -1,0 +1,186 @@
+"""From the text of a response to a report: find the JSON object or the Markdown headings, validate, explain errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import cast
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from logos.adapters.reports.markdown import read_headings
+from logos.adapters.reports.published import sections_of
+from logos.adapters.reports.records import NESTED, complete_report, keys_of, stopped_report
+from logos.adapters.reports.schema import Json, Key
+from logos.adapters.reports.text import STANDARD, Decoded, Found, decode, decode_whole, last_json_block
+from logos.adapters.reports.values import row_name, section_rows
+from logos.domain.levels import Level
+from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
+from logos.validation import Wording, Worktree, dotted, explain, shown
+
+MAX_REPORT_CHARACTERS = 200_000
+MAX_ENTRIES = 10_000
+_MAX_ERRORS = 20
+# Each failed attempt to decode an object may read the whole response, so their number is limited.
+_MAX_ATTEMPTS = 10
+_LINE_BRACE = re.compile(r"^[ \t]*\{", re.MULTILINE)
+_WANTED = (
+    f"answer with one JSON object with the keys {', '.join(STANDARD)} and those that this turn asks for, "
+    "or with Markdown that has them as headings"
+)
+
+
+def read_report(kind: TurnKind, level: Level, text: str) -> Report | Refused:
+    """The report in a response. Never raises: every text is a report or is refused with the reasons."""
+    if len(text) > MAX_REPORT_CHARACTERS:
+        size = f"the response has {len(text):,} characters, and at most {MAX_REPORT_CHARACTERS:,} are read"
+        return Refused((f"{size}; write a shorter report and leave long output in files",))
+    keys = keys_of(kind, level)
+    found = _find(text, keys)
+    if isinstance(found, str):
+        return Refused((found,))
+    if (entries := _count_entries(found.data)) > MAX_ENTRIES:
+        return Refused((f"the lists of the report have {entries:,} entries, and at most {MAX_ENTRIES:,} are read",))
+    sections = () if _delivers_nothing(found.data) else sections_of(kind, level)
+    try:
+        report = complete_report(kind, level).validate_python(found.data, context=sections)
+    except ValidationError as error:
+        stopped = _read_stopped(kind, level, found)
+        return stopped or _refused(found, *_explain_all(error, keys, found, sections))
+    return _refused(found, []) if found.problems else report
+
+
+def _read_stopped(kind: TurnKind, level: Level, found: Found) -> Report | None:
+    """The report of an agent that hands back or asks a person: only the common fields are required of it."""
+    try:
+        report = stopped_report(kind, level).validate_python(found.data, context=())
+    except ValidationError:
+        return None
+    return report if report.next.step is not ActionKind.PROCEED and not found.problems else None
+
+
+def _delivers_nothing(data: Json) -> bool:
+    """An agent that rejects a request, or found a constraint that prevents the work, has no spec to give."""
+    return str(data.get("verdict")).strip().upper() == Verdict.MISALIGNED or isinstance(data.get("constraint"), dict)
+
+
+def _find(text: str, fields: Collection[str]) -> Found | str:
+    """The report as data, or a line on why there is none. JSON that looks like a report is preferred to headings."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").strip()
+    if not text:
+        return f"the response is empty; {_WANTED}"
+    whole = decode_whole(text)
+    if isinstance(whole, Decoded):
+        return _as_object(whole)
+    block = last_json_block(text)
+    fenced = None if block is None else decode_whole(block)
+    # An unreadable report is not replaced by an example of a report that stands before it.
+    if isinstance(fenced, str) and sum(f'"{name}"' in (block or "") for name in STANDARD) > 1:
+        return _unreadable(fenced)
+    candidates = [*([] if fenced is None else [fenced]), *_in_prose(text)]
+    report = next((got for got in candidates if isinstance(got, Decoded) and got.is_report), None)
+    if report:
+        return _as_object(report)
+    if by_heading := read_headings(text, fields):
+        return by_heading
+    if isinstance(fenced, Decoded):
+        return _as_object(fenced)
+    why = next((got for got in candidates if isinstance(got, str)), "")
+    return _unreadable(why) if why else f"there is no report; {_WANTED}"
+
+
+def _unreadable(why: str) -> str:
+    return f"the JSON in the response cannot be read: {why}; {_WANTED}"
+
+
+def _as_object(got: Decoded) -> Found | str:
+    if got.mapping is None:
+        return f"the response is JSON, but not an object; {_WANTED}"
+    return Found(got.mapping, got.problems)
+
+
+def _in_prose(text: str) -> list[Decoded | str]:
+    """The objects at the first brace and at braces that begin a line: the reports, last first, then the errors."""
+    attempts: list[Decoded | str] = []
+    end = 0
+    for start in (text.find("{"), *(found.end() - 1 for found in _LINE_BRACE.finditer(text))):
+        if start >= end and len(attempts) < _MAX_ATTEMPTS:
+            got = decode(text, start)
+            attempts.append(got)
+            end = start + 1 if isinstance(got, str) else got.end
+    reports = [got for got in reversed(attempts) if isinstance(got, Decoded) and got.is_report]
+    return [*reports, *(got for got in attempts if isinstance(got, str))]
+
+
+def _count_entries(data: Json) -> int:
+    """The number of entries of all lists, at any depth: each may cost a line about it."""
+    count, left = 0, list[object]([data])
+    while left:
+        value = left.pop()
+        if isinstance(value, list):
+            entries = cast(list[object], value)
+            count += len(entries)
+            left.extend(entries)
+        elif isinstance(value, dict):
+            left.extend(cast(Json, value).values())
+    return count
+
+
+def _refused(found: Found, lines: list[str], omitted: int = 0) -> Refused:
+    every = [*(line for _, line in found.problems), *lines]
+    omitted += max(0, len(every) - _MAX_ERRORS)
+    if omitted:
+        every[_MAX_ERRORS - 1 :] = [f"and {omitted + 1:,} more problems"]
+    return Refused(tuple(every))
+
+
+def _explain_all(
+    error: ValidationError, keys: dict[str, Key], found: Found, sections: tuple[str, ...]
+) -> tuple[list[str], int]:
+    """The lines about the first problems, and the number of the others, for which no lines are made."""
+    unread = {field for field, _ in found.problems}
+    details = [
+        detail
+        for detail in error.errors(include_url=False)
+        # Only valid entries were counted; invalid ones have lines of their own.
+        if detail["loc"][0] not in unread and not (detail["type"] == "too_short" and detail["input"])
+    ]
+    wording = Wording(
+        keys=lambda place: list(NESTED[_names(place)[-1]].keys),
+        place=lambda place: _place(place, found.data, sections),
+        message=lambda detail: _message(detail, keys, sections),
+    )
+    lines: list[str] = []
+    for detail in details[:_MAX_ERRORS]:
+        own = detail.get("ctx", {})["lines"] if detail["type"] == "lines" else ()
+        lines.extend(own or [explain(detail, wording)])
+    return lines, max(0, len(details) - _MAX_ERRORS)
+
+
+def _message(error: ErrorDetails, keys: dict[str, Key], sections: tuple[str, ...]) -> str:
+    """What must stand at the place of an error."""
+    if error["type"] == "wrong":
+        message = error["msg"]
+    elif isinstance(error["loc"][-1], int):
+        return ""
+    else:
+        *outer, name = _names(error["loc"])
+        row = NESTED[outer[-1]].keys[name] if outer else keys[name]
+        message = f"must be {row.about}"
+    here = f", here {' and '.join(sections)}" if error["loc"] == ("spec_updates",) and sections else ""
+    return message + here
+
+
+def _names(place: Worktree) -> list[str]:
+    return [part for part in place if isinstance(part, str)]
+
+
+def _place(place: Worktree, data: Json, sections: tuple[str, ...]) -> str:
+    """`failures[0].conflicts_with[1]`; the sections of a spec are called by their names."""
+    match place:
+        case ("spec_updates", int(number), "text"):
+            rows = cast(list[object], section_rows(data["spec_updates"], sections))
+            return f"spec_updates.{shown(row_name(rows[number]))[1:-1]}"
+        case _:
+            return dotted(place)

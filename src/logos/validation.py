@@ -1,0 +1,84 @@
+"""Validation errors of pydantic as lines for a person: the place, the value that stands there, what is allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+Worktree = tuple[int | str, ...]
+CONTRADICTION = "contradiction"
+"""The type of an error about several keys of one object: its line has no value."""
+
+_MAX_SHOWN = 80
+_NO_OBJECT = ("dict_type", "model_type", "model_attributes_type", "dataclass_type")
+
+
+def dotted(place: Worktree) -> str:
+    """`failures[0].conflicts_with[1]`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+
+
+def _no_message(_: ErrorDetails) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How the errors of one format are worded.
+
+    `keys` lists the known keys of the object at a place, `place` names a place, `object_name` and `key_names` (by the
+    first part of the place) are the format's words for an object and its keys. `messages` has the text per type of
+    error; `message` gives the text of an error that needs more than its type, or an empty one.
+    """
+
+    keys: Callable[[Worktree], Sequence[str]]
+    place: Callable[[Worktree], str] = dotted
+    object_name: str = "an object"
+    key_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    messages: Mapping[str, str] = field(default_factory=dict[str, str])
+    message: Callable[[ErrorDetails], str] = _no_message
+
+
+def explain(error: ErrorDetails, wording: Wording) -> str:
+    """One line about one error."""
+    loc, kind = error["loc"], error["type"]
+    place: Worktree = tuple(_cut(part) if isinstance(part, str) else part for part in loc if part != "[key]")
+    where = wording.place(place)
+    message = wording.message(error) or wording.messages.get(kind, "")
+    if kind == "missing":
+        return f"{where}: is missing" + (f"; it {message}" if message else "")
+    if kind == CONTRADICTION:
+        return f"{where}: {error['msg']}"
+    if kind == "extra_forbidden" or ("[key]" in loc and loc[0] in wording.key_names):
+        name = wording.key_names.get(str(loc[0]), "key")
+        return f"{where}: unknown {name}; known here: {', '.join(wording.keys(place[:-1]))}"
+    if not message and kind in _NO_OBJECT:
+        message = f"must be {wording.object_name} with the keys {', '.join(wording.keys(place))}"
+    elif not message and kind == "enum":
+        # pydantic lists the choices as 'a', 'b' or 'c'.
+        choices = str(error.get("ctx", {}).get("expected", "")).replace("'", "").replace(" or ", ", ")
+        message = f"must be one of {choices}"
+    return f"{where} = {shown(error['input'])}: {message or error['msg'][0].lower() + error['msg'][1:]}"
+
+
+def shown(value: object) -> str:
+    """A value as JSON on one printable line of limited length."""
+    try:
+        text = json.dumps(value[:100] if isinstance(value, str) else value, default=str, ensure_ascii=False)
+    except (RecursionError, ValueError):
+        return "…"
+    return _cut("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text[:100]))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
+
+
+def one_line(text: str) -> str:
+    """A text on one printable line."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
