@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
 Worktree = tuple[int | str, ...]
@@ -44,8 +45,13 @@ class Wording:
     message: Callable[[ErrorDetails], str] = _no_message
 
 
+def explain_first(error: ValidationError, wording: Wording) -> str:
+    """One line about the first problem: enough where a person corrects a file and tries again."""
+    return one_line(explain(error.errors(include_url=False)[0], wording))
+
+
 def explain(error: ErrorDetails, wording: Wording) -> str:
-    """One line about one error."""
+    """One line about one problem."""
     loc, kind = error["loc"], error["type"]
     place: Worktree = tuple(_cut(part) if isinstance(part, str) else part for part in loc if part != "[key]")
     where = wording.place(place)
@@ -53,7 +59,7 @@ def explain(error: ErrorDetails, wording: Wording) -> str:
     if kind == "missing":
         return f"{where}: is missing" + (f"; it {message}" if message else "")
     if kind == CONTRADICTION:
-        return f"{where}: {error['msg']}"
+        return f"{where}: {error['msg']}" if where else error["msg"]
     if kind == "extra_forbidden" or ("[key]" in loc and loc[0] in wording.key_names):
         name = wording.key_names.get(str(loc[0]), "key")
         return f"{where}: unknown {name}; known here: {', '.join(wording.keys(place[:-1]))}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 from typing_extensions import Annotated, get_args  # noqa: UP035 - get_args sees through Annotated here
 
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
@@ -24,6 +24,7 @@ from logos.domain.turns import Agent, AgentName
 from logos.engine.budgets import Budget
 from logos.engine.options import RunOptions
 from logos.errors import ConfigError
+from logos.validation import Wording, Worktree, dotted, explain_first
 from logos.waiting.provider_errors import OnLimit
 from logos.waiting.rules import WaitRules
 
@@ -310,7 +311,8 @@ class Leaf:
 _PREFIXED = {"post_processing": "POST_", "build": "BUILD_", "checkpoints": "CHECKPOINTS_"}
 # A variable called HOST means something else nearly everywhere.
 _RENAMED = {"host": "LOGOS_HOST"}
-_JSON_ONLY = ("agents", "level_agents")
+# With what their keys are called.
+_JSON_ONLY = {"agents": "role", "level_agents": "level"}
 
 
 def _leaves() -> Iterator[Leaf]:
@@ -366,7 +368,12 @@ def load_settings(
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(_one_line(_explain(error.errors(include_url=False)[0], origin))) from error
+        wording = Wording(
+            _known_keys,
+            lambda place: origin.get(dotted(place)) or f"{origin.get('', 'configuration')}: {dotted(place)}",
+            key_names=_JSON_ONLY,
+        )
+        raise ConfigError(explain_first(error, wording)) from error
 
 
 def read_config(path: Path) -> Json:
@@ -418,36 +425,16 @@ def _from_text(leaf: Leaf, text: str, source: str) -> object:
     return text
 
 
-def _explain(error: ErrorDetails, origin: Mapping[str, str]) -> str:
-    key = ".".join(str(part) for part in error["loc"] if part != "[key]")
-    source = origin.get(key)
-    where = f"{source}" if source else f"{origin.get('', 'configuration')}: {key}"
-    value = json.dumps(error["input"], default=str, ensure_ascii=False)
-    value = value if len(value) <= 80 else value[:77] + "..."
-    if error["type"] == "extra_forbidden":
-        parent = error["loc"][:-1]
-        known = sorted(_known_keys(parent))
-        return f"{where}: unknown key; known here: {', '.join(known)}"
-    if error["loc"][:1] == ("agents",) and error["type"] == "enum":
-        return f"{where}: unknown role; known: {', '.join(Role)}"
-    if error["loc"][:1] == ("level_agents",) and "[key]" in error["loc"]:
-        return f"{where}: unknown level; known: {', '.join(level.name for level in ALL_LEVELS)}"
-    allowed = error["msg"][0].lower() + error["msg"][1:]
-    return f"{where} = {value}: {allowed}"
-
-
-def _one_line(text: str) -> str:
-    """A key may be any text; what cannot be printed is shown as it would be written."""
-    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
-
-
-def _known_keys(parent: tuple[int | str, ...]) -> list[str]:
-    if not parent:
-        return list(Settings.model_fields)
-    if parent[0] in _JSON_ONLY:
-        return list(AgentSettings.model_fields)
-    section = Settings.model_fields[str(parent[0])].annotation
-    return list(cast(type[Section], section).model_fields)
+def _known_keys(place: Worktree) -> list[str]:
+    """The keys of the object at a place."""
+    if not place:
+        return sorted(Settings.model_fields)
+    if place[0] in _JSON_ONLY and len(place) > 1:
+        return sorted(AgentSettings.model_fields)
+    if place[0] in _JSON_ONLY:
+        return list(Role) if place[0] == "agents" else [level.name for level in ALL_LEVELS]
+    section = Settings.model_fields[str(place[0])].annotation
+    return sorted(cast(type[Section], section).model_fields)
 
 
 def as_environment(settings: Settings) -> Json:

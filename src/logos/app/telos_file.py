@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from logos.app.tool_detection import Detected
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.specs import Tool
 from logos.errors import ConfigError
+from logos.validation import Wording, Worktree, dotted, explain_first, one_line
 
 TELOS_FILE = "telos.toml"
 MAX_BYTES = 200_000
@@ -94,8 +95,8 @@ def read_telos(wd: Path) -> Telos:
     try:
         told = _Telos.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(_line(f"{path}: {_explain(error.errors(include_url=False)[0])}")) from error
-    if _words(told.purpose) == TEMPLATE_PURPOSE:
+        raise ConfigError(f"{path}: {explain_first(error, _WORDING)}") from error
+    if one_line(told.purpose) == TEMPLATE_PURPOSE:
         raise ConfigError(f"{path} still says {TEMPLATE_PURPOSE!r}: write what the project is for")
     tools = tuple(Tool(Level(tool.level), tool.name, tool.command.strip()) for tool in told.tools)
     _refuse_twins(path, tools)
@@ -130,7 +131,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     except RecursionError as error:
         raise ConfigError(f"{path} is not valid TOML: nested too deeply") from error
     except ValueError as error:
-        raise ConfigError(_line(f"{path} is not valid TOML: {_cut(str(error), 200)}")) from error
+        raise ConfigError(one_line(f"{path} is not valid TOML: {str(error)[:200]}")) from error
 
 
 def _refuse_twins(path: Path, tools: Sequence[Tool]) -> None:
@@ -141,65 +142,38 @@ def _refuse_twins(path: Path, tools: Sequence[Tool]) -> None:
         seen.add((tool.level, tool.name))
 
 
-# What is allowed, for errors that pydantic words for programmers.
-_ALLOWED = {
-    "string_type": "must be text (put it in quotes)",
-    "int_type": "must be a whole number from 1 (L1) to 9 (L9)",
-    "greater_than_equal": "must be a whole number from 1 (L1) to 9 (L9)",
-    "less_than_equal": "must be a whole number from 1 (L1) to 9 (L9)",
-    "string_pattern_mismatch": "must be a word of letters, digits and . _ + -, at most 40 long",
-    "tuple_type": "must be written as [[tools]]",
-}
-_TABLES = ("dict_type", "model_type", "model_attributes_type")
-_LEVEL_NAMES = [level.name for level in _KNOWN]
+_LEVEL_NUMBER = "must be a whole number from 1 (L1) to 9 (L9)"
 _KEYS: dict[str, list[str]] = {
-    "levels": _LEVEL_NAMES,
+    "levels": [
+        *(level.name for level in _KNOWN[:-1]),
+        f"{_KNOWN[-1].name} (the purpose has a key of its own, `purpose`)",
+    ],
     "tools": list(_Tool.model_fields),
     "worktree": list(_Worktree.model_fields),
 }
 
 
-def _explain(error: ErrorDetails) -> str:
-    """One line for a person: where, what, what is allowed."""
-    place = tuple(part for part in error["loc"] if part != "[key]")
-    where, value, kind = _where(place), _shown(error["input"]), error["type"]
-    if kind == "missing":
-        return f"{where}: is missing"
-    if error["loc"][-1] == "[key]":
-        hint = "the purpose has a key of its own, `purpose`; " if value == '"L9"' else ""
-        return f"{where}: unknown level; {hint}known here: {', '.join(_LEVEL_NAMES)}"
-    if kind == "extra_forbidden":
-        known = _KEYS[str(place[0])] if place[1:] else list(_Telos.model_fields)
-        return f"{where}: unknown key; known here: {', '.join(known)}"
-    if kind in _TABLES:
-        return f"{where} = {value}: must be a table with the keys {', '.join(_KEYS[str(place[0])])}"
-    return f"{where} = {value}: {_ALLOWED.get(kind, error['msg'])}"
-
-
-def _where(place: tuple[int | str, ...]) -> str:
+def _place(place: Worktree) -> str:
     """A place as a person counts: `tools, number 2: level`."""
     if place[:1] == ("tools",) and len(place) > 1:
-        return f"tools, number {int(place[1]) + 1}" + "".join(f": {_cut(str(part), 80)}" for part in place[2:])
-    return ".".join(_cut(str(part), 80) for part in place)
+        return f"tools, number {int(place[1]) + 1}" + "".join(f": {part}" for part in place[2:])
+    return dotted(place)
 
 
-def _shown(value: object) -> str:
-    try:
-        return _cut(json.dumps(value, default=str, ensure_ascii=False), 80)
-    except RecursionError:
-        return "…"
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."
-
-
-def _words(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _line(text: str) -> str:
-    return _words("".join(sign if sign.isprintable() else " " for sign in text))
+_WORDING = Wording(
+    lambda place: _KEYS[str(place[0])] if place else list(_Telos.model_fields),
+    _place,
+    object_name="a table",
+    key_names={"levels": "level"},
+    messages={
+        "string_type": "must be text (put it in quotes)",
+        "int_type": _LEVEL_NUMBER,
+        "greater_than_equal": _LEVEL_NUMBER,
+        "less_than_equal": _LEVEL_NUMBER,
+        "string_pattern_mismatch": "must be a word of letters, digits and . _ + -, at most 40 long",
+        "tuple_type": "must be written as [[tools]]",
+    },
+)
 
 
 # Writing the first one.
@@ -263,4 +237,4 @@ _EXAMPLE = ("[[tools]]", "level = 2", 'name = "tests"', 'command = "./run-tests"
 
 
 def _comment(text: str) -> str:
-    return f"# {_line(text)}"
+    return f"# {one_line(text)}"

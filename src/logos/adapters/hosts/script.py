@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Hashable, Mapping
 from enum import StrEnum
@@ -21,7 +20,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from logos.domain.levels import ALL_LEVELS, LEVELS, PROVEN_BY_TOOLS, Level
 from logos.domain.reports import TurnKind
@@ -29,6 +28,7 @@ from logos.domain.roles import Role
 from logos.domain.usage import Usage
 from logos.errors import ConfigError
 from logos.flows.levels.turn_ids import COMPONENT, NUMBER, LevelTurn, level_turn
+from logos.validation import CONTRADICTION, Wording, Worktree, explain_first, one_line
 
 Json = dict[str, Any]
 
@@ -154,13 +154,15 @@ class ScriptStep(Part):
     @model_validator(mode="after")
     def _fits(self) -> ScriptStep:
         if self.say is not None and self.report is not None:
-            raise PydanticCustomError("fits", "`say` and `report` are two ways to give one response")
+            raise PydanticCustomError(CONTRADICTION, "`say` and `report` are two ways to give one response")
         if self.times is not None and self.fault is None:
-            raise PydanticCustomError("fits", "`times` needs a `fault`")
+            raise PydanticCustomError(CONTRADICTION, "`times` needs a `fault`")
         if self.message and self.fault not in _WORDED:
-            raise PydanticCustomError("fits", "`message` needs one of the faults {words}", {"words": _or(_WORDED)})
+            raise PydanticCustomError(
+                CONTRADICTION, "`message` needs one of the faults {words}", {"words": ", ".join(_WORDED)}
+            )
         if self.question and self.fault is not Fault.PERMISSION:
-            raise PydanticCustomError("fits", "`question` needs the fault permission")
+            raise PydanticCustomError(CONTRADICTION, "`question` needs the fault permission")
         return self
 
 
@@ -185,7 +187,7 @@ class Script(Part):
         if of_levels and of_cycle:
             both = f"{of_cycle[0]} and {of_levels[0]}"
             raise PydanticCustomError(
-                "fits", "a script speaks of roles or of levels, not of both: {both}", {"both": both}
+                CONTRADICTION, "a script speaks of roles or of levels, not of both: {both}", {"both": both}
             )
         if not of_levels:
             self._only_levels_report()
@@ -195,7 +197,7 @@ class Script(Part):
         steps = {("agents", role, n): step for role, steps in self.agents.items() for n, step in enumerate(steps)}
         for place, step in {**steps, **{("turns", turn): step for turn, step in self.turns.items()}}.items():
             if step.report is not None:
-                raise PydanticCustomError("alone", "{place}: `report` is for levels", {"place": _words(place)})
+                raise PydanticCustomError(CONTRADICTION, "{place}: `report` is for levels", {"place": _place(place)})
 
     @property
     def flow(self) -> Flow | None:
@@ -259,7 +261,7 @@ def load_script(path: Path) -> Script:
         line = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: {error.problem or error.context or 'this is not YAML'}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(_line(f"{path} is not valid YAML: {error or 'nested too deeply'}")) from error
+        raise ConfigError(one_line(f"{path} is not valid YAML: {error or 'nested too deeply'}")) from error
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: a script is a mapping with the keys {', '.join(Script.model_fields)}")
     return _checked(cast(Json, data), str(path))
@@ -276,7 +278,7 @@ def _checked(data: Mapping[str, Any], where: str) -> Script:
     try:
         return Script.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(_line(f"{where}: {_explain(error.errors(include_url=False)[0], _meant(data))}")) from error
+        raise ConfigError(f"{where}: {explain_first(error, _wording(_meant(data)))}") from error
 
 
 def _long(steps: list[Json]) -> list[Json]:
@@ -312,40 +314,26 @@ def _meant(data: Mapping[str, Any]) -> Flow:
     return Flow.LEVELS if any(_flow_of(str(name)) is Flow.LEVELS for part in parts for name in part) else Flow.CYCLE
 
 
-def _explain(error: ErrorDetails, flow: Flow) -> str:
-    """One line for a person: where, what, what is allowed in this flow."""
-    place = tuple(part for part in error["loc"] if part != "[key]")
-    value = json.dumps(error["input"], default=str, ensure_ascii=False)
-    value = value if len(value) <= 80 else value[:77] + "..."
-    if error["type"] == "extra_forbidden":
-        known = ", ".join(_known(place[:-1], flow))
-        return f"{_words(place)}: unknown key; known here: {known}"
-    if error["type"] == "enum":
-        # pydantic names the choices as 'a', 'b' or 'c'
-        allowed = str((error.get("ctx") or {}).get("expected", "")).replace("'", "").replace(" or ", ", ")
-        return f"{_words(place)} = {value}: must be one of {allowed}"
-    if error["type"] == "alone":
-        return error["msg"]
-    if error["type"] == "fits":
-        return f"{_words(place)}: {error['msg']}"
-    if error["type"] == "agent":
-        return f"{_words(place)} = {value}: must be one of {_agent_keys(str(error['input']), flow)}"
-    if error["type"] == "turn":
-        return f"{_words(place)} = {value}: must be a turn id such as {_EXAMPLES[flow][0]}"
-    if error["type"] in ("dict_type", "model_type", "model_attributes_type"):
-        return f"{_words(place)} = {value}: must be a mapping with the keys {', '.join(_known(place, flow))}"
-    message = _MESSAGES.get(error["type"]) or error["msg"][0].lower() + error["msg"][1:]
-    return f"{_words(place)} = {value}: {message}"
+def _wording(flow: Flow) -> Wording:
+    return Wording(
+        lambda place: _known(place, flow),
+        _place,
+        object_name="a mapping",
+        messages={
+            "string_type": "must be text (put it in quotes)",
+            "float_type": "must be a number",
+            "int_type": "must be a whole number",
+            "tuple_type": "must be a list of steps",
+            "too_short": "must have at least one step",
+            "invalid-json-value": "must be text, a number, true, false, null, a list or a mapping",
+            "turn": f"must be a turn id such as {_EXAMPLES[flow][0]}",
+        },
+        message=lambda error: (
+            f"must be one of {_agent_keys(str(error['input']), flow)}" if error["type"] == "agent" else ""
+        ),
+    )
 
 
-_MESSAGES = {
-    "string_type": "must be text (put it in quotes)",
-    "float_type": "must be a number",
-    "int_type": "must be a whole number",
-    "tuple_type": "must be a list of steps",
-    "too_short": "must have at least one step",
-    "invalid-json-value": "must be text, a number, true, false, null, a list or a mapping",
-}
 _EXAMPLES = {
     Flow.CYCLE: ["r2.programmer.c1", "r1.analyst.c1", "…"],
     Flow.LEVELS: ["s1.L5.validate", "s1.L2.cart.author", "…"],
@@ -363,15 +351,15 @@ def _agent_keys(wrong: str, flow: Flow) -> str:
     return ", ".join([level.name, *(f"{level.name}.{kind}" for kind in _kinds_of(level)), *components])
 
 
-def _words(place: tuple[int | str, ...]) -> str:
+def _place(place: Worktree) -> str:
     """A place as a person counts: `agents.tester, step 2: fault`."""
     if place[:1] == ("agents",) and len(place) > 2:
         inner = ".".join(map(str, place[3:]))
         return f"agents.{place[1]}, step {int(place[2]) + 1}" + (f": {inner}" if inner else "")
-    return ".".join(map(str, place)) or "script"
+    return ".".join(map(str, place))
 
 
-def _known(place: tuple[int | str, ...], flow: Flow) -> list[str]:
+def _known(place: Worktree, flow: Flow) -> list[str]:
     if place[-1:] == ("usage",):
         return list(Spending.model_fields)
     if place == ("agents",):
@@ -382,14 +370,6 @@ def _known(place: tuple[int | str, ...], flow: Flow) -> list[str]:
         return ["path"]
     keys = list((ScriptStep if place else Script).model_fields)
     return [key for key in keys if key != "report" or flow is Flow.LEVELS]
-
-
-def _or(words: tuple[Fault, ...]) -> str:
-    return ", ".join(words)
-
-
-def _line(text: str) -> str:
-    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
 
 
 class _Dumper(yaml.SafeDumper):
