@@ -427,14 +427,17 @@ def _from_text(leaf: Leaf, text: str, source: str) -> object:
 
 def _known_keys(place: Worktree) -> list[str]:
     """The keys of the object at a place."""
-    if not place:
-        return sorted(Settings.model_fields)
-    if place[0] in _JSON_ONLY and len(place) > 1:
-        return sorted(AgentSettings.model_fields)
-    if place[0] in _JSON_ONLY:
-        return list(Role) if place[0] == "agents" else [level.name for level in ALL_LEVELS]
-    section = Settings.model_fields[str(place[0])].annotation
-    return sorted(cast(type[Section], section).model_fields)
+    match place:
+        case ("agents",):
+            return list(Role)
+        case ("level_agents",):
+            return [level.name for level in ALL_LEVELS]
+        case ("agents" | "level_agents", *_):
+            return sorted(AgentSettings.model_fields)
+        case (str(name), *_):
+            return sorted(cast(type[Section], Settings.model_fields[name].annotation).model_fields)
+        case _:
+            return sorted(Settings.model_fields)
 
 
 def as_environment(settings: Settings) -> Json:

@@ -130,6 +130,7 @@ def last_json_block(text: str) -> str | None:
     for token in reversed(blocks):
         if token.info.lower().split()[:1] in (["json"], ["jsonc"], ["json5"]):
             start, end = token.map or (0, 0)
-            closed = end - 1 > start and not lines[end - 1].strip(" \t" + token.markup[0]) and lines[end - 1].strip()
+            last = lines[end - 1].strip(" \t")
+            closed = end - start > 1 and last.startswith(token.markup) and not last.strip(token.markup[0])
             return "\n".join(lines[start + 1 : end - 1 if closed else end])
     return None
