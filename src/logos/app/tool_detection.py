@@ -50,9 +50,9 @@ class Detected:
 class Row:
     """A tool and its signs. Of one `kin` at a level only the first that is found is taken.
 
-    A sign is a file's name or glob, and after a blank, if any, the pattern of a line in it: see `_lines`. `jobs` begins
-    with the main one. A task (a make target, a just recipe) takes the place of the tools that do its jobs or that it
-    runs; `word` is how a tool is called in a task.
+    A sign is a file (a name, a glob, `make` or `just`) and, after a blank, a pattern of a line in it: see `_lines`.
+    `jobs` begins with the main one. A task (a make target, a just recipe) takes the place of the tools that do its jobs
+    or that it runs; `word` is how a tool is called in a task.
     """
 
     level: Level
@@ -112,11 +112,18 @@ def without_tools(level: Level) -> str:
 def _find(wd: Path, signs: tuple[str, ...]) -> str | None:
     """The line that the first of the signs finds."""
     for name, _, pattern in (sign.partition(" ") for sign in signs):
-        for path in sorted(wd.glob(name)) if "*" in name else [wd / name]:
+        for path in _paths(wd, name):
             text = _lines(path)
             if text is not None and (found := re.search(pattern, text, re.MULTILINE)):
                 return text[found.start() :].partition("\n")[0]
     return None
+
+
+def _paths(wd: Path, name: str) -> list[Path]:
+    """The files of a sign; of those that make or just looks for, the first that is there."""
+    if name in RUNNERS:
+        return [path for path in map(wd.joinpath, RUNNERS[name]) if path.is_file()][:1]
+    return sorted(wd.glob(name)) if "*" in name else [wd / name]
 
 
 def _lines(path: Path) -> str | None:
@@ -192,9 +199,9 @@ _A_LINTER = r"(?<![\w-])(?:lint\w*|ruff|flake8|mypy|pyright|eslint|prettier|tsc|
 
 
 def _task(level: Level, task: str, jobs: tuple[Job, ...], kin: str, *, runs: str = "") -> Iterator[Row]:
-    for runner, files in RUNNERS.items():
-        signs = tuple(f"{file} ^task {task} = .*{runs}" for file in files)
-        yield Row(level, f"{runner}-{task}", f"{runner} {task}", jobs, signs, kin, f"task:{task}", is_task=True)
+    for runner in RUNNERS:
+        sign = f"{runner} ^task {task} = .*{runs}"
+        yield Row(level, f"{runner}-{task}", f"{runner} {task}", jobs, (sign,), kin, f"task:{task}", is_task=True)
 
 
 def _python(name: str) -> tuple[str, ...]:
