@@ -434,7 +434,7 @@ def test_the_handoff_is_not_repeated_within_a_round() -> None:
     handoffs[1] = due_turn(flow, done.state).facts["handoff"]
     done = drive_purely(flow, says(), until=lambda state: state.turn_id == "r1.programmer.c2")
     handoffs[2] = due_turn(flow, done.state).facts["handoff"]
-    assert "change greet()" in str(handoffs[1])
+    assert "notes for programmer: as asked" in str(handoffs[1])
     assert handoffs[2] == UPSTREAM_BACK_REFERENCE
 
 

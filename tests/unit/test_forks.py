@@ -341,7 +341,7 @@ def test_a_programmer_of_a_fork_is_given_the_handoff_whichever_its_cycle(wanted:
     until = drive_purely(flow, lambda _turn, name: good[name], until=lambda state: state.turn_id == wanted)
     (turn,) = flow.due(replay(flow, [*until.events, forked(len(until.events), flow.plan)]))
     assert isinstance(turn, Turn)
-    assert "change greet()" in str(turn.facts["handoff"])
+    assert "notes for programmer: as asked" in str(turn.facts["handoff"])
 
 
 def test_a_programmer_of_a_fork_is_told_which_objections_stand() -> None:

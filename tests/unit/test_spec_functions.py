@@ -221,15 +221,15 @@ def test_the_analysts_prompt_has_everything_it_needs(loop: Any):
 @pytest.mark.scenario("CYC-13")
 @pytest.mark.scenario("PRD-25")
 def test_the_programmer_is_not_told_the_handoff_twice(loop: Any):
-    assert "change greet()" in loop.build_programmer_prompt(1, 1, GOOD_ANALYSIS)
+    assert "notes for programmer: as asked" in loop.build_programmer_prompt(1, 1, GOOD_ANALYSIS)
     again = loop.build_programmer_prompt(1, 2, GOOD_ANALYSIS)
-    assert "change greet()" not in again
+    assert "notes for programmer: as asked" not in again
     assert "refer to your conversation history" in again
 
 
 def test_the_programmer_is_told_the_handoff_again_when_condensing_is_off(loop: Any):
     loop.CONDENSE_UPSTREAM_ON_REPEAT = False
-    assert "change greet()" in loop.build_programmer_prompt(1, 2, GOOD_ANALYSIS)
+    assert "notes for programmer: as asked" in loop.build_programmer_prompt(1, 2, GOOD_ANALYSIS)
 
 
 @pytest.mark.scenario("PRD-23")
@@ -252,7 +252,7 @@ def test_the_programmer_gets_the_test_failure_in_place_of_the_handoff_in_later_r
     prompt = loop.build_programmer_prompt(2, 1, GOOD_ANALYSIS)
     assert "Test failure feedback:\nexpected 2, observed 3" in prompt
     assert "System analyst handoff" not in prompt
-    assert "change greet()" not in prompt
+    assert "notes for programmer: as asked" not in prompt
 
 
 @pytest.mark.scenario("HND-10")
@@ -585,7 +585,7 @@ def test_a_fail_keeps_what_the_programmer_changed(loop: Any):
     }
     loop.handle_tester_fail()
     assert loop.programmer_context_for_retry == loop.condense_programmer_for_tester(GOOD_PROGRAM)
-    assert loop.programmer_context_for_retry == "- Files changed: greet.py\n- Behavior implemented: greets"
+    assert loop.programmer_context_for_retry == "- Files changed: those in the script\n- Behavior implemented: as asked"
     assert loop.outputs == {
         "analyst": "a",
         "analyst_review": "ar",

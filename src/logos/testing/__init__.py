@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from logos.adapters.hosts.script import LevelTurn, level_turn_of
+from logos.adapters.hosts.script import GOOD, LevelTurn, level_turn_of
 from logos.adapters.hosts.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
@@ -253,24 +253,9 @@ def leave_response(path: Path, says: Says, prompt: str) -> str:
     return said
 
 
-GOOD_ANALYSIS = """ANALYST_SUMMARY:
-- Scope: what was asked
-- OpenSpec artifacts created/updated: proposal.md, design.md, tasks.md
-- Implementation notes for programmer: change greet()
-- Risks/assumptions: none
-- Downstream impact: none
-"""
-GOOD_PROGRAM = """PROGRAMMER_SUMMARY:
-- openspec-apply-change result: applied
-- Files changed: greet.py
-- Behavior implemented: greets
-- Known limitations: none
-"""
-APPROVED = """REVIEW_RESULT: APPROVED
-REVIEW_NOTES:
-- artifact proposal.md read; P1 traceability holds; downstream contract unchanged; handoff is actionable
-- code in the diff read; test command run; regression risk low; no defect or gap found
-"""
+GOOD_ANALYSIS = GOOD[Role.ANALYST]
+GOOD_PROGRAM = GOOD[Role.PROGRAMMER]
+APPROVED = GOOD[Role.PEER_ANALYST]
 REVISE = """REVIEW_RESULT: REVISE
 REVIEW_NOTES:
 - the design does not say what happens with an empty name
