@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logos.adapters.reports.records import complete_report, keys_of
+from logos.adapters.reports.records import Variant, keys_of, validator, variant_of
 from logos.adapters.reports.schema import Json
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.reports import TurnKind
@@ -19,13 +19,12 @@ def sections_of(kind: TurnKind, level: Level) -> tuple[str, ...]:
 
 def report_schema(kind: TurnKind, level: Level) -> Json:
     """The JSON Schema of a kind's report at a level. The reader accepts all that it allows, and a little more."""
-    return _schema(kind, level, sections_of(kind, level), f"{kind} at {level.name}")
+    return _schema(variant_of(kind, level), sections_of(kind, level), f"{kind} at {level.name}")
 
 
 def report_schemas() -> dict[str, Json]:
     """All schemas: by kind, and for specs by kind and level. `decompose` is what the specs have in common."""
-    # L8 adds no keys to any kind.
-    common = {kind.value: _schema(kind, Level.L8, (), kind.value) for kind in TurnKind}
+    common = {kind.value: _schema(kind, (), kind.value) for kind in TurnKind}
     specs = {
         f"{TurnKind.DECOMPOSE}.{level.name}": report_schema(TurnKind.DECOMPOSE, level)
         for level in ALL_LEVELS
@@ -34,15 +33,15 @@ def report_schemas() -> dict[str, Json]:
     return {**common, TurnKind.AUTHOR.value: report_schema(TurnKind.AUTHOR, Level.L2), **specs}
 
 
-def _schema(kind: TurnKind, level: Level, sections: tuple[str, ...], title: str) -> Json:
-    schema = complete_report(kind, level).json_schema()
+def _schema(variant: Variant, sections: tuple[str, ...], title: str) -> Json:
+    schema = validator(variant).json_schema()
     as_list, as_object = schema["properties"]["spec_updates"]["anyOf"]
     if sections:
         as_list["allOf"] = [
             {"contains": {"properties": {"section": {"const": name}}, "required": ["section"]}} for name in sections
         ]
         as_object["required"] = list(sections)
-    if kind is TurnKind.VALIDATE:
+    if variant is TurnKind.VALIDATE:
         passed = {"properties": {"verdict": {"const": "PASS"}}, "required": ["verdict"]}
         schema["allOf"].append({"if": passed, "then": {"properties": {"failures": {"maxItems": 0}}}})
     about = {"title": f"Logos report: {title}", "description": "What an agent of a level hands in."}
@@ -79,5 +78,5 @@ def example(kind: TurnKind, level: Level) -> Json:
         },
         "objection": "",
     }
-    keys = keys_of(kind, level)
+    keys = keys_of(variant_of(kind, level))
     return {key: value for key, value in values.items() if key in keys}

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from logos.adapters.reports.markdown import read_headings
 from logos.adapters.reports.published import sections_of
-from logos.adapters.reports.records import NESTED, complete_report, keys_of, stopped_report
+from logos.adapters.reports.records import NESTED, STOPPED, keys_of, validator, variant_of
 from logos.adapters.reports.schema import Json, Key
 from logos.adapters.reports.text import STANDARD, Decoded, Found, decode, decode_whole, last_json_block
 from logos.adapters.reports.values import row_name, section_rows
@@ -36,7 +36,8 @@ def read_report(kind: TurnKind, level: Level, text: str) -> Report | Refused:
     if len(text) > MAX_REPORT_CHARACTERS:
         size = f"the response has {len(text):,} characters, and at most {MAX_REPORT_CHARACTERS:,} are read"
         return Refused((f"{size}; write a shorter report and leave long output in files",))
-    keys = keys_of(kind, level)
+    variant = variant_of(kind, level)
+    keys = keys_of(variant)
     found = _find(text, keys)
     if isinstance(found, str):
         return Refused((found,))
@@ -44,17 +45,17 @@ def read_report(kind: TurnKind, level: Level, text: str) -> Report | Refused:
         return Refused((f"the lists of the report have {entries:,} entries, and at most {MAX_ENTRIES:,} are read",))
     sections = () if _delivers_nothing(found.data) else sections_of(kind, level)
     try:
-        report = complete_report(kind, level).validate_python(found.data, context=sections)
+        fields = validator(variant).validate_python(found.data, context=sections)
     except ValidationError as error:
         stopped = _read_stopped(kind, level, found)
         return stopped or _refused(found, *_explain_all(error, keys, found, sections))
-    return _refused(found, []) if found.problems else report
+    return _refused(found, []) if found.problems else Report(kind, level, **fields)
 
 
 def _read_stopped(kind: TurnKind, level: Level, found: Found) -> Report | None:
     """The report of an agent that hands back or asks a person: only the common fields are required of it."""
     try:
-        report = stopped_report(kind, level).validate_python(found.data, context=())
+        report = Report(kind, level, **validator(STOPPED).validate_python(found.data, context=()))
     except ValidationError:
         return None
     return report if report.next.step is not ActionKind.PROCEED and not found.problems else None

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationInfo
 
 from logos.adapters.reports import values
-from logos.adapters.reports.schema import ANNOTATED, TUPLE, Key, Record, wrong, wrong_lines
+from logos.adapters.reports.schema import ANNOTATED, TUPLE, Json, Key, Record, wrong, wrong_lines
 from logos.adapters.reports.text import MAX_ITEMS
 from logos.adapters.reports.values import Few, Remark, Text, Texts
 from logos.domain.levels import Level
@@ -31,6 +31,11 @@ from logos.domain.reports import (
 )
 
 MAX_COMPONENTS = 100
+Variant = TurnKind | tuple[TurnKind, Level]
+"""A kind of report or, where one level's reports of a kind have keys of their own, the kind and the level."""
+
+STOPPED: Variant = TurnKind.LINT
+"""The variant of an agent that hands back or asks a person: like a report on linting, it has the common keys only."""
 
 
 def _each(record: Any, length: Any = Few) -> Any:
@@ -261,7 +266,9 @@ _DIVISION = {
         f"a list of 1 to {MAX_COMPONENTS} {{name, purpose, files, provides, depends_on}}",
     )
 }
-_OWN: dict[TurnKind, dict[str, Key]] = {
+_OWN: dict[Variant, dict[str, Key]] = {
+    (TurnKind.DECOMPOSE, Level.L9): _JUDGEMENT,
+    (TurnKind.DECOMPOSE, Level.L3): _DIVISION,
     TurnKind.AUTHOR: {
         "constraint": Key(
             ANNOTATED[_CONSTRAINT.type | None, values.OrNone],
@@ -290,20 +297,18 @@ _OWN: dict[TurnKind, dict[str, Key]] = {
     },
     TurnKind.ALIGN: _JUDGEMENT,
 }
-_OWN_AT_LEVEL = {(TurnKind.DECOMPOSE, Level.L9): _JUDGEMENT, (TurnKind.DECOMPOSE, Level.L3): _DIVISION}
+"""The keys that the reports of a variant have besides."""
 
 
-def keys_of(kind: TurnKind, level: Level) -> dict[str, Key]:
-    """The keys of a kind's report at a level."""
-    return COMMON | _OWN_AT_LEVEL.get((kind, level), _OWN.get(kind, {}))
+def variant_of(kind: TurnKind, level: Level) -> Variant:
+    return (kind, level) if (kind, level) in _OWN else kind
+
+
+def keys_of(variant: Variant) -> dict[str, Key]:
+    return COMMON | _OWN.get(variant, {})
 
 
 @cache
-def complete_report(kind: TurnKind, level: Level) -> TypeAdapter[Report]:
-    return TypeAdapter(Record(Report, keys_of(kind, level), {"kind": kind, "level": level}).type)
-
-
-@cache
-def stopped_report(kind: TurnKind, level: Level) -> TypeAdapter[Report]:
-    """For the report of an agent that hands back or asks a person: only the common keys count."""
-    return TypeAdapter(Record(Report, COMMON, {"kind": kind, "level": level}).type)
+def validator(variant: Variant) -> TypeAdapter[Json]:
+    """Validates a JSON object as the fields of a `Report`, all but its kind and level."""
+    return TypeAdapter(Record(Report, keys_of(variant), make=dict).type)

@@ -58,12 +58,12 @@ class Key:
 class Record:
     """How a dataclass is read from a JSON object: an annotation that replaces the schema pydantic derives from it.
 
-    `constants` are the values of fields without a key, which have their defaults otherwise.
+    `make` gets the values of the fields; without it, the dataclass itself does.
     """
 
     cls: type[Any]
     keys: Mapping[str, Key]
-    constants: Mapping[str, object] = dataclasses.field(default_factory=dict[str, object])
+    make: Callable[..., Any] | None = None
 
     @property
     def type(self) -> Any:
@@ -82,7 +82,8 @@ class Record:
                 schema = core_schema.with_default_schema(schema, default=defaults[field], validate_default=True)
             fields[field] = core_schema.typed_dict_field(schema, required=not key.optional, validation_alias=name)
         values = core_schema.typed_dict_schema(fields, cls_name=self.cls.__name__)
-        return core_schema.no_info_after_validator_function(lambda own: self.cls(**own, **self.constants), values)
+        make = self.make or self.cls
+        return core_schema.no_info_after_validator_function(lambda own: make(**own), values)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
         json = handler(schema)
