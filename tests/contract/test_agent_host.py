@@ -281,7 +281,7 @@ def test_a_scripted_agent_outlives_its_host_and_is_found_again(tmp_path: Path) -
 
 def test_a_scripted_agent_that_crashes_has_ended_and_says_how(tmp_path: Path) -> None:
     responses = tmp_path / "responses"
-    host = ScriptedHost(tmp_path / "host", {"analyst": [{"crash": True}]}, responses, tmp_path)
+    host = ScriptedHost(tmp_path / "host", {"analyst": [{"fault": "crash"}]}, responses, tmp_path)
     terminal = host.create_session("system_analyst", provider="codex")["id"]
     host.send_input(terminal, response_instruction(responses / RESPONSE_FILES["analyst"]))
     until(lambda: host.get_status(terminal) != "processing")

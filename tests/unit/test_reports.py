@@ -523,6 +523,8 @@ GOOD = json.dumps(example(TurnKind.VALIDATE, Level.L5), indent=2)
         f"Here it is:\n\n```json\n{GOOD}\n```\nThat is all.",
         f"```JSON\n{GOOD}\n```",
         f"~~~json\n{GOOD}\n~~~",
+        f"1. Mine:\n    ```json\n{GOOD}\n    ```",
+        f"- mine:\n\t```json title=report\n{GOOD}\n\t```\n- done",
         f"```\n{GOOD}\n```",
         f"```json\n{GOOD}",
         f"I looked at {{a, b}} and found: {GOOD} which is {{fine}}.".replace(": {", ":\n{"),
@@ -758,6 +760,14 @@ def test_a_misalignment_in_markdown_lists_alternatives():
 
 def test_a_verdict_may_stand_in_its_heading():
     text = markdown().replace("## Spec updates", "## Verdict: PASS\n\n## Spec updates")
+    assert accepted(TurnKind.VALIDATE, Level.L5, text).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    "between", ["- a list\n  ", "<!-- a comment\n", "> a quote\n   ", "a paragraph\n    ", "[a]: b\n"]
+)
+def test_a_heading_ends_whatever_stands_before_it(between: str):
+    text = markdown().replace("## Spec updates", f"{between}## Verdict\nPASS\n## Spec updates")
     assert accepted(TurnKind.VALIDATE, Level.L5, text).verdict is Verdict.PASS
 
 

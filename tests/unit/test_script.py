@@ -84,7 +84,7 @@ def test_a_turn_nobody_wrote_a_step_for_goes_well_or_is_an_error() -> None:
 
 
 def test_programs_may_give_steps_by_role_alone() -> None:
-    script = read_script({"analyst": [{"say": "a", "no_file": True}, {"crash": True}, {"say": "b", "crash": False}]})
+    script = read_script({"analyst": [{"say": "a", "fault": "no_file"}, {"fault": "crash"}, {"say": "b"}]})
     assert [step.fault for step in script.agents[Role.ANALYST]] == [Fault.NO_FILE, Fault.CRASH, None]
     assert script.step(Role.TESTER, "r1.tester.c1", 1) is None
 

@@ -271,7 +271,7 @@ def read_script(data: Mapping[str, Any]) -> Script:
     """A script made by a program; role → steps is enough."""
     if data.keys() & Script.model_fields.keys():
         return _checked(data, "script")
-    return _checked({"agents": {role: _long(steps) for role, steps in data.items()}, "otherwise": "error"}, "script")
+    return _checked({"agents": data, "otherwise": "error"}, "script")
 
 
 def _checked(data: Mapping[str, Any], where: str) -> Script:
@@ -279,16 +279,6 @@ def _checked(data: Mapping[str, Any], where: str) -> Script:
         return Script.model_validate(data)
     except ValidationError as error:
         raise ConfigError(f"{where}: {explain_first(error, _wording(_meant(data)))}") from error
-
-
-def _long(steps: list[Json]) -> list[Json]:
-    """Steps of the short form, in which two faults are keys of their own."""
-    own = [dict(step) for step in steps]
-    for step in own:
-        for fault in (Fault.NO_FILE, Fault.CRASH):
-            if step.pop(fault.value, False):
-                step["fault"] = fault.value
-    return own
 
 
 class _Loader(yaml.SafeLoader):

@@ -209,27 +209,22 @@ class _Rows:
         return _by_key(lines, self.keys, self.keys[0], self.lists)
 
 
-_FINDINGS = _Rows(("what", "result", "detail"))
+class _Findings(_Rows):
+    """Bullets `what: pass (detail)`, where `what` may have colons of its own."""
 
-
-def _results(body: str) -> list[Json] | str:
-    return [_result(item) for item in _items(body)] or body
-
-
-def _result(lines: list[str]) -> Json:
-    """`what: pass (detail)`, where `what` may have colons of its own."""
-    head = lines[0]
-    colon = next((colon for colon in _COLON.finditer(head) if _RESULT.match(head, colon.end())), None)
-    if colon and field_name(head[: colon.start()]) not in _FINDINGS.keys:
-        lines = [f"what: {head[: colon.start()].strip('*')}", f"result: {head[colon.end() :]}", *lines[1:]]
-    row = _FINDINGS.row(lines)
-    found = _RESULT.match(row.get("result", ""))
-    if not found:
-        return row
-    detail = row["result"][found.end(1) :].strip(" \t*`_:;,.–—-")
-    in_brackets = detail.startswith("(") and detail.endswith(")")
-    details = [part for part in (detail[1:-1] if in_brackets else detail, row.get("detail", "")) if part]
-    return {**row, "result": found[1], "detail": "\n".join(details)}
+    def row(self, lines: list[str]) -> Json:
+        head = lines[0]
+        colon = next((colon for colon in _COLON.finditer(head) if _RESULT.match(head, colon.end())), None)
+        if colon and field_name(head[: colon.start()]) not in self.keys:
+            lines = [f"what: {head[: colon.start()].strip('*')}", f"result: {head[colon.end() :]}", *lines[1:]]
+        row = _Rows.row(self, lines)
+        found = _RESULT.match(row.get("result", ""))
+        if not found:
+            return row
+        detail = row["result"][found.end(1) :].strip(" \t*`_:;,.–—-")
+        in_brackets = detail.startswith("(") and detail.endswith(")")
+        details = [part for part in (detail[1:-1] if in_brackets else detail, row.get("detail", "")) if part]
+        return {**row, "result": found[1], "detail": "\n".join(details)}
 
 
 def _object(
@@ -268,7 +263,7 @@ def _proposal(body: str) -> Json:
 _READERS: dict[str, Callable[[str], object]] = {
     "work_summary": str,
     "spec_updates": _Rows(("section", "text")),
-    "validation_results": _results,
+    "validation_results": _Findings(("what", "result", "detail")),
     "tool_usage": _Rows(("tool", "result")),
     "next_recommended_action": _object(("action", "to", "why"), (), str),
     "verdict": str,

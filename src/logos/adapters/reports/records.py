@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationInfo
 
 from logos.adapters.reports import values
-from logos.adapters.reports.schema import ANNOTATED, TUPLE, Json, Key, Record, wrong, wrong_lines
+from logos.adapters.reports.schema import ANNOTATED, TUPLE, Json, Key, Record, record, wrong, wrong_lines
 from logos.adapters.reports.text import MAX_ITEMS
 from logos.adapters.reports.values import Few, Remark, Text, Texts
 from logos.domain.levels import Level
@@ -123,90 +123,72 @@ def _no_failure_in_a_pass(failures: tuple[Failure, ...], info: ValidationInfo) -
     return failures
 
 
-_SECTION = Record(
+_SECTION = record(
     Section,
-    {
-        "section": Key(values.SectionName, "the name of a section", field="name"),
-        "text": Key(Text, "a non-empty text"),
-    },
+    section=Key(values.SectionName, "the name of a section", field="name"),
+    text=Key(Text, "a non-empty text"),
 )
-_FINDING = Record(
+_FINDING = record(
     Finding,
-    {
-        "what": Key(Text, "a text: what was looked at"),
-        "result": Key(values.choice(str, "pass", "fail", "skipped"), "pass, fail or skipped"),
-        "detail": Key(Remark, "a text", optional=True),
-    },
+    what=Key(Text, "a text: what was looked at"),
+    result=Key(values.choice(str, "pass", "fail", "skipped"), "pass, fail or skipped"),
+    detail=Key(Remark, "a text", optional=True),
 )
-_TOOL = Record(
+_TOOL = record(
     ToolUse,
-    {
-        "tool": Key(Text, "a text: the tool or command"),
-        "result": Key(Remark, "a text: what it said", optional=True),
-    },
+    tool=Key(Text, "a text: the tool or command"),
+    result=Key(Remark, "a text: what it said", optional=True),
 )
 _HANDS_BACK = ("action", ActionKind.HAND_BACK)
-_NEXT = Record(
+_NEXT = record(
     NextAction,
-    {
-        "action": Key(values.Action, "proceed, hand_back or ask_person", field="step"),
-        "to": Key(
-            _checked(ANNOTATED[values.LevelName | None, values.OrNone], _only_when_handing_back),
-            "the level that work is handed back to",
-            optional=True,
-            needed_when=(_HANDS_BACK,),
-        ),
-        "why": Key(
-            Remark,
-            "the reason, or the question to the person",
-            optional=True,
-            needed_when=(_HANDS_BACK, ("action", ActionKind.ASK_PERSON)),
-        ),
-    },
+    action=Key(values.Action, "proceed, hand_back or ask_person", field="step"),
+    to=Key(
+        _checked(ANNOTATED[values.LevelName | None, values.OrNone], _only_when_handing_back),
+        "the level that work is handed back to",
+        optional=True,
+        needed_when=(_HANDS_BACK,),
+    ),
+    why=Key(
+        Remark,
+        "the reason, or the question to the person",
+        optional=True,
+        needed_when=(_HANDS_BACK, ("action", ActionKind.ASK_PERSON)),
+    ),
 )
-_COMPONENT = Record(
+_COMPONENT = record(
     Component,
-    {
-        "name": Key(values.Name, "a name like cart or price_list"),
-        "purpose": Key(Text, "a non-empty text"),
-        "files": Key(values.Paths, "a list of paths inside the repository", optional=True),
-        "provides": Key(Texts, "a list of the names it defines for others", optional=True),
-        "depends_on": Key(values.Names, "a list of names of other components", optional=True),
-    },
+    name=Key(values.Name, "a name like cart or price_list"),
+    purpose=Key(Text, "a non-empty text"),
+    files=Key(values.Paths, "a list of paths inside the repository", optional=True),
+    provides=Key(Texts, "a list of the names it defines for others", optional=True),
+    depends_on=Key(values.Names, "a list of names of other components", optional=True),
 )
-_CONSTRAINT = Record(
+_CONSTRAINT = record(
     Constraint,
-    {
-        "statement": Key(Text, "a non-empty text: the technical fact"),
-        "affects": Key(values.Levels, "a list of levels, L1 to L9", optional=True),
-        "touches_journeys": Key(values.Flag, "true or false", optional=True),
-    },
+    statement=Key(Text, "a non-empty text: the technical fact"),
+    affects=Key(values.Levels, "a list of levels, L1 to L9", optional=True),
+    touches_journeys=Key(values.Flag, "true or false", optional=True),
 )
-_FAILURE = Record(
+_FAILURE = record(
     Failure,
-    {
-        "what": Key(Text, "a non-empty text: what fails"),
-        "expected": Key(Remark, "a text", optional=True),
-        "observed": Key(Remark, "a text", optional=True),
-        "conflicts_with": Key(values.Levels, "a list of levels, L1 to L9", optional=True),
-    },
+    what=Key(Text, "a non-empty text: what fails"),
+    expected=Key(Remark, "a text", optional=True),
+    observed=Key(Remark, "a text", optional=True),
+    conflicts_with=Key(values.Levels, "a list of levels, L1 to L9", optional=True),
 )
-_CHANGE = Record(
+_CHANGE = record(
     Change,
-    {
-        "level": Key(values.LevelName, "a level, L1 to L9"),
-        "change": Key(Text, "a non-empty text: what changes in its spec"),
-    },
+    level=Key(values.LevelName, "a level, L1 to L9"),
+    change=Key(Text, "a non-empty text: what changes in its spec"),
 )
-_PROPOSAL = Record(
+_PROPOSAL = record(
     Proposal,
-    {
-        "summary": Key(Text, "a non-empty text"),
-        "changes": Key(
-            _each(_CHANGE.type, Field(min_length=1, max_length=MAX_ITEMS)), "a list of at least one {level, change}"
-        ),
-        "rework": Key(values.Names, "a list of names of components to be worked on again", optional=True),
-    },
+    summary=Key(Text, "a non-empty text"),
+    changes=Key(
+        _each(_CHANGE.type, Field(min_length=1, max_length=MAX_ITEMS)), "a list of at least one {level, change}"
+    ),
+    rework=Key(values.Names, "a list of names of components to be worked on again", optional=True),
 )
 NESTED: dict[str, Record] = {
     "spec_updates": _SECTION,

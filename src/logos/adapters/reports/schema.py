@@ -92,6 +92,10 @@ class Record:
         return {**json, "allOf": needs} if needs and "properties" in json else json
 
 
+def record(cls: type[Any], **keys: Key) -> Record:
+    return Record(cls, keys)
+
+
 def _needs(name: str, key: str, needing: str) -> Json:
     """The condition in a JSON Schema that a key is there and not empty where another one has this value."""
     given = {"properties": {key: {"const": str(needing)}}, "required": [key]}
