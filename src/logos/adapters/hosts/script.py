@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 
 class Fault(StrEnum):
-    """What goes wrong in a turn, instead of its response or on the way to it."""
+    """What goes wrong in a turn, before or instead of its response."""
 
     HANG = "hang"
     CRASH = "crash"
@@ -53,7 +53,7 @@ class Otherwise(StrEnum):
 
 
 class Flow(StrEnum):
-    """Whose agents a script speaks of."""
+    """The flow that a script is for."""
 
     CYCLE = "cycle"
     LEVELS = "levels"
@@ -71,7 +71,7 @@ def level_turn_of(prompt: str) -> LevelTurn | None:
 
 
 def _kinds_of(level: Level) -> tuple[str, ...]:
-    """What a level can be asked for."""
+    """The kinds of turns that a level has."""
     judges = () if level in PROVEN_BY_TOOLS else (TurnKind.VALIDATE,)
     guards = (TurnKind.ALIGN,) if level is max(Level) else ()
     return (LEVELS[level].document, *judges, TurnKind.POSITION, TurnKind.PROPOSE, TurnKind.AGREE, *guards)
@@ -201,18 +201,18 @@ class Script(Part):
 
     @property
     def flow(self) -> Flow | None:
-        """Whose agents it speaks of; None: of nobody's."""
+        """The flow that the script is for; None when it has no steps."""
         return next((_flow_of(name) for name in (*self.agents, *self.turns)), None)
 
     def level_steps(self, turn: LevelTurn) -> tuple[str, tuple[ScriptStep, ...]]:
-        """The key that speaks of a level's turn, and its steps; none: an error."""
+        """The most specific key for a level's turn, and its steps; no steps: the turn is an error."""
         for key in turn.keys:
             if steps := (self.turns[key],) if key in self.turns else self.agents.get(key, ()):
                 return key, steps
         return "", (ScriptStep.model_validate({}),) if self.otherwise is Otherwise.GOOD else ()
 
     def step(self, role: Role, turn: str, position: int) -> ScriptStep | None:
-        """What `role` does in its `position`-th turn, whose id is `turn`."""
+        """The step of a role in its `position`-th turn, whose id is `turn`."""
         steps = self.agents.get(role, ())
         if turn in self.turns:
             return self.turns[turn]
@@ -221,7 +221,7 @@ class Script(Part):
         return ScriptStep.model_validate({}) if self.otherwise is Otherwise.GOOD else None
 
 
-# What an agent says where its step leaves that open: a response that passes every gate.
+# The response of a step without one: it passes every gate.
 _APPROVED = """REVIEW_RESULT: APPROVED
 REVIEW_NOTES:
 - artifact proposal.md read; P1 traceability holds; downstream contract unchanged; the handoff is actionable
@@ -282,7 +282,7 @@ def _checked(data: Mapping[str, Any], where: str) -> Script:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a key that is given twice is an error, as it nearly always is a mistake."""
+    """YAML that refuses repeated keys: they are nearly always a mistake."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -294,12 +294,12 @@ class _Loader(yaml.SafeLoader):
 
 
 def _flow_of(name: str) -> Flow:
-    """Whose agent or turn something is, from how its name begins."""
+    """The flow of an agent or turn, by the beginning of its name."""
     return Flow.LEVELS if re.match(r"[Ls]\d", name) else Flow.CYCLE
 
 
 def _meant(data: Mapping[str, Any]) -> Flow:
-    """The flow that a script which is wrong somewhere speaks of."""
+    """The flow that an invalid script is meant for."""
     parts = [cast(Json, part) for part in (data.get("agents"), data.get("turns")) if isinstance(part, Mapping)]
     return Flow.LEVELS if any(_flow_of(str(name)) is Flow.LEVELS for part in parts for name in part) else Flow.CYCLE
 
@@ -331,7 +331,7 @@ _EXAMPLES = {
 
 
 def _agent_keys(wrong: str, flow: Flow) -> str:
-    """What an agent's key may be where this one is wrong."""
+    """The keys that are allowed in place of a wrong one."""
     if flow is Flow.CYCLE:
         return f"{', '.join(Role)}; for levels: {', '.join(_known(('agents',), Flow.LEVELS))}"
     level = next((level for level in ALL_LEVELS if wrong.startswith(f"{level.name}.")), None)
@@ -363,11 +363,11 @@ def _known(place: Worktree, flow: Flow) -> list[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Long texts as they are read, line by line."""
+    """Writes texts of several lines as blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # What YAML takes for a line break, too, survives only where it is written as an escape.
+    # Other characters that YAML takes for line breaks are kept only as escapes.
     style = '"' if any(sign in text for sign in "\r\x85\u2028\u2029\ufeff") else "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)  # pyright: ignore[reportUnknownMemberType]
 

@@ -38,8 +38,8 @@ SESSION = "scripted"
 # Where agents of levels leave their responses, in the folder they work in.
 LEVEL_RESPONSES = Path(".tmp", "agent-responses")
 _TURN = re.compile(r"Turn: (\S+)")
-_LIMIT = "You've hit your usage limit. Try again later."
-_HICCUP = "API Error: 503 service unavailable"
+_USAGE_LIMIT = "You've hit your usage limit. Try again later."
+_TRANSIENT_ERROR = "API Error: 503 service unavailable"
 _QUESTION = "May I run this command?"
 
 
@@ -52,8 +52,8 @@ class ScriptedHost:
         self._response_dir = response_dir
         self._wd = wd
         self._script = script if isinstance(script, scripts.Script) else read_script(script)
-        self._taking_places = threading.Lock()
-        self._past: dict[tuple[str, str], _Past] = {}
+        self._positions_lock = threading.Lock()
+        self._histories: dict[tuple[str, str], _KeyHistory] = {}
 
     def create_session(
         self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
@@ -68,7 +68,7 @@ class ScriptedHost:
             )
         about = {"profile": agent_profile, "provider": provider}
         terminal = self._turns.create(idempotency_key, about)
-        # A cast is named after its first terminal: what another run in this folder did is not this one's past.
+        # A cast is the terminals of one run, named after the first one: other runs in this folder do not count.
         self._turns.note(terminal, {**about, "cast": terminal})
         write_atomically(self._root / "cast", terminal)
         return {"id": terminal, "session_name": SESSION}
@@ -86,7 +86,7 @@ class ScriptedHost:
             "profile": agent_profile,
             "provider": provider,
             "cwd": working_directory,
-            # Agents with folders of their own have sessions of their own; those of one run lie side by side.
+            # The worktrees of the agents of one run have the same parent folder.
             "cast": str(Path(working_directory).parent) if working_directory else _text(self._root / "cast"),
         }
         return {"id": self._turns.create(idempotency_key, about), "session_name": session_name}
@@ -94,22 +94,22 @@ class ScriptedHost:
     def send_input(self, terminal_id: str, message: str) -> None:
         about = self._turns.about(terminal_id)
         cast, cwd = str(about.get("cast", "")), Path(about.get("cwd") or self._wd)
-        played = level_turn_of(message) or _addressed(message)
+        played = level_turn_of(message) or _role_and_turn(message)
         if played is None:
-            # A label for somebody who looks at terminals; nothing is to be done.
+            # A message that only labels the terminal for people.
             return
         if self._turns.stage(terminal_id)[0] is Stage.RUNNING:
-            # Whatever still runs there was given up.
+            # A new prompt replaces a turn that is still running.
             self._turns.end(terminal_id)
         folder = self._turns.next_turn(terminal_id)
         write_atomically(folder / "prompt.md", message, durable=False)
         if isinstance(played, LevelTurn):
-            self._take_place(cast, played, folder)
+            self._order_level_turn(cast, played, folder)
             response = cwd / LEVEL_RESPONSES / f"{played.id}.md"
         else:
             role, turn = played
             orders = self._orders(cast, role, turn or f"{terminal_id}/{folder.name}")
-            _order(folder, orders)
+            _write_orders(folder, orders)
             response = self._response_dir / RESPONSE_FILES[ROLE_DEFS[role].answer]
         # Isolated and without site: the agent needs nothing but the standard library, and starts in half the time.
         command = [sys.executable, "-I", "-S", scripted_agent.__file__, str(folder), str(response)]
@@ -117,7 +117,7 @@ class ScriptedHost:
 
     def get_status(self, terminal_id: str) -> str:
         stage, _ = self._turns.stage(terminal_id)
-        if stage is Stage.RUNNING and self._asks(terminal_id) is not None:
+        if stage is Stage.RUNNING and self._waiting_turn(terminal_id) is not None:
             return "waiting_user_answer"
         return {Stage.NEVER: "idle", Stage.RUNNING: "processing"}.get(stage, "completed")
 
@@ -130,8 +130,8 @@ class ScriptedHost:
         return _text(turns[-1] / "out") + _text(turns[-1] / "err") if turns else ""
 
     def press_key(self, terminal_id: str, key: str) -> None:
-        """Any key is a yes to the question that is being asked."""
-        folder = self._asks(terminal_id)
+        """Every key answers an open question with yes."""
+        folder = self._waiting_turn(terminal_id)
         if folder is not None:
             write_atomically(folder / "answer", key)
 
@@ -140,73 +140,73 @@ class ScriptedHost:
         return _complaint(turns[-1], *self._turns.stage(terminal_id)) if turns else ""
 
     def usage(self, terminal_id: str) -> Usage | None:
-        return total_of([_told(turn) for turn in self._turns.turns(terminal_id)])
+        return total_of([_usage_of(turn) for turn in self._turns.turns(terminal_id)])
 
     def exit_terminal(self, terminal_id: str) -> None:
         self._turns.remove(terminal_id)
 
     def close(self) -> None:
-        """A driver that leaves in order takes its agents' processes with it; one that is killed cannot."""
+        """End the agents' processes; those of a driver that was killed go on."""
         self._turns.end_all()
 
-    def _asks(self, terminal_id: str) -> Path | None:
+    def _waiting_turn(self, terminal_id: str) -> Path | None:
         """The folder of a turn that waits for an answer."""
         turns = self._turns.turns(terminal_id)
         waits = turns and (turns[-1] / "question").exists() and not (turns[-1] / "answer").exists()
         return turns[-1] if waits else None
 
     def _orders(self, cast: str, role: Role, turn: str) -> Json:
-        """What is to be done in this try of this turn."""
+        """The orders for one try of a turn of the cycle."""
         past = [orders["turn"] for orders in self._history(cast, "pid") if orders["role"] == role]
-        # A turn that is asked again keeps its place in the script.
+        # A turn that is asked again keeps its position in the script.
         known = list(dict.fromkeys([*past, turn]))
         step = self._script.step(role, turn, known.index(turn) + 1)
         if step is None:
             missing = f"the script has no step for {turn} ({role})"
             step = ScriptStep.model_validate({"fault": Fault.CRASH, "message": missing})
-        return {"turn": turn, "role": role.value, **_done_now(step, role, past.count(turn))}
+        return {"turn": turn, "role": role.value, **_role_orders(step, role, past.count(turn))}
 
-    def _take_place(self, cast: str, turn: LevelTurn, folder: Path) -> None:
-        """Write a turn's orders; the next turn from the same key counts them, also while this one only starts."""
+    def _order_level_turn(self, cast: str, turn: LevelTurn, folder: Path) -> None:
+        """Write the orders of a level's turn, under a lock: a parallel turn of the same key gets the next step."""
         key, steps = self._script.level_steps(turn)
-        with self._taking_places:
-            place, tries = self._place(cast, key, turn) if _depends_on_the_past(steps) else (0, 0)
-            orders = {"turn": turn.id, "role": key, **at_level(_chosen(steps, place, turn), turn, tries)}
-            _order(folder, orders)
+        with self._positions_lock:
+            place, tries = self._position(cast, key, turn) if _needs_history(steps) else (0, 0)
+            orders = {"turn": turn.id, "role": key, **_level_orders(_step_at(steps, place, turn), turn, tries)}
+            _write_orders(folder, orders)
 
-    def _place(self, cast: str, key: str, turn: LevelTurn) -> tuple[int, int]:
-        """How many turns were answered from a key before this one, and how often this one was tried."""
-        if (cast, key) not in self._past:
-            # What an earlier driver left; from here on it is remembered, as terminals that close are hard to read.
+    def _position(self, cast: str, key: str, turn: LevelTurn) -> tuple[int, int]:
+        """How many turns used a key of the script before this one, and how often this one was tried before."""
+        if (cast, key) not in self._histories:
+            # Read once from the files of earlier drivers, then kept in memory: closing a terminal renames its folder.
             turns, tries = ([o["turn"] for o in self._history(cast, t) if o.get("role") == key] for t in _TRACES)
-            self._past[cast, key] = _Past(turns, Counter(tries))
-        past = self._past[cast, key]
-        # A turn that is asked again keeps its place in the script.
+            self._histories[cast, key] = _KeyHistory(turns, Counter(tries))
+        past = self._histories[cast, key]
+        # A turn that is asked again keeps its position in the script.
         past.turns = list(dict.fromkeys([*past.turns, turn.id]))
         past.tries[turn.id] += 1
         return past.turns.index(turn.id), past.tries[turn.id] - 1
 
     def _history(self, cast: str, trace: str) -> list[Json]:
-        """The orders of every try that left a trace in a cast, oldest first, closed terminals included."""
+        """The orders of every try of a cast that wrote the file `trace`, oldest first, closed terminals included."""
         homes = [home for home in self._root.glob("*/terminal.json") if _json(home).get("cast") == cast]
         left = [file for home in homes for file in home.parent.glob(f"turn-*/{trace}")]
-        return [_json(file.with_name("orders.json")) for file in sorted(left, key=_written)]
+        return [_json(file.with_name("orders.json")) for file in sorted(left, key=_modified_at)]
 
 
 @dataclass(slots=True)
-class _Past:
-    """What was played from one key of the script: its turns in order, and how often each was tried."""
+class _KeyHistory:
+    """The turns that used one key of the script, in order, and the number of tries of each."""
 
     turns: list[str]
     tries: Counter[str]
 
 
-# Orders that were given, and those whose try really began.
+# Written with the orders, and when the process of a try starts.
 _TRACES = ("orders.json", "pid")
 
 
-def _order(folder: Path, orders: Json) -> None:
-    """The orders of a turn: to be read again by us, and by an agent that loads no library for it."""
+def _write_orders(folder: Path, orders: Json) -> None:
+    """Write the orders as JSON for this host, and marshalled for the agent, which loads no library to read them."""
     write_atomically(folder / "orders.json", json.dumps(orders), durable=False)
     texts = {key: _as_text(orders.get(source)) for key, source in (("say", "report"), ("failed", "failed"))}
     told = {**orders, **{key: text for key, text in texts.items() if text is not None}}
@@ -217,8 +217,8 @@ def _as_text(report: object) -> str | None:
     return None if report is None else json.dumps(report, ensure_ascii=False, indent=2) + "\n"
 
 
-def _addressed(message: str) -> tuple[Role, str] | None:
-    """Whose turn a prompt is, by the file it asks for (the one named last), and the turn's id where it is given."""
+def _role_and_turn(message: str) -> tuple[Role, str] | None:
+    """The role whose response file a prompt names last, and the id of the turn, if the prompt begins with it."""
     places = {message.rfind(f"/{name}"): answer for answer, name in RESPONSE_FILES.items()}
     last = max(places)
     if last < 0:
@@ -228,23 +228,23 @@ def _addressed(message: str) -> tuple[Role, str] | None:
     return role, head[1] if head else ""
 
 
-def _done_now(step: ScriptStep, role: Role, tries: int) -> Json:
-    """A step as it is carried out after so many tries: everything that was left open filled in."""
+def _role_orders(step: ScriptStep, role: Role, tries: int) -> Json:
+    """The orders of a step for a role, with a good response where the step has none."""
     said = step.say if step.say is not None else GOOD[role]
     if step.say is None and not step.run:
         said = said.replace("{verdict}", "PASS").replace("{output}\n", "")
-    return {"say": said, **_carried_out(step, tries)}
+    return {"say": said, **_common_orders(step, tries)}
 
 
-def at_level(step: ScriptStep, turn: LevelTurn, tries: int = 0) -> Json:
-    """The same for a turn of a level, whose response is a report unless the step says a text."""
+def _level_orders(step: ScriptStep, turn: LevelTurn, tries: int = 0) -> Json:
+    """The orders of a step for a level, whose response is a report unless the step has a text."""
     told = step.report or {}
     edit = step.edit if "edit" in step.model_fields_set or step.say is not None else good_edit(turn, told)
     report = good_report(turn, edit, told) if step.say is None else None
     judged = turn.kind is TurnKind.VALIDATE and step.run and step.say is None and step.report is None
     failure = {"what": step.run, "expected": "exit code 0", "observed": "{output}"}
     return {
-        **_carried_out(step, tries),
+        **_common_orders(step, tries),
         "say": step.say,
         "edit": dict(edit),
         "report": report,
@@ -253,37 +253,41 @@ def at_level(step: ScriptStep, turn: LevelTurn, tries: int = 0) -> Json:
 
 
 def good_edit(turn: LevelTurn, told: Mapping[str, Any]) -> Edit:
-    """What an author changes where neither the step nor the report it tells says so: one function, in one file."""
+    """The edit of an author whose step names neither files nor a report with files: one function in one file."""
     if turn.kind is not TurnKind.AUTHOR or "files" in told:
         return {}
     name = (turn.component or turn.level.name.lower()).replace("-", "_")
     head = f"def {name}() -> None:"
-    # Work that is asked for again must change something.
+    # A component that is revisited must produce a diff.
     text = f"{head} ...\n" if turn.first else f'{head}\n    """Worked on again in {turn.id}."""\n'
     return {f"{name}.py": text}
 
 
 def good_report(turn: LevelTurn, edit: Edit, told: Mapping[str, Any]) -> Json:
-    """A report that is accepted, about these changes, with what is told in the place of what it would say."""
+    """A report about these changes that is accepted, with the values of `told` over its own."""
     report = example(turn.kind, turn.level)
     if isinstance(told.get("spec_updates"), Mapping):
-        # By name, so that the sections which are not told stay.
+        # As a mapping, so that sections missing from `told` keep their text.
         report["spec_updates"] = {row["section"]: row["text"] for row in report["spec_updates"]}
     if turn.kind is TurnKind.AUTHOR:
-        report |= {"files": [*edit], "tests": [path for path in edit if _is_test(path)], "provides": _provided(edit)}
-    return _over(report, told)
+        report |= {
+            "files": [*edit],
+            "tests": [path for path in edit if _is_test(path)],
+            "provides": _public_names(edit),
+        }
+    return _merged(report, told)
 
 
-def _over(report: Mapping[str, Any], told: Mapping[str, Any]) -> Json:
-    """What is told over a report: mappings are laid over each other, everything else takes the other's place."""
+def _merged(report: Mapping[str, Any], told: Mapping[str, Any]) -> Json:
+    """A report with the values of `told`: mappings are merged, other values replaced."""
     both = {
-        key: _over(cast(Json, report[key]), cast(Json, value)) if _mappings(report.get(key), value) else value
+        key: _merged(cast(Json, report[key]), cast(Json, value)) if _are_mappings(report.get(key), value) else value
         for key, value in told.items()
     }
     return {**report, **both}
 
 
-def _mappings(*values: object) -> bool:
+def _are_mappings(*values: object) -> bool:
     return all(isinstance(value, Mapping) for value in values)
 
 
@@ -292,8 +296,8 @@ def _is_test(path: str) -> bool:
     return bool(_TEST_NAME.search(file.name)) or not _TEST_FOLDERS.isdisjoint(file.parts[:-1])
 
 
-def _provided(edit: Edit) -> list[str]:
-    """The public names that Python files define at their top."""
+def _public_names(edit: Edit) -> list[str]:
+    """The public names that Python files define at top level."""
     texts = [text or "" for path, text in edit.items() if path.endswith(".py") and not _is_test(path)]
     return list(dict.fromkeys(name for text in texts for name in _DEFINED.findall(text)))
 
@@ -303,17 +307,17 @@ _TEST_FOLDERS = frozenset({"test", "tests", "__tests__"})
 _DEFINED = re.compile(r"^(?:async )?(?:def|class) ([A-Za-z]\w*)", re.MULTILINE)
 
 
-def _depends_on_the_past(steps: tuple[ScriptStep, ...]) -> bool:
+def _needs_history(steps: tuple[ScriptStep, ...]) -> bool:
     return len(steps) > 1 or any(step.times is not None for step in steps)
 
 
-def _chosen(steps: tuple[ScriptStep, ...], place: int, turn: LevelTurn) -> ScriptStep:
+def _step_at(steps: tuple[ScriptStep, ...], place: int, turn: LevelTurn) -> ScriptStep:
     if steps:
         return steps[min(place, len(steps) - 1)]
     return ScriptStep.model_validate({"fault": Fault.CRASH, "message": f"the script has no step for {turn.id}"})
 
 
-def _carried_out(step: ScriptStep, tries: int) -> Json:
+def _common_orders(step: ScriptStep, tries: int) -> Json:
     fault = step.fault if step.times is None or tries < step.times else None
     return {
         "delay": step.delay,
@@ -328,13 +332,13 @@ def _carried_out(step: ScriptStep, tries: int) -> Json:
 
 
 def _message(fault: Fault | None, message: str) -> str:
-    """The words of a fault, such that they are taken for what they are."""
+    """The message of a fault, worded so that it is recognised as that kind of error."""
     match fault:
         case Fault.USAGE_LIMIT:
-            told = message or _LIMIT
+            told = message or _USAGE_LIMIT
             return told if failure_kind_of(told) is FailureKind.LIMIT else f"usage limit reached: {told}"
         case Fault.TRANSIENT:
-            told = message or _HICCUP
+            told = message or _TRANSIENT_ERROR
             return told if failure_kind_of(told) is FailureKind.TRANSIENT else f"service unavailable: {told}"
         case Fault.CRASH:
             return message or "crashed, as the script says"
@@ -342,8 +346,8 @@ def _message(fault: Fault | None, message: str) -> str:
             return message
 
 
-def _told(turn: Path) -> Usage | None:
-    """What a turn says it cost; one that broke off says nothing."""
+def _usage_of(turn: Path) -> Usage | None:
+    """The usage that a turn reported; None when it did not end normally."""
     usage = _json(turn / "orders.json").get("usage")
     return Spending.model_validate(usage).known() if usage and _text(turn / "exit").strip() == "0" else None
 
@@ -359,8 +363,8 @@ def _complaint(turn: Path, stage: Stage, code: int | None) -> str:
     return f"its process ended with {code}: {said}"
 
 
-def _written(file: Path) -> int:
-    """When; a file whose terminal was closed since has another name by now."""
+def _modified_at(file: Path) -> int:
+    """The time of the last change; 0 when the folder was renamed because its terminal was closed."""
     with suppress(OSError):
         return file.stat().st_mtime_ns
     return 0

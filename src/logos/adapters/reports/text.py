@@ -125,6 +125,9 @@ def headings(lines: list[str]) -> Iterator[tuple[int, int, str]]:
 
 def last_json_block(text: str) -> str | None:
     """The content of the last fenced block that is marked as JSON."""
+    # Tokenising is slow, and most texts below headings have no fence.
+    if "```" not in text and "~~~" not in text:
+        return None
     lines = text.split("\n")
     blocks = [token for token in _tokens(lines) if token.type == "fence" and token.map]
     for token in reversed(blocks):
