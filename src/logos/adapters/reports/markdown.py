@@ -70,7 +70,7 @@ def read_headings(text: str, fields: Collection[str]) -> Found | None:
             problems[section.name] = f"{section.name}: the json block under the heading cannot be read: {problem}"
         else:
             data[section.name] = value
-    return Found(data, tuple(problems.items()))
+    return Found(data, problems)
 
 
 def _sections(text: str) -> Iterator[_Section]:

@@ -98,7 +98,9 @@ def _unreadable(why: str) -> str:
 def _as_object(got: Decoded) -> Found | str:
     if got.mapping is None:
         return f"the response is JSON, but not an object; {_WANTED}"
-    return Found(got.mapping, got.problems)
+    return Found(
+        got.mapping, {key: f"{shown(key)[1:-1]}: the key is there twice; give it once" for key in got.repeated}
+    )
 
 
 def _in_prose(text: str) -> list[Decoded | str]:
@@ -129,7 +131,7 @@ def _count_entries(data: Json) -> int:
 
 
 def _refused(found: Found, lines: list[str], omitted: int = 0) -> Refused:
-    every = [*(line for _, line in found.problems), *lines]
+    every = [*found.problems.values(), *lines]
     omitted += max(0, len(every) - _MAX_ERRORS)
     if omitted:
         every[_MAX_ERRORS - 1 :] = [f"and {omitted + 1:,} more problems"]
@@ -140,12 +142,11 @@ def _explain_all(
     error: ValidationError, keys: dict[str, Key], found: Found, sections: tuple[str, ...]
 ) -> tuple[list[str], int]:
     """The lines about the first problems, and the number of the others, for which no lines are made."""
-    unread = {field for field, _ in found.problems}
     details = [
         detail
         for detail in error.errors(include_url=False)
         # Only valid entries were counted; invalid ones have lines of their own.
-        if detail["loc"][0] not in unread and not (detail["type"] == "too_short" and detail["input"])
+        if detail["loc"][0] not in found.problems and not (detail["type"] == "too_short" and detail["input"])
     ]
     wording = Wording(
         keys=lambda place: list(NESTED[_names(place)[-1]].keys),

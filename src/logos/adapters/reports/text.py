@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from logos.adapters.reports.schema import Json
-from logos.validation import shown
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -29,10 +28,10 @@ MAX_ITEMS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A report as data. `problems` are the fields that could not be read: the field, and a line about it."""
+    """A report as data; `problems` has a line about each field that could not be read."""
 
     data: Json
-    problems: tuple[tuple[str, str], ...] = ()
+    problems: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,6 @@ class Decoded:
     def is_report(self) -> bool:
         """An object with two of the standard keys is meant as a report, even if it is not a valid one."""
         return self.mapping is not None and len(self.mapping.keys() & STANDARD) > 1
-
-    @property
-    def problems(self) -> tuple[tuple[str, str], ...]:
-        return tuple((key, f"{shown(key)[1:-1]}: the key is there twice; give it once") for key in self.repeated)
 
 
 def field_name(text: str) -> str:
