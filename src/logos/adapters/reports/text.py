@@ -126,7 +126,7 @@ def last_json_block(text: str) -> str | None:
     lines = text.split("\n")
     blocks = [token for token in _tokens(lines) if token.type == "fence" and token.map]
     for token in reversed(blocks):
-        if token.info.lower().split()[:1] in (["json"], ["jsonc"], ["json5"]):
+        if re.split(r"[\s`]", token.info.lower().lstrip(" \t"), maxsplit=1)[0] in ("json", "jsonc", "json5"):
             start, end = token.map or (0, 0)
             last = lines[end - 1].strip(" \t")
             closed = end - start > 1 and last.startswith(token.markup) and not last.strip(token.markup[0])
