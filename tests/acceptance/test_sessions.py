@@ -33,6 +33,7 @@ from logos.domain.events import (
     TurnAsked,
     WorkMerged,
 )
+from logos.views.text import date
 from tests.acceptance.test_builds import FAST, a_division, a_fact, tool
 from tests.support.isolation import clean_env
 from tests.support.repositories import FILES

@@ -22,7 +22,6 @@ from logos.cli.output.report_markdown import as_markdown
 from logos.cli.output.report_page import as_page
 from logos.cli.output.report_timeline import NARROWEST, scale_of, timeline
 from logos.cli.report import Format, rendered
-from logos.cli.status import RunStatus
 from logos.domain.events import (
     Event,
     Noted,
@@ -49,6 +48,7 @@ from logos.views.continuity.document import as_document
 from logos.views.continuity.entries import Entry
 from logos.views.continuity.report import ContinuityReport, continuity
 from logos.views.continuity.since import session_since
+from logos.views.status import RunStatus
 from tests.builders import a_quick_plan, drive_purely, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person
 from tests.unit.test_cli_levels import FAILS, Talk, built, divided

@@ -69,8 +69,8 @@ def finding(place: Path, wanted: str | None, opened: OpenLog = reading) -> Gener
 
 def _run_on(log: SqliteLog, day: str) -> RunId:
     """The newest run to which something happened on a day; without one, the newest of all."""
-    from logos.cli.output.console import date
     from logos.domain.events import RunForked
+    from logos.views.text import date
 
     for run in reversed(log.runs()):
         records = [*log.read(run)]
@@ -120,7 +120,7 @@ def _ends(event: object, turn: str) -> bool:
 def _last_on(log: SqliteLog, run: RunId, day: str) -> int:
     from datetime import date as calendar
 
-    from logos.cli.output.console import date
+    from logos.views.text import date
 
     try:
         calendar.fromisoformat(day)

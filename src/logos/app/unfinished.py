@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from logos.app.workdir import driver_at, has_log, reading, wd_flag
-from logos.cli.status import BUDGET, RunStatus
 from logos.errors import LogError, StateError, UsageError
+from logos.views.status import BUDGET, RunStatus
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def in_words(standing: RunStatus) -> list[str]:
     from logos.views.text import count
     from logos.views.usage import sum_in_words
 
-    story = standing.story
+    story = standing.view
     what = "run" if story.build is None else "build"
     of = f", from {story.came_from}" if story.came_from else ""
     before = f" (and {story.inherited} before the fork)" if story.inherited else ""
@@ -54,8 +54,7 @@ def _sessions(story: RunView) -> list[str]:
 
 
 def _when(session: Session) -> str:
-    from logos.cli.output.console import date
-    from logos.views.text import count, duration
+    from logos.views.text import count, date, duration
 
     return f"{date(session.began)}: {duration(session.seconds)}, {count(len(session.answered), 'turn')} answered"
 
@@ -81,7 +80,7 @@ def next_turns(story: RunView) -> list[str]:
 
 def recommended(standing: RunStatus) -> str:
     """The next action, and its command."""
-    story, at = standing.story, wd_flag(standing.place)
+    story, at = standing.view, wd_flag(standing.work_dir)
     if story.question is not None:
         return f"decide what it asks (logos resolve{at})"
     budget = BUDGET.match(story.left)
@@ -125,19 +124,19 @@ def decide(settings: Settings, feature: str, tell: Tell, *, ask: bool) -> tuple[
 
     standing = unfinished_of(settings.work_dir, LevelsPlan) if settings.resume is not False else None
     present(standing, tell)
-    if standing is not None and standing.story.question is not None:
+    if standing is not None and standing.view.question is not None:
         refuse_to_guess(standing)
     if standing is None or settings.resume:
         return settings, feature
-    run, at = standing.story.run, wd_flag(standing.place)
+    run, at = standing.view.run, wd_flag(standing.work_dir)
     if not ask:
         raise UsageError(
-            f"an unfinished build is here ({run}: {standing.story.asked_for!r}): --resume goes on with it, "
+            f"an unfinished build is here ({run}: {standing.view.asked_for!r}): --resume goes on with it, "
             f"--fresh gives it up and begins anew, `logos fork {run}{at}` goes on beside it"
         )
     match _asked(feature, tell):
         case "reset":
-            plan = standing.story.plan
+            plan = standing.view.plan
             return settings.model_copy(update={"resume": False}), feature or getattr(plan, "feature", "")
         case "fork":
             return _forked_off(settings, standing, tell), ""
@@ -147,16 +146,16 @@ def decide(settings: Settings, feature: str, tell: Tell, *, ask: bool) -> tuple[
 
 def refuse_to_guess(standing: RunStatus) -> None:
     raise StateError(
-        f"build {standing.story.run} waits for a decision of yours; `logos resolve{wd_flag(standing.place)}` shows it "
-        "and takes it, --fresh begins a new build"
+        f"build {standing.view.run} waits for a decision of yours; "
+        f"`logos resolve{wd_flag(standing.work_dir)}` shows it and takes it, --fresh begins a new build"
     )
 
 
 def _forked_off(settings: Settings, standing: RunStatus, tell: Tell) -> Settings:
     from logos.app.revisiting import find_checkpoint, fork_here
 
-    with reading(standing.place) as log:
-        at = find_checkpoint(standing.place, log, standing.story.run, None)
+    with reading(standing.work_dir) as log:
+        at = find_checkpoint(standing.work_dir, log, standing.view.run, None)
         begun = fork_here(settings, log, at, None, tell)
     tell(f"build {begun.run} is forked from {at.run}@{at.seq} and goes on in {begun.wd}")
     return settings.model_copy(update={"wd": str(begun.wd), "resume": True})

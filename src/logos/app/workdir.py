@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from logos.errors import UsageError
+from logos.views.redact import one_line
 
 if TYPE_CHECKING:
     from logos.adapters.store.sqlite import SqliteLog
@@ -72,9 +74,7 @@ def reading(place: Path) -> Generator[SqliteLog]:
 
 
 def _tell(text: str) -> None:
-    from logos.cli.output.console import tell
-
-    tell(text)
+    print(one_line(text), file=sys.stderr, flush=True)
 
 
 def find_run(log: SqliteLog, wanted: str | None) -> RunId:

@@ -185,8 +185,7 @@ def _labels(found: Compared) -> tuple[str, ...]:
 
 
 def _cells(pair: tuple[Side, list[Changed] | None]) -> tuple[object, ...]:
-    from logos.cli.output import console as show
-    from logos.views.text import cut, duration, number
+    from logos.views.text import cut, date, duration, number
     from logos.views.usage import UNKNOWN, dollars, tokens
 
     end, changed = pair
@@ -195,7 +194,7 @@ def _cells(pair: tuple[Side, list[Changed] | None]) -> tuple[object, ...]:
         story.outcome.value if story.outcome else UNFINISHED,
         cut(story.reason, _REASON) or "-",
         story.asked_for,
-        show.date(story.started),
+        date(story.started),
         story.rounds,
         story.answered,
         story.inherited,

@@ -357,7 +357,7 @@ def _folders(place: Path, session: str, terminal: str) -> list[Path]:
 
 
 def _day(at: float) -> str:
-    from logos.cli.output.console import date
+    from logos.views.text import date
 
     return date(at)[:10]
 

@@ -86,7 +86,7 @@ def _step(told: TurnView, *, delays: bool) -> dict[str, Any]:
 
 
 def header(story: RunView) -> str:
-    from logos.cli.output.console import date
+    from logos.views.text import date
 
     ended = story.state.outcome.value if story.state.outcome else "unfinished"
     return (

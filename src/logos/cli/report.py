@@ -56,11 +56,11 @@ def report(
         print(text, flush=True)
         return 0
     from logos.adapters.files import write_atomically
-    from logos.views.text import count
+    from logos.views.text import count, date
 
     write_atomically(output.expanduser().absolute(), text + "\n")
     sessions = count(len(told.sessions), "session")
-    show.tell(f"{output}: {told.what} {told.run} across {sessions}, last event {show.date(told.last)}")
+    show.tell(f"{output}: {told.what} {told.run} across {sessions}, last event {date(told.last)}")
     return 0
 
 
@@ -68,9 +68,10 @@ def look(place: Path, run: str | None, since: str) -> ContinuityReport:
     """What the log tells now: the one of this work dir, or that of a fork."""
     from logos.app.checkpoint_names import finding
     from logos.app.runs import load_run
-    from logos.cli.status import RunStatus, next_command
+    from logos.app.workdir import wd_flag
     from logos.views.continuity.report import continuity
     from logos.views.continuity.since import session_since
+    from logos.views.status import RunStatus, next_command
 
     # With the sign after it, it is a run whatever it looks like.
     with finding(place, None if run is None else f"{run}@") as found:
@@ -79,7 +80,7 @@ def look(place: Path, run: str | None, since: str) -> ContinuityReport:
         files = changed_files(found, session.first)
     # The driver of a work dir is at work on its newest run.
     standing = RunStatus(found.place, story, driver_at(found.place) if found.run == newest else None)
-    return continuity(standing, session.number, next_command(standing), files)
+    return continuity(standing, session.number, next_command(standing, wd_flag(found.place)), files)
 
 
 def changed_files(found: MatchedRun, since: int) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ import typer
 
 from logos.app.workdir import default_config, wd_flag
 from logos.cli.options import AsJson, Overrides, Recreate, Simulate, examples
-from logos.cli.status import BUDGET
 from logos.errors import BudgetReached, Interrupted, LimitReached, LogosError, PromptError, UsageError
+from logos.views.status import BUDGET
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -56,10 +56,10 @@ def _cells(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[object, ...]:
 
 def rows_of(log: SqliteLog, place: Path) -> list[dict[str, Any]]:
     from logos.app.runs import load_run
-    from logos.cli.output.console import date
     from logos.cli.sessions import fork_of, forked_as_json
     from logos.errors import LogError
     from logos.views.run import iso
+    from logos.views.text import date
     from logos.views.usage import bill_as_json
 
     rows: list[dict[str, Any]] = []

@@ -214,12 +214,12 @@ def origin(forked: RunForked) -> str:
 def put_sessions(place: Path, rows: Sequence[Row]) -> None:
     from logos.cli.output import console as show
     from logos.views.events import Severity
-    from logos.views.text import duration
+    from logos.views.text import date, duration
 
     target = show.console()
     cells = [
         (
-            *(show.date(row.began), row.run, row.number, duration(row.seconds), f"{row.first}-{row.last}"),
+            *(date(row.began), row.run, row.number, duration(row.seconds), f"{row.first}-{row.last}"),
             *(row.turns, row.how, row.lineage, "" if row.place == place else str(row.place)),
         )
         for row in rows

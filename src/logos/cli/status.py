@@ -2,63 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logos.app.workdir import driver_at, find_run, has_log, place_of, reading, wd_flag
 from logos.cli.options import AsJson, WorkDir, examples
+from logos.views.status import RunStatus, next_command
 
 if TYPE_CHECKING:
-    from logos.domain.turns import Terminal
-    from logos.views.run import RunView, State, TurnView
+    from logos.views.run import RunView, State
 
 EXAMPLES = examples("logos status", "logos status --json --wd ~/project")
-# How a driver says that a budget is used up.
-BUDGET = re.compile(r"(limits\.max_\w+) reached")
-
-
-@dataclass(frozen=True, slots=True)
-class RunStatus:
-    place: Path
-    story: RunView
-    driver: int | None
-
-    @property
-    def word(self) -> str:
-        state = self.story.state
-        if state.outcome is not None:
-            return state.outcome.value
-        if self.driver is not None:
-            return "WAITING FOR YOU" if any(told.waits for told in self.in_flight) else "RUNNING"
-        return "STOPPED"
-
-    @property
-    def reason(self) -> str:
-        """Why it ended or stopped; of a run that goes on, where it is."""
-        state = self.story.state
-        if self.story.question is not None:
-            return "it waits for a decision of yours"
-        if state.outcome is not None:
-            return state.reason
-        stopped = state.stalled or ("" if self.driver else self.story.left)
-        return stopped or self.where
-
-    @property
-    def where(self) -> str:
-        from logos.flows.cycle.flow import CycleState
-
-        state = self.story.state
-        if isinstance(state, CycleState):
-            return f"round {state.round}, phase {state.phase}"
-        return f"sweep {state.sweep}, {state.stage} at {state.level.name}"
-
-    @property
-    def in_flight(self) -> list[TurnView]:
-        """Turns in agents' hands; an agent goes on working also when its driver has died."""
-        held = self.story.ledger.in_flight
-        return [] if self.story.state.outcome else [told for told in self.story.turns if told.turn in held]
 
 
 def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
@@ -82,52 +35,13 @@ def status(wd: WorkDir = None, as_json: AsJson = False) -> int:
     return 0
 
 
-def next_command(standing: RunStatus) -> str:
-    from logos.cli.output.console import set_wd
-    from logos.domain.turns import Outcome
-    from logos.views.run import RECREATE
-
-    story, at = standing.story, wd_flag(standing.place)
-    if any(told.waits for told in standing.in_flight) and story.ledger.session and not story.simulated:
-        return f"tmux attach -t {story.ledger.session}"
-    if standing.driver is not None:
-        return f"logos log --follow{at}"
-    if story.outcome is None:
-        again = " --recreate" if RECREATE in story.left and story.build is None else ""
-        return f"{story.goes_on_with}{more(story.left)} --resume{again}{set_wd(at)}"
-    if story.question is not None:
-        return f"logos resolve{at}"
-    if story.outcome is Outcome.PASSED:
-        there = at.replace(" --wd ", " -C ")
-        return f"git{there} merge {story.branch}" if story.branch else f"logos log {story.run}{at}"
-    last = _telling(story)
-    return f"logos show {story.run} {last.turn}{at}" if last else f"logos log {story.run}{at}"
-
-
-def _telling(story: RunView) -> TurnView | None:
-    """The turn that says most about why a run did not pass."""
-    from logos.domain.roles import Role
-    from logos.domain.turns import Outcome
-    from logos.views.events import Severity, severity_of
-
-    if story.build is None:
-        return story.last_of(*((Role.TESTER,) if story.outcome is Outcome.FAILED else Role))
-    return next((told for told in reversed(story.turns) if severity_of(told.verdict) is Severity.BAD), None)
-
-
-def more(left: str) -> str:
-    """A budget that was used up must be raised, or the next driver would leave at once."""
-    found = BUDGET.match(left)
-    return f" --set {found[1]}=…" if found else ""
-
-
 def put_standing(standing: RunStatus) -> None:
     from logos.cli.output import console as show
     from logos.views.events import Severity
-    from logos.views.text import count, duration
+    from logos.views.text import clock, count, date, duration
     from logos.views.usage import sum_in_words
 
-    target, story = show.console(), standing.story
+    target, story = show.console(), standing.view
     tone = {
         "PASSED": Severity.GOOD,
         "RUNNING": Severity.NORMAL,
@@ -140,14 +54,14 @@ def put_standing(standing: RunStatus) -> None:
     show.put(target, head, show.STYLES[tone.get(standing.word, Severity.BAD)])
     show.put(
         target,
-        f"began {show.date(story.started)}{_came_from(story)}, last event {show.date(story.last)}; "
+        f"began {date(story.started)}{_came_from(story)}, last event {date(story.last)}; "
         f"{count(_sessions(story), 'session')}, {story.rounds_in_words}, "
         f"{count(story.answered, 'turn')} answered, {sum_in_words(story.bill, story.characters)}",
     )
     for told in standing.in_flight:
-        terminal = _terminal(story, told)
+        terminal = standing.terminal_of(told)
         where = f" in terminal {terminal.id} ({terminal.provider})" if terminal else ""
-        since = f"since {show.clock(told.asked)} ({duration(_now() - told.asked)})"
+        since = f"since {clock(told.asked)} ({duration(_now() - told.asked)})"
         show.put(target, f"{told.turn} is with {'the ' if story.build is None else ''}{told.who}{where} {since}")
         if told.waits:
             show.put(target, f"it waits for you: {told.waits}", show.STYLES[Severity.ALARM])
@@ -159,9 +73,9 @@ def put_standing(standing: RunStatus) -> None:
     if story.damage:
         show.put(target, f"damaged: {story.damage}", show.STYLES[Severity.BAD])
     if story.question is not None:
-        show.put_question(target, story.question, wd_flag(standing.place))
+        show.put_question(target, story.question, wd_flag(standing.work_dir))
         show.put(target, "")
-    show.put(target, f"next: {next_command(standing)}", "bold")
+    show.put(target, f"next: {next_command(standing, wd_flag(standing.work_dir))}", "bold")
 
 
 def _came_from(story: RunView) -> str:
@@ -177,7 +91,7 @@ def as_document(standing: RunStatus) -> dict[str, Any]:
     from logos.views.run import agent_as_json, iso
     from logos.views.usage import bill_as_json
 
-    story, state = standing.story, standing.story.state
+    story, state = standing.view, standing.view.state
     return {
         "run": story.run,
         "flow": story.plan.flow,
@@ -189,7 +103,7 @@ def as_document(standing: RunStatus) -> dict[str, Any]:
         "simulated": story.simulated,
         "forked_from": story.came_from or None,
         "sessions": _sessions(story),
-        "wd": str(standing.place),
+        "wd": str(standing.work_dir),
         **_where_as_json(state),
         "turns": story.answered,
         "characters": story.characters,
@@ -207,11 +121,11 @@ def as_document(standing: RunStatus) -> dict[str, Any]:
                 "rests": told.rests or None,
             }
             for told in standing.in_flight
-            for terminal in (_terminal(story, told),)
+            for terminal in (standing.terminal_of(told),)
         ],
         "question": question_as_json(story.question),
         "damage": story.damage or None,
-        "next": next_command(standing),
+        "next": next_command(standing, wd_flag(standing.work_dir)),
     }
 
 
@@ -228,14 +142,6 @@ def _where_as_json(state: State) -> dict[str, Any]:
         "role": state.level.name,
         "cycle": dispute.round if dispute is not None else None,
     }
-
-
-def _terminal(story: RunView, told: TurnView) -> Terminal | None:
-    """Where the agent sits that holds a turn."""
-    from logos.domain.turns import TurnId
-
-    hand = story.ledger.in_flight.get(TurnId(told.turn))
-    return story.ledger.terminals.get(hand.agent) if hand is not None else None
 
 
 def _now() -> float:

@@ -92,7 +92,8 @@ class TurnView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    fold: RunFold[Any]
+    # Records and states say the same, and can be compared.
+    fold: RunFold[Any] = field(compare=False)
     started: float
     last: float
     turns: tuple[TurnView, ...] = ()

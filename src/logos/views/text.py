@@ -1,7 +1,8 @@
-"""Numbers, lists and long texts as a person reads them."""
+"""Numbers, lists, times and long texts as a person reads them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 
@@ -37,3 +38,11 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def date(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))

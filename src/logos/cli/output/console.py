@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from logos.domain.usage import Usage
 from logos.views import usage as bill
 from logos.views.events import Line, Severity, severity_of
 from logos.views.redact import clean, one_line, redacted
-from logos.views.text import count, duration, number
+from logos.views.text import clock, count, duration, number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,14 +76,6 @@ def document(data: object) -> None:
 
 def json_line(data: object) -> None:
     print(json.dumps(redacted(data)), flush=True)
-
-
-def clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))
-
-
-def date(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 def columns(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
@@ -192,11 +183,6 @@ def put_question(target: Console, question: Question, at: str = "") -> None:
     width = max(len(command) for command, _ in ways)
     for command, why in ways:
         put(target, f"  {command.ljust(width)}  {why}")
-
-
-def set_wd(at: str) -> str:
-    """`run` and `build` take their work dir as a setting."""
-    return f" --set wd={at.removeprefix(' --wd ')}" if at else ""
 
 
 def question_as_json(question: Question | None) -> dict[str, Any] | None:

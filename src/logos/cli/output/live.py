@@ -22,7 +22,7 @@ from logos.flows.levels.state import LevelsState
 from logos.views.events import Line, Severity, severity_of
 from logos.views.redact import one_line
 from logos.views.run import State, TurnView
-from logos.views.text import count, duration, first_line
+from logos.views.text import clock, count, duration, first_line
 from logos.views.usage import spent_in_words
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _roles(state: CycleState) -> Text:
 
 
 def _event(line: Line) -> Text:
-    return short((f"{show.clock(line.at)}  ", "dim"), (one_line(line.text), show.STYLES[line.tone]))
+    return short((f"{clock(line.at)}  ", "dim"), (one_line(line.text), show.STYLES[line.tone]))
 
 
 def _alarm(told: TurnView) -> RenderableType:

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from logos.cli.output import console as show
 from logos.views.continuity.entries import Entry
 from logos.views.continuity.report import HEADED, TOLD_ANYWAY, ContinuityReport, heading, lane_title, newest
 from logos.views.continuity.turns import Effort, TurnSpan
 from logos.views.events import Severity
-from logos.views.text import count, duration, number
+from logos.views.text import count, date, duration, number
 from logos.views.usage import dollars, sum_in_words, tokens
 
 _MARKS = {Severity.GOOD: "✓ ", Severity.BAD: "✗ ", Severity.WARNING: "! ", Severity.ALARM: "! "}
@@ -57,12 +56,12 @@ def _head(report: ContinuityReport) -> Iterator[str]:
         yield f"- {escaped(report.origin)}; {count(report.inherited, 'turn')} inherited, not counted here"
     if report.damage:
         yield f"- the log is damaged: {escaped(report.damage)}"
-    yield f"- began {show.date(report.started)}, last event {show.date(report.last)}"
+    yield f"- began {date(report.started)}, last event {date(report.last)}"
     spent = sum_in_words(report.bill, report.characters)
     sessions = f"{count(len(report.sessions), 'session')} on {count(report.days, 'day')}"
     yield f"- {sessions}, {duration(report.driven)} driven, {count(report.answered, 'turn')} answered, {spent}"
     for act in report.in_flight:
-        yield f"- {code(act.turn)} is with {escaped(act.who)} since {show.date(act.begun[1])}"
+        yield f"- {code(act.turn)} is with {escaped(act.who)} since {date(act.begun[1])}"
     yield f"- next: {code(report.next)}"
 
 
@@ -89,7 +88,7 @@ def _origin(report: ContinuityReport, entry: Entry) -> str:
     several = len(report.sessions) > 1
     turn = code(entry.turn) if entry.turn and entry.turn != entry.what else ""
     session = f"session {entry.session}" if several and entry.session is not None else ""
-    when = show.date(entry.at) if several and entry.at is not None else ""
+    when = date(entry.at) if several and entry.at is not None else ""
     told = [part for part in (turn, session, when, "inherited" if entry.inherited else "") if part]
     return f" ({', '.join(told)})" if told else ""
 
@@ -114,7 +113,7 @@ def _changed(report: ContinuityReport) -> Iterator[str]:
 
 def _turn(act: TurnSpan) -> tuple[str, ...]:
     verdict = f"{_MARKS.get(act.tone, '')}{act.verdict}" + (" (inherited)" if act.inherited else "")
-    return act.turn, act.who, show.date(act.over[1]), duration(act.seconds), verdict
+    return act.turn, act.who, date(act.over[1]), duration(act.seconds), verdict
 
 
 def _effort(report: ContinuityReport) -> Iterator[str]:

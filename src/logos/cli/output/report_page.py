@@ -10,14 +10,13 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from logos.cli.output import console as show
 from logos.cli.output import report_timeline as timeline
 from logos.views import usage as bill
 from logos.views.continuity import report as facts
 from logos.views.continuity.entries import Entry
 from logos.views.continuity.report import ContinuityReport
 from logos.views.redact import clean
-from logos.views.text import count, duration, number
+from logos.views.text import count, date, duration, number
 
 _HERE = Path(__file__).parent
 _MARKS = {"good": "✓", "bad": "✗", "warning": "!", "alarm": "!"}
@@ -77,7 +76,7 @@ _WORDS: dict[str, Callable[..., object]] = {
     "by_part": _by_part,
     "commands": _commands,
     "count": count,
-    "date": show.date,
+    "date": date,
     "dollars": bill.dollars,
     "duration": duration,
     "heading": facts.heading,

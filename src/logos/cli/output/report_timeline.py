@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from logos.cli.output import console as show
 from logos.views.continuity.report import ContinuityReport, lane_title
 from logos.views.continuity.turns import SessionSpan, TurnSpan
 from logos.views.events import Severity
-from logos.views.text import count, duration
+from logos.views.text import count, date, duration
 
 # In pixels; across, the least that the page gives it, and a session in it: room for a date.
 NARROWEST = 760
@@ -211,7 +210,7 @@ def _ticks(session: SessionSpan, scale: Scale, bottom: float) -> Iterator[str]:
     at = (int(session.began + shift) // step + 1) * step - shift
     while at < session.ended:
         x = scale.x((session.number, at))
-        words = show.date(at)[5:10] if step >= DAY else show.date(at)[11:]
+        words = date(at)[5:10] if step >= DAY else date(at)[11:]
         yield f'<line class="tick" x1="{x:.3f}%" x2="{x:.3f}%" y1="{HEAD}" y2="{bottom:g}"/>'
         if scale.room(x - scale.left[session.number]) > HOUR and scale.room(100 - x) > HOUR:
             yield f'<text class="hour" x="{x:.3f}%" y="{bottom + 14:g}">{words}</text>'
@@ -223,7 +222,7 @@ def _bar(act: TurnSpan, scale: Scale, top: float) -> str:
     width = max(scale.x(act.over) - x, LEAST_BAR)
     x = min(x, 100 - width)
     kind = f"act {look.name}{' inherited' if act.inherited else ''}"
-    took = f"in hand since {show.date(act.begun[1])}" if act.in_flight else duration(act.seconds)
+    took = f"in hand since {date(act.begun[1])}" if act.in_flight else duration(act.seconds)
     told = [act.turn, took, act.verdict, "inherited" if act.inherited else ""]
     title = " · ".join(part for part in told if part)
     middle, room = f"{x + width / 2:.3f}%", scale.room(width)

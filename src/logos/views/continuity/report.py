@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from logos.cli.status import BUDGET, RunStatus
 from logos.domain.events import CheckRan, RunAbandoned, RunForked, RunResumed
 from logos.domain.levels import Level
 from logos.domain.plans import LevelsPlan
@@ -19,6 +18,7 @@ from logos.views.continuity.plan_changes import changed_settings
 from logos.views.continuity.turns import Effort, SessionSpan, TurnSpan, acts_of, efforts_of, lanes_of, stretches_of
 from logos.views.events import Severity
 from logos.views.run import LOGOS, RunView
+from logos.views.status import BUDGET, RunStatus
 from logos.views.usage import Bill
 
 Moments = tuple[Transition[Any], ...]
@@ -192,14 +192,14 @@ def _new(entries: Iterable[Entry], first: int) -> tuple[Entry, ...]:
 
 def continuity(standing: RunStatus, since: int, next_step: str, files: tuple[str, ...] = ()) -> ContinuityReport:
     """`since` is a session's number; `files` are lines of a diff that somebody else made."""
-    story = standing.story
+    story = standing.view
     sessions = stretches_of(story, driven=standing.driver is not None and story.outcome is None)
     acts, told = acts_of(story, sessions), tuple(moments(story))
     lanes = lanes_of(acts, story.build.levels if story.build else None)
     return ContinuityReport(
         run=said(story.run),
         flow=story.plan.flow,
-        wd=said(str(standing.place)),
+        wd=said(str(standing.work_dir)),
         asked_for=said(_wanted(story), _ASKED_FOR),
         word=standing.word,
         tone=_TONES.get(standing.word, Severity.BAD),
@@ -267,7 +267,7 @@ def _in_order(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
 
 def _held_up(standing: RunStatus) -> Iterator[Entry]:
     """What keeps a run from going on, whatever its flow."""
-    story, state = standing.story, standing.story.state
+    story, state = standing.view, standing.view.state
     if state.outcome is not None:
         return
     if state.stalled:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, datetime
 
-from logos.cli.output import console as show
 from logos.errors import UsageError
+from logos.views import text
 from logos.views.sessions import Session
 from logos.views.text import count
 
@@ -39,10 +39,10 @@ def _day(wanted: str) -> date | None:
 
 
 def _example(sessions: Sequence[Session]) -> str:
-    return show.date(sessions[-1].began).partition(" ")[0]
+    return text.date(sessions[-1].began).partition(" ")[0]
 
 
 def _all(sessions: Sequence[Session]) -> str:
     """`2 sessions: 1 (2026-11-14 21:03), 2 (2026-11-15 09:12)`."""
-    named = ", ".join(f"{session.number} ({show.date(session.began)})" for session in sessions[-_NAMED:])
+    named = ", ".join(f"{session.number} ({text.date(session.began)})" for session in sessions[-_NAMED:])
     return f"{count(len(sessions), 'session')}: {'…, ' if len(sessions) > _NAMED else ''}{named}"

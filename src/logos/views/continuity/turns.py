@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from logos.cli.output import console as show
 from logos.domain.events import (
     CheckRan,
     QuestionResolved,
@@ -24,6 +23,7 @@ from logos.domain.events import (
 from logos.domain.levels import LEVELS, Level
 from logos.domain.roles import Role
 from logos.flows.levels.turn_ids import level_turn
+from logos.views import text
 from logos.views.continuity.entries import said
 from logos.views.events import Severity, severity_of
 from logos.views.run import LOGOS, RunView, TurnView
@@ -53,7 +53,7 @@ class SessionSpan:
 
     @property
     def date(self) -> str:
-        return show.date(self.began)
+        return text.date(self.began)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,108 @@
+"""Where a run stands now: its state in one word, why, who is at work, and the command to use next."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from logos.domain.roles import Role
+from logos.domain.turns import Outcome, Terminal, TurnId
+from logos.views.events import Severity, severity_of
+from logos.views.run import RECREATE, RunView, TurnView
+
+# How a driver reports that a budget is used up.
+BUDGET = re.compile(r"(limits\.max_\w+) reached")
+RUNNING, WAITING, STOPPED = "RUNNING", "WAITING FOR YOU", "STOPPED"
+SEVERITIES = {
+    "PASSED": Severity.GOOD,
+    RUNNING: Severity.NORMAL,
+    WAITING: Severity.ALARM,
+    STOPPED: Severity.WARNING,
+    "BLOCKED": Severity.ALARM,
+    "ABANDONED": Severity.WARNING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A run of a work dir, and the process id of the driver that is attached to it, if any."""
+
+    work_dir: Path
+    view: RunView
+    driver: int | None
+
+    @property
+    def word(self) -> str:
+        if self.view.outcome is not None:
+            return self.view.outcome.value
+        if self.driver is not None:
+            return WAITING if any(turn.waits for turn in self.in_flight) else RUNNING
+        return STOPPED
+
+    @property
+    def severity(self) -> Severity:
+        return SEVERITIES.get(self.word, Severity.BAD)
+
+    @property
+    def reason(self) -> str:
+        """Why the run ended or stopped; where it stands while it goes on."""
+        state = self.view.state
+        if self.view.question is not None:
+            return "it waits for a decision of yours"
+        if state.outcome is not None:
+            return state.reason
+        stopped = state.stalled or ("" if self.driver else self.view.left)
+        return stopped or self.where
+
+    @property
+    def where(self) -> str:
+        return self.view.state.position.text
+
+    @property
+    def in_flight(self) -> list[TurnView]:
+        """Turns that agents are working on; an agent keeps working when its driver has died."""
+        held = self.view.ledger.in_flight
+        return [] if self.view.outcome else [turn for turn in self.view.turns if turn.turn in held]
+
+    def terminal_of(self, turn: TurnView) -> Terminal | None:
+        """The terminal of the agent that works on a turn."""
+        held = self.view.ledger.in_flight.get(TurnId(turn.turn))
+        return self.view.ledger.terminals.get(held.agent) if held is not None else None
+
+
+def next_command(status: RunStatus, at: str) -> str:
+    """The command to use next; `at` is the ` --wd …` that it needs from the current directory, or empty."""
+    view = status.view
+    if any(turn.waits for turn in status.in_flight) and view.ledger.session and not view.simulated:
+        return f"tmux attach -t {view.ledger.session}"
+    if status.driver is not None:
+        return f"logos log --follow{at}"
+    if view.outcome is None:
+        again = " --recreate" if RECREATE in view.left and view.build is None else ""
+        return f"{view.goes_on_with}{raise_budget(view.left)} --resume{again}{set_wd(at)}"
+    if view.question is not None:
+        return f"logos resolve{at}"
+    if view.outcome is Outcome.PASSED:
+        repository = at.replace(" --wd ", " -C ")
+        return f"git{repository} merge {view.branch}" if view.branch else f"logos log {view.run}{at}"
+    turn = _explaining_turn(view)
+    return f"logos show {view.run} {turn.turn}{at}" if turn else f"logos log {view.run}{at}"
+
+
+def _explaining_turn(view: RunView) -> TurnView | None:
+    """The turn that says most about why a run did not pass."""
+    if view.build is None:
+        return view.last_of(*((Role.TESTER,) if view.outcome is Outcome.FAILED else Role))
+    return next((turn for turn in reversed(view.turns) if severity_of(turn.verdict) is Severity.BAD), None)
+
+
+def raise_budget(left: str) -> str:
+    """The flag that raises a used-up budget: without it the next driver would stop at once."""
+    found = BUDGET.match(left)
+    return f" --set {found[1]}=…" if found else ""
+
+
+def set_wd(at: str) -> str:
+    """`run` and `build` take their work dir as a setting."""
+    return f" --set wd={at.removeprefix(' --wd ')}" if at else ""
