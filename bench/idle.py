@@ -104,7 +104,7 @@ def in_flight(wd: Path) -> int:
     """How many turns agents have, as `logos status` says."""
     done = subprocess.run([LOGOS, "status", "--json", "--wd", wd], capture_output=True, check=False)
     with suppress(ValueError):
-        return len(json.loads(done.stdout).get("in_hand", ()))
+        return len(json.loads(done.stdout).get("in_flight", ()))
     return 0
 
 

@@ -69,7 +69,7 @@ def test_status_of_a_passed_run(sandbox: Sandbox) -> None:
         "outcome": "PASSED",
         "turns": 9,
         "driver_pid": None,
-        "in_hand": [],
+        "in_flight": [],
         "next": f"logos log {run}",
     }
 
@@ -87,7 +87,7 @@ def test_status_of_an_abandoned_run_says_who_holds_what_and_how_to_go_on(sandbox
     assert "r1.analyst.c1 is with the analyst since" in done.out
     assert "no driver is at work on it" in done.out
     assert "next: logos run --resume" in done.out
-    held = sandbox("status", "--json").json["in_hand"]
+    held = sandbox("status", "--json").json["in_flight"]
     assert [(turn["turn"], turn["agent"]) for turn in held] == [("r1.analyst.c1", "analyst")]
 
 
@@ -120,9 +120,9 @@ def test_status_and_log_tell_of_an_agent_that_rests_until_it_is_asked_again(sand
     log.append(RunId("abcd1234"), Noted(Topic.TRIED_AGAIN, "r1.analyst.c1: 429; waiting until 12:00", turn), 3)
     with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
         assert "it rests: r1.analyst.c1: 429; waiting until 12:00" in sandbox("status").out
-        assert sandbox("status", "--json").json["in_hand"][0]["rests"] == "r1.analyst.c1: 429; waiting until 12:00"
+        assert sandbox("status", "--json").json["in_flight"][0]["rests"] == "r1.analyst.c1: 429; waiting until 12:00"
         log.append(RunId("abcd1234"), TurnSent(turn), 4)
-        assert sandbox("status", "--json").json["in_hand"][0]["rests"] is None
+        assert sandbox("status", "--json").json["in_flight"][0]["rests"] is None
     log.close()
     assert "resting: r1.analyst.c1: 429; waiting until 12:00" in sandbox("log").out
 
@@ -147,7 +147,7 @@ def test_usage_of_every_try_is_on_the_bill(sandbox: Sandbox) -> None:
     log.append(RunId("abcd1234"), TurnFailed(turn, FailureKind.PROVIDER, "crashed", Usage(100, None, 5, 0.5)), 3)
     log.append(RunId("abcd1234"), TurnAnswered(turn, "done", usage=Usage(200, 50, 5)), 4)
     log.close()
-    assert sandbox("cost", "abcd", "--json").json["total"] == {
+    assert sandbox("cost", "abcd", "--json").json["usage"] == {
         "turns": 1,
         "input": 300,
         "cached": 50,
@@ -165,12 +165,12 @@ def test_usage_of_every_try_is_on_the_bill(sandbox: Sandbox) -> None:
 def test_cost_of_a_run_that_has_not_begun_is_nothing_yet(sandbox: Sandbox) -> None:
     begin(sandbox.wd, "abcd1234")
     assert sandbox("cost").out == "run abcd1234: 0 turns, 5 characters sent\n"
-    assert sandbox("cost", "--json").json["roles"] == {}
+    assert sandbox("cost", "--json").json["usage_by"]["roles"] == {}
 
 
 def test_cost_of_a_run_whose_host_tells_nothing_is_unknown(sandbox: Sandbox) -> None:
     run = sandbox.run().run
-    total = sandbox("cost", run[:3], "--json").json["total"]
+    total = sandbox("cost", run[:3], "--json").json["usage"]
     assert (total["tokens"], total["cost_usd"], total["tokens_unknown_turns"]) == (None, None, 9)
     assert "characters sent, tokens unknown" in sandbox("cost").out
     assert sandbox("cost", "nonesuch").code == 2
@@ -193,7 +193,7 @@ def test_runs_lists_every_run_with_its_outcome(sandbox: Sandbox) -> None:
     first = sandbox.run().run
     sandbox.hire(tester=[FAIL])
     second = sandbox.run(MAX_ROUNDS="1").run
-    assert [(row["run"], row["status"], row["turns"]) for row in sandbox("runs", "--json").json] == [
+    assert [(row["run"], row["status"], row["turns"]) for row in sandbox("runs", "--json").json["runs"]] == [
         (first, "PASSED", 9),
         (second, "FAILED", 9),
     ]
@@ -204,7 +204,7 @@ def test_runs_lists_every_run_with_its_outcome(sandbox: Sandbox) -> None:
 
 def test_runs_of_an_empty_work_dir(sandbox: Sandbox) -> None:
     assert "no runs in" in sandbox("runs").out
-    assert sandbox("runs", "--json").json == []
+    assert sandbox("runs", "--json").json["runs"] == []
 
 
 def test_a_damaged_run_does_not_hide_the_others(sandbox: Sandbox) -> None:
@@ -215,10 +215,27 @@ def test_a_damaged_run_does_not_hide_the_others(sandbox: Sandbox) -> None:
         db.execute("UPDATE events SET body = 'garbage' WHERE run = ? AND seq = 5", (damaged,))
     db.close()
     discard(sandbox.wd / ".telos" / "logos.db")
-    assert [(row["run"], row["status"]) for row in sandbox("runs", "--json").json] == [
-        (damaged, "DAMAGED"),
-        (good, "PASSED"),
+    assert [(row["run"], bool(row["damage"])) for row in sandbox("runs", "--json").json["runs"]] == [
+        (damaged, True),
+        (good, False),
     ]
+    table = {line.split()[0]: line for line in sandbox("runs").out.splitlines()}
+    assert " DAMAGED " in table[damaged]
+    assert " PASSED " in table[good]
+
+
+def test_a_run_of_which_nothing_can_be_read_is_listed_beside_the_others(sandbox: Sandbox) -> None:
+    lost = sandbox.run().run
+    sandbox.hire()
+    good = sandbox.run().run
+    with sqlite3.connect(sandbox.wd / ".telos" / "logos.db") as db:
+        db.execute("UPDATE events SET body = 'garbage' WHERE run = ? AND seq = 1", (lost,))
+    db.close()
+    discard(sandbox.wd / ".telos" / "logos.db")
+    document = sandbox("runs", "--json").json
+    assert [row["run"] for row in document["runs"]] == [good]
+    assert [(row["run"], row["wd"]) for row in document["unreadable"]] == [(lost, str(sandbox.wd))]
+    assert any(line.startswith(lost) and " DAMAGED " in line for line in sandbox("runs").out.splitlines())
 
 
 def test_a_log_that_is_no_database_is_one_clear_line(sandbox: Sandbox) -> None:
@@ -253,7 +270,7 @@ def test_an_approval_that_does_not_count_says_why(sandbox: Sandbox) -> None:
 
 def test_log_as_json_is_one_list_of_all_events(sandbox: Sandbox) -> None:
     run = sandbox.run().run
-    events = sandbox("log", "--json").json
+    events = sandbox("log", "--json").json["events"]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert {event["run"] for event in events} == {run}
     assert (events[0]["kind"], events[-1]["kind"]) == ("run_started", "run_ended")
@@ -268,7 +285,7 @@ def test_following_a_run_that_has_ended_ends_too(sandbox: Sandbox) -> None:
 def test_following_as_json_gives_one_line_per_event(sandbox: Sandbox) -> None:
     sandbox.run()
     lines = sandbox("log", "--follow", "--json").out.splitlines()
-    assert [json.loads(line) for line in lines] == sandbox("log", "--json").json
+    assert [json.loads(line) for line in lines] == sandbox("log", "--json").json["events"]
 
 
 def test_following_shows_events_as_they_come_and_says_that_nobody_drives(sandbox: Sandbox) -> None:
@@ -336,7 +353,7 @@ def test_show_names_the_turns_when_the_beginning_does_not_decide(sandbox: Sandbo
 
 def test_show_without_a_turn_lists_them(sandbox: Sandbox) -> None:
     run = sandbox.run().run
-    assert [row["turn"] for row in sandbox("show", run, "--json").json] == TURNS_OF_A_GOOD_RUN
+    assert [row["turn"] for row in sandbox("show", run, "--json").json["timeline"]] == TURNS_OF_A_GOOD_RUN
     assert "r1.tester.c1           tester" in sandbox("show", run).out
 
 

@@ -200,7 +200,7 @@ def test_the_untouched_template_is_refused(sandbox: Sandbox, cao: FakeCao) -> No
 
 def test_the_run_id_is_the_first_thing_said(sandbox: Sandbox, cao: FakeCao) -> None:
     done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}")
-    run = sandbox("runs", "--json").json[0]["run"]
+    run = sandbox("runs", "--json").json["runs"][0]["run"]
     assert f"run {run} started in {sandbox.wd}" in done.err.splitlines()[0]
     assert f"logos log {run} " in done.out
     assert f"logos show {run} r1.tester.c1 " in done.out
@@ -210,7 +210,7 @@ def test_json_is_exactly_one_document(sandbox: Sandbox, cao: FakeCao) -> None:
     done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}", "--json")
     document = done.json
     assert document == {
-        "run": sandbox("runs", "--json").json[0]["run"],
+        "run": sandbox("runs", "--json").json["runs"][0]["run"],
         "outcome": "PASSED",
         "exit_code": 0,
         "reason": "the tester reported PASS",
@@ -266,7 +266,7 @@ def test_a_run_that_cannot_go_on_says_how_to_resume_it(sandbox: Sandbox, cao: Fa
         f"api={cao.url}",
     )
     done = sandbox("run", "words", "--test", "echo a b", *sets)
-    run = sandbox("runs", "--json").json[0]["run"]
+    run = sandbox("runs", "--json").json["runs"][0]["run"]
     assert (done.code, done.out) == (1, "")
     *_, reason, hint = done.err.splitlines()
     assert reason.startswith("logos: analyst (r1.analyst.c1")
@@ -304,7 +304,7 @@ def test_a_signal_stops_a_run_that_can_be_resumed(sandbox: Sandbox, cao: FakeCao
     assert "Traceback" not in err
     cao.turn_seconds = 0
     status = sandbox("status", "--json").json
-    assert (status["status"], status["in_hand"][0]["turn"]) == ("STOPPED", "r1.analyst.c1")
+    assert (status["status"], status["in_flight"][0]["turn"]) == ("STOPPED", "r1.analyst.c1")
 
 
 # What is seen meanwhile

@@ -243,9 +243,9 @@ def test_whoever_looks_at_a_damaged_log_reads_every_event_in_its_mirror_and_one_
     for command, done in onlooker.looks(NAMES[-1]):
         (line,) = done.err.splitlines()
         assert (done.code, "logos.db" in line) == (0, True), command
-    assert [row["run"] for row in onlooker.cli("runs", "--json").json] == [*NAMES]
+    assert [row["run"] for row in onlooker.cli("runs", "--json").json["runs"]] == [*NAMES]
     for run, records in by_run(kept).items():
-        assert len(onlooker.cli("log", run, "--json").json) == len(records)
+        assert len(onlooker.cli("log", run, "--json").json["events"]) == len(records)
     assert [*(onlooker.wd.parent / "private").iterdir()] == []
 
 
@@ -297,7 +297,7 @@ def test_a_log_that_is_garbage_or_gone_is_rebuilt_from_its_mirror(
     onlooker.log.unlink()
     if content is not None:
         onlooker.log.write_bytes(content)
-    assert [row["run"] for row in onlooker.cli("runs", "--json").json] == [*NAMES]
+    assert [row["run"] for row in onlooker.cli("runs", "--json").json["runs"]] == [*NAMES]
     told: list[str] = []
     with open_log(onlooker.log.parent, told.append):
         assert read_log(onlooker.log) == by_run(kept)
@@ -700,7 +700,7 @@ def test_whatever_the_clock_says_the_newest_run_is_the_one_that_began_last(works
     set_back(works.log, "run = ?", 30 * DAY, second)
     looks = Cli(works.wd, onlooker.cli.monkeypatch, onlooker.cli.capsys)
 
-    assert [row["run"] for row in looks("runs", "--json").json] == [first, second]
+    assert [row["run"] for row in looks("runs", "--json").json["runs"]] == [first, second]
     assert looks("status", "--json").json["run"] == second
     # Also when nothing but the log says which run it was.
     works.shop.state_path.unlink()

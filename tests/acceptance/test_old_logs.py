@@ -150,7 +150,7 @@ def test_a_run_that_begins_at_a_checkpoint_of_an_old_one_keeps_its_rules(old: Op
 )
 def test_an_old_run_is_shown(old: Open, name: str, flow: str, outcome: str | None) -> None:
     run = old(name)
-    shown = run.cli("log", "--json").json
+    shown = run.cli("log", "--json").json["events"]
     assert [(event["run"], event["kind"]) for event in shown] == [(own["run"], own["kind"]) for own in run.before]
     status = run.cli("status", "--json").json
     assert (status["flow"], status["outcome"], status["turns"]) == (flow, outcome, len(run.answered_before))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from logos.adapters.lock import DriverLock
 from logos.adapters.store.sqlite import SqliteLog
+from logos.app.report import report_on
 from logos.cli.output.report_markdown import as_markdown
-from logos.cli.report import look
 from logos.domain.events import (
     RunStarted,
 )
@@ -67,10 +67,10 @@ def test_a_damaged_log_is_reported_as_far_as_it_can_be_read(sandbox: Sandbox) ->
     log.close()
     with sqlite3.connect(path) as db:
         db.execute('UPDATE events SET body = \'{"kind": "nonsense"}\' WHERE seq = 12')
-    done = look(sandbox.wd, None, "last")
+    done = report_on(sandbox.wd, None, "last")
     assert "event 12" in done.damage
     assert "the log is damaged" in as_markdown(done)
-    assert len(done.parts.completed) == 1
+    assert len(done.sections.completed) == 1
 
 
 def test_only_the_newest_run_can_be_the_one_that_is_driven_now(sandbox: Sandbox) -> None:
@@ -79,6 +79,6 @@ def test_only_the_newest_run_can_be_the_one_that_is_driven_now(sandbox: Sandbox)
     log.append(RunId("bbbb2222"), RunStarted(QUICK), 0)
     log.close()
     with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
-        words = [look(sandbox.wd, run, "last").word for run in ("aaaa", "bbbb")]
-        assert look(sandbox.wd, None, "last").sessions[-1].end == "at work now"
+        words = [report_on(sandbox.wd, run, "last").status.word for run in ("aaaa", "bbbb")]
+        assert report_on(sandbox.wd, None, "last").sessions[-1].end == "at work now"
     assert words == ["STOPPED", "RUNNING"]

@@ -106,7 +106,7 @@ class Room(Sandbox):
         )
 
     def outcomes(self) -> dict[str, str]:
-        return {row["run"]: row["status"] for row in self("runs", "--json").json}
+        return {row["run"]: row["status"] for row in self("runs", "--json").json["runs"]}
 
     def files(self) -> dict[str, bytes]:
         """All that lies in the work dir and is not ours."""

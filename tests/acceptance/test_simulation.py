@@ -81,7 +81,7 @@ def test_a_script_that_says_nothing_is_a_run_in_which_everybody_does_well(stage:
     assert "simulation: the agents follow script.yaml" in done.err
     assert stage.asked == TURNS
     assert "(simulated): PASSED" in stage("status").out
-    assert stage("runs", "--json").json[0]["simulated"] is True
+    assert stage("runs", "--json").json["runs"][0]["simulated"] is True
 
 
 def test_a_wrong_script_is_one_line_before_anything_starts(stage: Rehearsal) -> None:
@@ -215,7 +215,7 @@ def test_a_permission_prompt_is_shown_and_a_person_answers_it(stage: Rehearsal) 
         assert "waits for a person: May I remove build/? ⏎ to allow it: touch " in line
         status = stage("status", "--json").json
         assert status["status"] == "WAITING FOR YOU"
-        assert "May I remove build/?" in status["in_hand"][0]["waits_for_you"]
+        assert "May I remove build/?" in status["in_flight"][0]["waits_for_you"]
         assert "it waits for you: " in stage("status").out
         Path(line.rpartition("touch ")[2].strip()).touch()
         done = ended(process)
@@ -405,8 +405,8 @@ def test_usage_is_told_per_turn_role_phase_round_and_run(stage: Rehearsal) -> No
     }
     assert {name: told["tokens"] for name, told in cost["rounds"].items()} == {"1": 4700, "2": 3500}
     assert stage("status", "--json").json["usage"] == total
-    assert stage("runs", "--json").json[0]["usage"] == total
-    turns = {row["turn"]: row["usage"] for row in stage("show", cost["run"], "--json").json}
+    assert stage("runs", "--json").json["runs"][0]["usage"] == total
+    turns = {row["turn"]: row["usage"] for row in stage("show", cost["run"], "--json").json["timeline"]["timeline"]}
     assert turns["r1.peer_analyst.c1"] is None
     assert turns["r1.analyst.c1"] == {"input": 1000, "cached": 400, "output": 200, "tokens": 1200, "cost_usd": 0.25}
     assert turns["r2.programmer.c1"] == {
@@ -421,7 +421,7 @@ def test_usage_is_told_per_turn_role_phase_round_and_run(stage: Rehearsal) -> No
 def test_unknown_is_written_and_never_zero(stage: Rehearsal) -> None:
     stage.script({"analyst": [{"usage": {"input": 1000, "output": 200}}]})
     done = stage.simulate()
-    run = stage("runs", "--json").json[0]["run"]
+    run = stage("runs", "--json").json["runs"][0]["run"]
     summary = "1,200 tokens (unknown for 4 of 5 turns)"
     assert summary in done.out
     assert summary in stage("status").out
@@ -462,7 +462,7 @@ def test_a_recorded_run_can_be_replayed(stage: Rehearsal) -> None:
         }
     )
     first = stage.simulate("--json")
-    answered, bill = stage.answered, stage("cost", "--json").json["total"]
+    answered, bill = stage.answered, stage("cost", "--json").json["usage"]
     done = stage("record", "-o", "replay.yaml", "--delays")
     assert (done.code, done.out) == (0, "")
     assert f"replay.yaml: {len(answered)} turns of run {first.json['run']}" in done.err
@@ -477,7 +477,7 @@ def test_a_recorded_run_can_be_replayed(stage: Rehearsal) -> None:
     same = ("outcome", "exit_code", "reason", "rounds", "turns", "usage")
     assert {key: again.json[key] for key in same} == {key: first.json[key] for key in same}
     assert stage.answered == answered
-    assert stage("cost", "--json").json["total"] == bill
+    assert stage("cost", "--json").json["usage"] == bill
     assert not (stage.wd / "x").exists()
 
 

@@ -179,7 +179,7 @@ def test_a_build_passes_with_each_author_in_its_own_worktree(works: Works, model
         assert left == ["from_cart.txt", "from_price.txt"]
 
     assert accounted(works) == billed(model)
-    levels = works("cost", "--json").json["levels"]
+    levels = works("cost", "--json").json["usage_by"]["levels"]
     for level in ("L3", "L2"):
         parts = [usage for turn, usage in billed(model).items() if f".{level}." in turn]
         told = levels[level]

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +40,9 @@ from logos.domain.usage import Usage
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.turn_ids import level_turn
 from logos.testing import MemoryLog
+from logos.views.document import run_document
 from logos.views.events import EventFormatter
+from logos.views.status import RunStatus
 from tests.builders import a_quick_plan
 from tests.levels_builders import World, a_levels_plan, answered_by_a_person, drive_levels
 from tests.support.sandbox import Sandbox
@@ -375,9 +378,9 @@ def test_status_of_a_build_under_way_names_level_direction_and_agents(sandbox: S
     assert "s1.L8.decompose is with L8 in terminal t8 (codex) since" in done.out
     assert "next: logos build --resume" in done.out
     document = sandbox("status", "--json").json
-    assert (document["flow"], document["round"], document["phase"], document["role"]) == ("levels", 1, "down", "L8")
-    assert document["in_hand"] == [
-        document["in_hand"][0]
+    assert (document["flow"], document["rounds"], document["phase"], document["role"]) == ("levels", 1, "down", "L8")
+    assert document["in_flight"] == [
+        document["in_flight"][0]
         | {"turn": "s1.L8.decompose", "agent": "L8", "level": "L8", "kind": "decompose", "terminal": "t8"}
     ]
     assert document["question"] is None
@@ -422,7 +425,7 @@ def test_runs_lists_builds_beside_cycles(sandbox: Sandbox) -> None:
     run, plan = "k3cycle2", a_quick_plan(wd=str(sandbox.wd))
     keep(sandbox, [RunStarted(plan), RunEnded(Outcome.PASSED)], run)
     keep(sandbox, built(here(sandbox), Talk({"s1.L5.validate": FAILS, "s1.q1.L5.propose.r1": AGAIN})))
-    rows = {row["run"]: row for row in sandbox("runs", "--json").json}
+    rows = {row["run"]: row for row in sandbox("runs", "--json").json["runs"]}
     assert (rows[run]["flow"], rows[RUN]["flow"]) == ("cycle", "levels")
     assert (rows[RUN]["rounds"], rows[RUN]["asked_for"], rows[RUN]["status"]) == (2, "greet by name", "PASSED")
     assert any(line.startswith(f"{RUN}  levels") for line in sandbox("runs").out.splitlines())
@@ -445,7 +448,7 @@ def test_the_turns_of_a_build_are_listed_with_level_component_and_verdict(sandbo
 def test_a_report_that_lacked_something_was_sent_back_whatever_it_said(sandbox: Sandbox) -> None:
     wrong = {**FAILS, "next_recommended_action": {"action": "hand_back", "to": "L9", "why": "x"}}
     keep(sandbox, built(here(sandbox), Talk({"s1.L5.validate": wrong})))
-    turns = {turn["turn"]: turn["verdict"] for turn in sandbox("show", RUN, "--json").json}
+    turns = {turn["turn"]: turn["verdict"] for turn in sandbox("show", RUN, "--json").json["timeline"]}
     assert (turns["s1.L5.validate"], turns["s1.L5.validate.t2"]) == ("sent back", "PASS")
     assert not any("L5 FAILED" in line for line in sandbox("log").out.splitlines())
 
@@ -474,10 +477,11 @@ def test_the_cost_of_a_build_is_told_by_level_kind_and_sweep(sandbox: Sandbox) -
     ]
     keep(sandbox, billed)
     document = sandbox("cost", "--json").json
-    assert document["levels"]["L5"]["turns"] == 6
-    assert document["kinds"]["author"]["cost_usd"] == 1.0
-    assert set(document["sweeps"]) == {"1", "2"}
-    assert sum(bill["tokens"] for bill in document["levels"].values()) == document["total"]["tokens"]
+    by = document["usage_by"]
+    assert by["levels"]["L5"]["turns"] == 6
+    assert by["kinds"]["author"]["cost_usd"] == 1.0
+    assert set(by["sweeps"]) == {"1", "2"}
+    assert sum(bill["tokens"] for bill in by["levels"].values()) == document["usage"]["tokens"]
     assert "level L5" in sandbox("cost").out
     assert "kind validate" in sandbox("cost").out
 
@@ -506,7 +510,7 @@ def summary(events: Iterable[Event]) -> tuple[str, dict[str, Any]]:
     story = load_run(log, RUN)
     page = Console(file=io.StringIO(), width=200)
     show.put_summary(page, story)
-    return page.file.getvalue(), show.run_as_json(story, "state.json", 0)  # type: ignore[attr-defined]
+    return page.file.getvalue(), dict(run_document(RunStatus(Path("/repo"), story, None)))  # type: ignore[attr-defined]
 
 
 def test_a_passed_build_says_where_its_work_is_and_what_nothing_proves() -> None:

@@ -44,7 +44,7 @@ from logos.domain.usage import Usage
 from logos.errors import UsageError
 from logos.flows.cycle.flow import Cycle, CycleState
 from logos.testing import APPROVED, FAIL, PASS, REVISE, MemoryLog
-from logos.views.continuity.document import as_document
+from logos.views.continuity.document import report_document
 from logos.views.continuity.entries import Entry
 from logos.views.continuity.report import ContinuityReport, continuity
 from logos.views.continuity.since import session_since
@@ -145,8 +145,8 @@ QUICK = a_quick_plan(test_command="pytest -q", verify_pass=True)
 def test_completed_phases_are_told_round_by_round_with_their_sessions() -> None:
     events = a_cycle(QUICK, tester=[FAIL, PASS])
     done = told(*cut_after(events, "r1.tester.c1", QUICK))
-    assert [entry.session for entry in done.parts.completed] == [1, 1, 1, 2, 2, 2]
-    assert lines(done.parts.completed) == [
+    assert [entry.session for entry in done.sections.completed] == [1, 1, 1, 2, 2, 2]
+    assert lines(done.sections.completed) == [
         "round 1 analyst's work approved by the peer analyst in cycle 1",
         "round 1 programmer's work approved by the peer programmer in cycle 1",
         "round 1 test FAIL",
@@ -154,28 +154,28 @@ def test_completed_phases_are_told_round_by_round_with_their_sessions() -> None:
         "round 2 test PASS",
         "round 2 `pytest -q`, run by Logos exit 0",
     ]
-    assert done.parts.pending == ()
-    assert (done.word, done.answered) == ("PASSED", 8)
+    assert done.sections.pending == ()
+    assert (done.status.word, done.view.answered) == ("PASSED", 8)
 
 
 @pytest.mark.scenario("LOG-16")
 def test_reviews_and_tests_that_a_round_still_needs_are_pending() -> None:
     events = a_cycle(QUICK, until=lambda state: state.role == "peer_programmer")
-    assert lines(told(events).parts.pending) == [
+    assert lines(told(events).sections.pending) == [
         "round 1 review of the programmer's work by the peer programmer due now, cycle 1 of at most 3",
         "round 1 test by the tester to come",
         "round 1 `pytest -q`, run by Logos after the tester's PASS",
     ]
     checking = a_cycle(QUICK, until=lambda state: state.checking)
-    assert lines(told(checking).parts.pending) == ["round 1 `pytest -q`, run by Logos due now"]
+    assert lines(told(checking).sections.pending) == ["round 1 `pytest -q`, run by Logos due now"]
 
 
 def test_what_was_never_reached_is_not_said_to_come() -> None:
     rules = ReviewRules(max_cycles=1, on_exhausted=OnExhausted.BLOCK)
     plan = a_quick_plan(review=rules)
     done = told(a_cycle(plan, analyst_review=[REVISE]))
-    assert {entry.how for entry in done.parts.pending} == {"did not come about"}
-    (blocked,) = done.parts.blocked
+    assert {entry.how for entry in done.sections.pending} == {"not run"}
+    (blocked,) = done.sections.blocked
     assert "did not approve in 1 review cycles" in blocked.how
     assert "empty name" in blocked.about
 
@@ -185,37 +185,37 @@ def test_what_keeps_a_run_from_going_on_is_blocked_and_named() -> None:
     begun = [RunStarted(QUICK), TurnAsked(TurnId("r1.analyst.c1"), AgentName("analyst"), "do it")]
     turn = TurnId("r1.analyst.c1")
     limit = told([*begun, TurnFailed(turn, FailureKind.LIMIT, "usage limit reached, resets 3 pm")])
-    assert lines(limit.parts.blocked) == ["stopped a provider's limit usage limit reached, resets 3 pm"]
+    assert lines(limit.sections.blocked) == ["stopped a provider's limit usage limit reached, resets 3 pm"]
     pending_turns = told([*begun, TurnSent(turn), Noted(Topic.PERMISSION_ASKED, "may I?", turn)], driver=1)
-    assert lines(pending_turns.parts.blocked) == ["permission analyst waits for you: may I?"]
-    assert pending_turns.word == "WAITING FOR YOU"
+    assert lines(pending_turns.sections.blocked) == ["permission analyst waits for you: may I?"]
+    assert pending_turns.status.word == "WAITING FOR YOU"
     budget = told([*begun, Noted(Topic.INTERRUPTED, "limits.max_tokens reached: 10 of 5")])
-    assert lines(budget.parts.blocked) == ["budget this run's budget limits.max_tokens reached: 10 of 5"]
+    assert lines(budget.sections.blocked) == ["budget this run's budget limits.max_tokens reached: 10 of 5"]
     # A driver that took over tries again.
     again = told([*begun, TurnFailed(turn, FailureKind.LIMIT, "usage limit reached")], [RunResumed(QUICK)])
-    assert again.parts.blocked == ()
+    assert again.sections.blocked == ()
 
 
 def test_going_on_without_approval_and_a_pass_that_is_not_believed_are_decisions() -> None:
     plan = replace(QUICK, review=replace(QUICK.review, max_cycles=1), max_rounds=1)
     done = told(a_cycle(plan, check=1, programmer_review=[REVISE]))
-    assert lines(done.parts.decisions) == [
+    assert lines(done.sections.decisions) == [
         "review round 1 the run goes on without approval of the programmer's work",
         "verdict round 1 the tester's PASS is not believed: `pytest -q` exits 1",
     ]
-    assert "empty name" in done.parts.decisions[0].about
-    assert "not approved" in lines(done.parts.completed)[1]
+    assert "empty name" in done.sections.decisions[0].about
+    assert "not approved" in lines(done.sections.completed)[1]
 
 
 def test_a_tester_without_a_verdict_has_completed_nothing_yet() -> None:
     events = a_cycle(a_quick_plan(max_rounds=1), tester=["well …", FAIL])
-    assert [line for line in lines(told(events).parts.completed) if "test" in line] == ["round 1 test FAIL"]
+    assert [line for line in lines(told(events).sections.completed) if "test" in line] == ["round 1 test FAIL"]
 
 
 def test_a_run_that_was_given_up_says_who_decided_so() -> None:
     done = told([*a_cycle(QUICK, until=lambda state: state.role == "tester"), RunAbandoned("the plan was wrong")])
-    assert lines(done.parts.decisions) == ["person given up the plan was wrong"]
-    assert done.word == "ABANDONED"
+    assert lines(done.sections.decisions) == ["person given up the plan was wrong"]
+    assert done.status.word == "ABANDONED"
 
 
 # --- sessions
@@ -226,12 +226,12 @@ def test_what_changed_is_what_happened_since_the_beginning_of_a_session() -> Non
     sessions = cut_after(a_cycle(QUICK, tester=[FAIL, PASS]), "r1.tester.c1", QUICK)
     last = told(*sessions).changed
     assert [act.turn for act in last.turns] == ["r2.programmer.c1", "r2.peer_programmer.c1", "r2.tester.c1"]
-    assert lines(last.checks) == ["check r2.verify `pytest -q` exits 0"]
-    assert lines(last.outcomes) == ["outcome PASSED the tester reported PASS and `pytest -q` exited 0"]
-    assert len(last.completed) == 3
+    assert lines(last.sections.checks) == ["check r2.verify `pytest -q` exits 0"]
+    assert lines(last.sections.outcomes) == ["outcome PASSED the tester reported PASS and `pytest -q` exited 0"]
+    assert len(last.sections.completed) == 3
     assert len(told(*sessions, since="1").changed.turns) == 8
     # The rest is cumulative.
-    assert len(told(*sessions).parts.completed) == 6
+    assert len(told(*sessions).sections.completed) == 6
 
 
 @pytest.mark.scenario("LOG-16")
@@ -289,7 +289,7 @@ def test_a_clock_that_was_set_back_gives_no_negative_times_and_keeps_the_order()
     done = told(*sessions, began=("2026-11-15 09:12", "2026-11-14 21:03"))
     assert [session.number for session in done.sessions] == [1, 2]
     assert all(session.seconds >= 0 for session in done.sessions)
-    assert all(act.seconds >= 0 for act in done.acts)
+    assert all(act.seconds >= 0 for act in done.spans)
     assert done.changed.turns[0].turn == "r2.programmer.c1"
     bars = drawn_bars(done)
     assert all(x >= 0 and x + width <= 100.001 for x, width in bars)
@@ -311,7 +311,7 @@ def test_a_clock_that_was_set_back_within_a_turn_gives_no_negative_time() -> Non
     ):
         log.append(RUN, event, seq)
     done = report_of(log)
-    assert [act.seconds for act in done.acts] == [0.0]
+    assert [act.seconds for act in done.spans] == [0.0]
     assert 0 <= drawn_bars(done)[0][0] <= 100
 
 
@@ -322,28 +322,28 @@ def test_settings_that_a_new_driver_brought_along_are_named_with_their_values() 
     rules = replace(QUICK.review, max_cycles=5)
     new = replace(QUICK, review=rules, max_rounds=2, agents=agents, test_command="", prompt="p" * 200)
     done = told([RunStarted(QUICK)], [RunResumed(new)], [RunResumed(new)], since="1")
-    assert lines(done.changed.settings) == [
+    assert lines(done.changed.sections.settings) == [
         "setting prompt 75 characters → 200 characters",
         "setting agents.tester.provider codex → claude_code",
         "setting max_rounds 8 → 2",
         "setting test_command pytest -q → none",
         "setting review.max_cycles 3 → 5",
     ]
-    assert {entry.session for entry in done.settings} == {2}
+    assert {entry.session for entry in done.sections.settings} == {2}
 
 
 def test_settings_that_a_build_keeps_from_its_beginning_did_not_change() -> None:
     plan = a_levels_plan()
     other = replace(plan, feature="something else", base="another commit", max_parallel=9, tools=plan.tools[:1])
     done = told([RunStarted(plan)], [RunResumed(other)])
-    assert lines(done.settings) == ["setting tools.pytest L2, pytest -q → none", "setting max_parallel 4 → 9"]
+    assert lines(done.sections.settings) == ["setting tools.pytest L2, pytest -q → none", "setting max_parallel 4 → 9"]
 
 
 def test_files_that_changed_are_shown_when_they_are_known() -> None:
     done = told([RunStarted(QUICK)], files=(" src/cart.py | 12 +++---", " 1 file changed"))
     assert "src/cart.py | 12" in as_markdown(done)
     assert "src/cart.py | 12" in as_page(done)
-    assert as_document(done)["changed"]["files"][1] == " 1 file changed"
+    assert report_document(done)["changed"]["files"][1] == " 1 file changed"
     assert "### Files" not in as_markdown(told([RunStarted(QUICK)]))
 
 
@@ -370,18 +370,18 @@ def a_fork() -> ContinuityReport:
 def test_what_a_fork_inherited_is_marked_and_not_counted() -> None:
     done = a_fork()
     assert [session.inherited for session in done.sessions] == [True, True, False]
-    assert (done.answered, done.inherited) == (1, 5)
+    assert (done.view.answered, done.view.inherited) == (1, 5)
     assert [effort.name for effort in done.efforts] == ["programmer"]
-    assert (done.total.turns, done.total.sent) == (1, done.characters)
-    assert [act.inherited for act in done.acts] == [True] * 5 + [False]
+    assert (done.total.turns, done.total.sent) == (1, done.view.characters)
+    assert [act.inherited for act in done.spans] == [True] * 5 + [False]
     assert done.driven == 3 * MINUTE
-    assert [entry.inherited for entry in done.parts.completed] == [True] * 3
+    assert [entry.inherited for entry in done.sections.completed] == [True] * 3
     assert [act.turn for act in done.changed.turns] == ["r2.programmer.c1"]
-    assert lines(done.parts.decisions) == ["person fork forked from k3report@20"]
+    assert lines(done.sections.decisions) == ["person fork forked from k3report@20"]
 
 
 def test_a_turn_that_was_in_hand_when_a_run_was_forked_begins_anew() -> None:
-    act = a_fork().acts[-1]
+    act = a_fork().spans[-1]
     assert (act.turn, act.begun[0], act.over[0], act.seconds) == ("r2.programmer.c1", 3, 3, 2 * MINUTE)
 
 
@@ -396,7 +396,7 @@ def test_every_form_says_what_is_inherited() -> None:
     assert "forked from k3report@20; 5 turns inherited, not counted here" in as_markdown(done)
     assert "5 turns inherited, not counted here" in as_page(done)
     assert 'class="session inherited"' in as_page(done)
-    document = as_document(done)
+    document = report_document(done)
     forked = [document[key] for key in ("forked_from", "forked_at", "forked_by", "inherited_turns")]
     assert forked == ["k3report", 20, "fork", 5]
 
@@ -408,15 +408,15 @@ def test_every_form_says_what_is_inherited() -> None:
 def test_a_build_tells_specs_components_and_levels_with_their_sessions() -> None:
     plan = a_levels_plan()
     done = told(*cut_after(built(plan, a_shop()), "s1.L3.decompose", plan))
-    by_part = {part: [entry for entry in done.parts.completed if entry.part == part] for part in PARTS}
+    by_part = {part: [entry for entry in done.sections.completed if entry.part == part] for part in PARTS}
     assert [entry.what.split()[0] for entry in by_part["spec"]] == ["L9", "L8", "L7", "L6", "L5", "L4", "L3"]
     assert {entry.session for entry in by_part["spec"]} == {1}
     assert lines(by_part["component"])[0] == "component price merged; 1 file"
     assert [entry.what.split()[0] for entry in by_part["validation"]] == [f"L{n}" for n in range(1, 10)]
     assert lines(by_part["validation"])[0] == "validation L1 Syntax-Linter proven by `ruff check`, run by Logos"
     assert {entry.session for part in ("component", "validation") for entry in by_part[part]} == {2}
-    assert (done.parts.pending, done.parts.blocked, done.word) == ((), (), "PASSED")
-    assert lines(done.changed.merges) == ["merge s1.merge price, cart and tax merged, commit all of"]
+    assert (done.sections.pending, done.sections.blocked, done.status.word) == ((), (), "PASSED")
+    assert lines(done.changed.sections.merges) == ["merge s1.merge price, cart and tax merged, commit all of"]
 
 
 PARTS = ("spec", "component", "validation")
@@ -426,13 +426,13 @@ PARTS = ("spec", "component", "validation")
 def test_components_that_wait_for_others_are_blocked_dependencies() -> None:
     events = built(a_levels_plan(), a_shop(), until=lambda state: "cart" in state.gathered)
     done = told(events)
-    assert lines(done.parts.blocked) == ["component tax waits for price"]
-    assert done.parts.blocked[0].about == "what the state gets"
-    assert lines(entry for entry in done.parts.completed if entry.part == "component") == [
+    assert lines(done.sections.blocked) == ["component tax waits for price"]
+    assert done.sections.blocked[0].about == "what the state gets"
+    assert lines(entry for entry in done.sections.completed if entry.part == "component") == [
         "component cart built, not merged yet; 1 file"
     ]
     assert [act.turn for act in done.in_flight] == ["s1.L2.price.author"]
-    assert lines(done.parts.pending)[:3] == [
+    assert lines(done.sections.pending)[:3] == [
         "sweep 1 L1 Syntax-Linter `ruff check` not run yet",
         "sweep 1 L2 Function-Author `pytest -q` not run yet",
         "sweep 1 L3 Component-Architect has not judged its spec yet",
@@ -444,7 +444,7 @@ def test_a_component_that_was_not_built_waits_for_the_conflict_of_those_it_needs
     same = (TouchedFile("src/money.py", "one", ("euros",)),), (TouchedFile("src/money.py", "other", ("euros",)),)
     world = Talk(replies={"s1.L3.decompose": parts}, touched={"price": same[0], "cart": same[1]})
     done = told(built(a_levels_plan(), world, until=lambda state: state.dispute is not None))
-    assert lines(done.parts.blocked) == ["component bill waits for reconciliation s1.q1"]
+    assert lines(done.sections.blocked) == ["component bill waits for reconciliation s1.q1"]
 
 
 def test_a_component_that_is_worked_on_again_is_not_completed() -> None:
@@ -458,18 +458,18 @@ def test_a_component_that_is_worked_on_again_is_not_completed() -> None:
         a_levels_plan(), world, until=lambda state: state.sweep == 2 and bool(state.pending_turns) and state.level == 2
     )
     done = told(events)
-    assert [entry.what for entry in done.parts.completed if entry.part == "component"] == ["cart"]
-    assert lines(done.parts.blocked) == ["component tax waits for price"]
+    assert [entry.what for entry in done.sections.completed if entry.part == "component"] == ["cart"]
+    assert lines(done.sections.blocked) == ["component tax waits for price"]
 
 
 @pytest.mark.scenario("LOG-16")
 def test_levels_that_failed_or_that_nothing_proves_are_pending_validations() -> None:
     failed = built(a_levels_plan(), a_shop(s1__L5__validate=FAILS), until=lambda state: state.dispute is not None)
-    pending = lines(told(failed).parts.pending)
+    pending = lines(told(failed).sections.pending)
     assert pending[0] == "sweep 1 L5 Journey-Validator FAILED; reconciliation s1.q1 is to settle it"
     assert len(pending) == 5
     unproven = told(built(a_levels_plan(tools=()), a_shop()))
-    assert lines(unproven.parts.pending) == [
+    assert lines(unproven.sections.pending) == [
         "sweep 1 L1 Syntax-Linter unproven: telos.toml names no tool for it",
         "sweep 1 L2 Function-Author unproven: telos.toml names no tool for it",
     ]
@@ -481,14 +481,14 @@ def test_reconciliations_are_told_with_the_decision_and_the_session_it_fell_in()
     world = a_shop(s1__L5__validate=FAILS)
     events = built(plan, world)
     done = told(*cut_after(events, "s1.L5.validate", plan))
-    (entry,) = done.changed.decisions
+    (entry,) = done.changed.sections.decisions
     assert entry.what == "s1.q1, failure at L5"
     assert entry.how.startswith("decided by the levels in 1 round: ")
     assert "checkout is slow" in entry.about
     assert (entry.session, entry.turn) == (2, "s1.q1.L9.align.r1")
-    assert "spec revised" in {entry.part for entry in done.changed.specs}
+    assert "spec revised" in {entry.part for entry in done.changed.sections.specs}
     going = built(plan, world, until=lambda state: state.dispute is not None and state.dispute.kind == "agree")
-    assert lines(told(going).parts.decisions) == ["reconciliation s1.q1, failure at L5 open, round 1 of at most 3"]
+    assert lines(told(going).sections.decisions) == ["reconciliation s1.q1, failure at L5 open, round 1 of at most 3"]
 
 
 STUCK = {"next_recommended_action": {"action": "ask_person", "to": None, "why": "Which currencies?"}}
@@ -499,22 +499,24 @@ def test_an_open_question_blocks_and_a_persons_answer_is_a_decision() -> None:
     plan = a_levels_plan()
     asked = built(plan, a_shop(s1__L8__decompose=STUCK))
     done = told(asked)
-    assert lines(done.parts.blocked) == ["question s1.L8.decompose a person must decide: Which currencies?"]
-    assert done.word == "BLOCKED"
+    assert lines(done.sections.blocked) == ["question s1.L8.decompose a person must decide: Which currencies?"]
+    assert done.status.word == "BLOCKED"
     state = load_run(a_log(asked), RUN).build
     assert state is not None
     answered = told([*asked, answered_by_a_person(state, "euros and dollars")])
-    (entry,) = answered.parts.decisions
+    (entry,) = answered.sections.decisions
     assert (entry.part, entry.how) == ("answer", "a person answered: euros and dollars")
     assert entry.about == "Which currencies?"
-    assert answered.parts.blocked == ()
+    assert answered.sections.blocked == ()
 
 
 def test_a_request_against_the_purpose_says_what_it_violates_and_what_would_do() -> None:
     no = {"verdict": "MISALIGNED", "violation": "it tracks people", "alternatives": ["count visits"]}
     done = told(built(a_levels_plan(), a_shop(s1__L9__decompose=no)))
-    assert (done.word, done.parts.pending) == ("REJECTED", ())
-    assert [(entry.how, entry.about) for entry in done.parts.blocked] == [("it tracks people", "instead: count visits")]
+    assert (done.status.word, done.sections.pending) == ("REJECTED", ())
+    assert [(entry.how, entry.about) for entry in done.sections.blocked] == [
+        ("it tracks people", "instead: count visits")
+    ]
 
 
 def test_effort_is_added_up_per_level_and_makes_the_total() -> None:
@@ -529,9 +531,9 @@ def test_effort_is_added_up_per_level_and_makes_the_total() -> None:
     by_name = {effort.name: effort for effort in done.efforts}
     assert by_name["L2"].turns == 3
     assert by_name["L2"].bill.usage.tokens == 360
-    assert done.total.turns == done.answered
-    assert done.total.bill.usage.tokens == done.bill.usage.tokens
-    assert done.total.sent == done.characters
+    assert done.total.turns == done.view.answered
+    assert done.total.bill.usage.tokens == done.view.bill.usage.tokens
+    assert done.total.sent == done.view.characters
     assert "## Time and tokens per level" in as_markdown(done)
     assert "L2 Function-Author" in as_markdown(done)
 
@@ -540,7 +542,7 @@ def test_unknown_is_never_shown_as_zero() -> None:
     done = told(a_cycle(QUICK))
     assert "## Time and characters per role" in as_markdown(done)
     assert re.search(r"\| tester +\|.*\| unknown \| unknown \|", as_markdown(done))
-    assert as_document(done)["effort"]["total"]["usage"]["tokens"] is None
+    assert report_document(done)["effort"]["total"]["usage"]["tokens"] is None
 
 
 # --- Markdown
@@ -583,9 +585,9 @@ def test_what_agents_wrote_is_no_markup_in_the_markdown() -> None:
 
 def test_only_the_newest_turns_are_listed_and_the_others_counted() -> None:
     done = told(a_cycle(replace(QUICK, max_rounds=20), tester=[FAIL]))
-    assert done.answered == 62
+    assert done.view.answered == 62
     assert "32 earlier ones are left out; `logos show k3report` lists them all." in as_markdown(done)
-    assert len(as_document(done)["changed"]["turns"]) == 62
+    assert len(report_document(done)["changed"]["timeline"]) == 62
 
 
 # --- the timeline
@@ -629,11 +631,11 @@ def a_large_build(sessions: int = 12) -> ContinuityReport:
 
 def test_the_timeline_holds_for_six_hundred_turns_in_nine_lanes_and_twelve_sessions() -> None:
     done = a_large_build()
-    assert done.answered >= 600
+    assert done.view.answered >= 600
     assert len(done.sessions) == 12
     assert [lane for lane in done.lanes if lane != "logos"] == [level_def.name for level_def in LEVELS.values()]
     bars = drawn_bars(done)
-    assert len(bars) == len(done.acts)
+    assert len(bars) == len(done.spans)
     assert all(x >= 0 and width > 0 and x + width <= 100.001 for x, width in bars)
     page = as_page(done)
     assert len(page) < 1_500_000
@@ -814,8 +816,8 @@ def test_a_run_that_has_hardly_begun_has_a_whole_report(answered: int) -> None:
     for plan in (QUICK, a_levels_plan()):
         done = told([RunStarted(plan), *(first if plan is QUICK else [])])
         is_safe(as_page(done))
-        assert "Everything" in as_markdown(done) or not done.answered
-        assert as_document(done)["turns"] == done.answered
+        assert "everything below is new" in as_markdown(done) or not done.view.answered
+        assert report_document(done)["turns"] == done.view.answered
 
 
 def test_the_page_shows_the_outcome_the_figures_and_the_next_step() -> None:
@@ -846,17 +848,17 @@ def test_the_document_has_the_same_keys_in_both_flows_at_every_stage() -> None:
         told(built(a_levels_plan(), a_shop())),
         hostile(),
     ]
-    shapes = [shape(as_document(done)) for done in reports]
+    shapes = [shape({**report_document(done), "question": None}) for done in reports]
     assert all(one == shapes[0] for one in shapes)
     assert set(shapes[0]) >= {"completed", "pending", "blocked", "changed", "decisions", "effort", "sessions", "since"}
 
 
 def test_the_times_of_the_document_are_iso() -> None:
-    document = as_document(told(*cut_after(a_cycle(QUICK, tester=[FAIL, PASS]), "r1.tester.c1", QUICK)))
+    document = report_document(told(*cut_after(a_cycle(QUICK, tester=[FAIL, PASS]), "r1.tester.c1", QUICK)))
     times = [document["started_at"], document["sessions"][1]["began_at"], document["completed"][0]["at"]]
     assert all(datetime.fromisoformat(at).tzinfo is not None for at in times)
     assert document["since"] == {"session": 2, "began_at": document["sessions"][1]["began_at"]}
-    assert document["changed"]["turns"][0]["session"] == 2
+    assert document["changed"]["timeline"][0]["answered_in_session"] == 2
 
 
 # --- the command
@@ -866,7 +868,7 @@ def test_the_times_of_the_document_are_iso() -> None:
 def test_a_run_that_has_ended_has_nothing_in_hand(outcome: Outcome) -> None:
     events = a_cycle(replace(QUICK, max_rounds=1), tester=[FAIL if outcome is Outcome.FAILED else PASS])
     done = told(events)
-    assert (done.in_flight, done.word) == ((), outcome.value)
+    assert (done.in_flight, done.status.word) == ((), outcome.value)
 
 
 def test_levels_that_do_not_take_part_have_no_lane() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 from typing import Any
 
 import pytest
@@ -96,7 +96,8 @@ def test_sessions_are_the_whole_log_in_order_and_each_holds_what_happened_in_it(
         begin = driven[0] if driven else inside[0]
         assert own.began == begin.at
         worked = [r for r in inside if r.seq >= begin.seq]
-        assert own.ended == max(r.at for r in worked if not isinstance(r.event, QuestionResolved | RunAbandoned))
+        until = takewhile(lambda r: not isinstance(r.event, QuestionResolved | RunAbandoned), worked)
+        assert own.ended == max(r.at for r in until)
         assert own.seconds >= 0
         assert own.answered == tuple(r.event.turn for r in inside if isinstance(r.event, TurnAnswered))
         assert own.checked == tuple(r.event.turn for r in inside if isinstance(r.event, CheckRan))
@@ -145,7 +146,7 @@ def test_a_run_of_two_days_and_its_fork_have_a_session_for_every_driver() -> Non
     assert sessions_of(recorded(*first, *second, *third)) == (
         Session(1, 1, 3, 1, 3, (TurnId("r1.analyst.c1"),), (), "the terminal was closed", inherited=True),
         Session(2, 4, 6, 4, 6, (TurnId("r1.peer_analyst.c1"),), (TurnId("r1.verify"),), inherited=True),
-        Session(3, 7, 10, 8, 9, (TurnId("r1.programmer.c1"),)),
+        Session(3, 7, 10, 8, 9, (TurnId("r1.programmer.c1"),), given_up="enough", forked=FORKED),
     )
 
 
@@ -330,7 +331,7 @@ def test_a_run_that_was_given_up_says_why() -> None:
 def lines(*happened: tuple[float, Event], run: RunId = FORK) -> list[tuple[str, Severity]]:
     narrator = event_formatter()
     records = (Recorded(run, seq, at, event) for seq, (at, event) in enumerate(happened, 1))
-    return [(line.text, line.tone) for record in records for line in narrator.lines(record)]
+    return [(line.text, line.severity) for record in records for line in narrator.lines(record)]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from logos.views.redact import one_line
 if TYPE_CHECKING:
     from logos.adapters.store.sqlite import SqliteLog
     from logos.domain.turns import RunId
+    from logos.ports import Log
 
 CONFIG = "logos.json"
 DATABASE = "logos.db"
@@ -77,7 +78,7 @@ def _tell(text: str) -> None:
     print(one_line(text), file=sys.stderr, flush=True)
 
 
-def find_run(log: SqliteLog, wanted: str | None) -> RunId:
+def find_run(log: Log, wanted: str | None) -> RunId:
     """The run a person means: the newest, or the one whose id begins like this."""
     runs = log.runs()
     if not runs:

@@ -127,6 +127,8 @@ def report(settings: Settings, ended: RunResult[LevelsState], *, as_json: bool) 
     from logos.app.runs import load_run
     from logos.app.state_files import BUILD_STATE_FILE as STATE_FILE
     from logos.cli.output import console as show
+    from logos.views.document import result_document
+    from logos.views.status import RunStatus
 
     place, state = settings.work_dir, ended.state
     with reading(place) as log:
@@ -140,7 +142,8 @@ def report(settings: Settings, ended: RunResult[LevelsState], *, as_json: bool) 
             show.put(target, line)
     show.put_next(target, where_next(ended, place))
     if as_json:
-        show.document(show.run_as_json(story, str(settings.telos_dir / STATE_FILE), ended.exit_code))
+        state_file = str(settings.telos_dir / STATE_FILE)
+        show.document(result_document(RunStatus(place, story, None), state_file, ended.exit_code))
 
 
 def where_next(ended: RunResult[LevelsState], place: Path) -> list[tuple[str, str]]:

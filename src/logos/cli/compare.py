@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from logos.app.runs import status_of
 from logos.app.workdir import place_of
 from logos.cli.options import AsJson, ThisRun, WorkDir, examples
 from logos.errors import UsageError
+from logos.views.document import run_document
+from logos.views.document_shapes import VERSION, CompareDocument, ComparedRunDocument
 
 if TYPE_CHECKING:
     from logos.cli.diff import Changed, Side
@@ -201,8 +204,8 @@ def _cells(pair: tuple[Side, list[Changed] | None]) -> tuple[object, ...]:
         number(story.characters),
         _partly(tokens(bill.usage.tokens), bill.tokens_unknown, bill.turns),
         _partly(dollars(bill.usage.cost_usd), bill.cost_unknown, bill.turns),
-        duration(driven(end)),
-        _sessions(end),
+        duration(sum(session.seconds for session in story.own_sessions)),
+        len(story.own_sessions),
         UNKNOWN if changed is None else len(changed),
         str(end.place),
     )
@@ -213,27 +216,17 @@ def _partly(told: str, unknown: int, turns: int) -> str:
     return f"{told} (unknown for {unknown} of {turns})" if 0 < unknown < turns else told
 
 
-def driven(end: Side) -> float:
-    """How long somebody drove it, in seconds."""
-    from logos.cli.sessions import rows_of
-
-    return sum(row.seconds for row in rows_of(end.place, end.story))
-
-
-def _sessions(end: Side) -> int:
-    return sum(1 for session in end.story.sessions if not session.inherited)
-
-
 # --- as JSON
 
 
-def as_document(found: Compared, *, patch: bool) -> dict[str, Any]:
+def as_document(found: Compared, *, patch: bool) -> CompareDocument:
     from logos.adapters.git.command import text_of
     from logos.cli import diff
 
     common = found.common
     return {
-        "runs": [run_as_json(end, changed) for end, changed in _pairs(found)],
+        "version": VERSION,
+        "runs": [_as_json(end, changed) for end, changed in _pairs(found)],
         "common": None if common is None else {"run": common.run, "event": common.seq, "commit": common.commit or None},
         "files": diff.files_as_json(diff.files(*found.sides)) if found.kept else None,
         "patch": text_of(diff.patch(*found.sides)) if found.kept and patch else None,
@@ -241,31 +234,9 @@ def as_document(found: Compared, *, patch: bool) -> dict[str, Any]:
     }
 
 
-def run_as_json(end: Side, changed: list[Changed] | None) -> dict[str, Any]:
-    from logos.cli.sessions import fork_of, forked_as_json
-    from logos.views.run import iso
-    from logos.views.usage import bill_as_json
-
-    story = end.story
+def _as_json(end: Side, changed: list[Changed] | None) -> ComparedRunDocument:
     return {
-        "run": story.run,
-        "flow": story.plan.flow,
-        "outcome": story.outcome.value if story.outcome else None,
-        "reason": story.reason,
-        "asked_for": story.asked_for,
-        "started_at": iso(story.started),
-        "last_event_at": iso(story.last),
-        "rounds": story.rounds,
-        "turns": story.answered,
-        "inherited_turns": story.inherited,
-        "characters": story.characters,
-        "usage": bill_as_json(story.bill),
-        "seconds_driven": round(driven(end), 3),
-        "sessions": _sessions(end),
+        **run_document(status_of(end.place, end.story)),
         "files_changed": None if changed is None else len(changed),
-        **forked_as_json(fork_of(story)),
         "commit": end.commit or None,
-        "simulated": story.simulated,
-        "damage": story.damage or None,
-        "wd": str(end.place),
     }

@@ -183,21 +183,21 @@ def report(settings: Settings, exit_code: int, *, as_json: bool) -> None:
 def as_document(story: RunView, settings: Settings, exit_code: int) -> dict[str, Any]:
     from logos.app.state_files import BUILD_STATE_FILE as STATE_FILE
     from logos.cli import lineage
-    from logos.cli.output import console as show
-    from logos.views.run import turns_as_json
+    from logos.views.document import result_document, turn_document
+    from logos.views.status import RunStatus
 
     place, build = settings.work_dir, story.build
     state_file = settings.state_path if build is None else settings.telos_dir / STATE_FILE
     document = {
-        **show.run_as_json(story, str(state_file), exit_code),
+        **result_document(RunStatus(place, story, None), str(state_file), exit_code),
         "folder": str(place),
-        "timeline": turns_as_json(story),
+        "timeline": [turn_document(turn) for turn in story.turns],
         "diff": code_diff(place, *branch_of(story)),
     }
     if build is None:
         return document
     settled = [settled_as_json(own) for own in build.settled]
-    return {**document, "settled": settled, "lineage": lineage.as_document(story.run, build, None)}
+    return {**document, "settled": settled, "lineage": lineage.lineage_document(story.run, build, None)}
 
 
 def settled_as_json(settled: Settled) -> dict[str, Any]:

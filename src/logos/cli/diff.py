@@ -14,6 +14,8 @@ import typer
 from logos.app.workdir import place_of
 from logos.cli.options import AsJson, WorkDir, examples
 from logos.errors import HostError, UsageError
+from logos.views.document import turn_document
+from logos.views.document_shapes import FileDocument
 
 if TYPE_CHECKING:
     from logos.views.run import RunView, TurnView
@@ -264,7 +266,7 @@ def as_document(one: Side, other: Side, meanwhile: Sequence[TurnView] | None, *,
     return {
         "from": side_as_json(one),
         "to": side_as_json(other),
-        "turns": None if meanwhile is None else [_told_as_json(told) for told in meanwhile],
+        "timeline": None if meanwhile is None else [turn_document(turn) for turn in meanwhile],
         "files": files_as_json(files(one, other)) if kept else None,
         "patch": text_of(patch(one, other)) if kept and not stat else None,
     }
@@ -280,13 +282,5 @@ def side_as_json(own: Side) -> dict[str, Any]:
     }
 
 
-def _told_as_json(told: TurnView) -> dict[str, Any]:
-    from logos.views.run import agent_as_json
-
-    seconds = None if told.seconds is None else round(told.seconds, 3)
-    said = {"verdict": told.verdict or None, "failure": told.failure or None}
-    return {"turn": told.turn, **agent_as_json(told), "seconds": seconds, **said}
-
-
-def files_as_json(changed: Sequence[Changed]) -> list[dict[str, Any]]:
+def files_as_json(changed: Sequence[Changed]) -> list[FileDocument]:
     return [{"path": own.path, "added": own.added, "deleted": own.deleted} for own in changed]

@@ -210,16 +210,21 @@ def _agents(host: Host, clis: list[Cli]) -> Iterator[Finding]:
 
 
 def _log(place: Path) -> Finding:
-    from logos.cli.runs import rows_of
+    from logos.app.runs import load_statuses
+    from logos.views.status import UnreadableRun
 
     if not has_log(place):
         return Finding("log", "ok", "no run yet")
     try:
         with reading(place) as log:
-            rows = rows_of(log, place)
+            rows = load_statuses(place, log)
     except LogError as error:
         return Finding("log", "fail", str(error), "`logos run` keeps it aside and begins a new one")
-    damaged = [row["run"] for row in rows if row["status"] == "DAMAGED"]
+    damaged = [
+        row.run if isinstance(row, UnreadableRun) else row.view.run
+        for row in rows
+        if isinstance(row, UnreadableRun) or row.view.damage
+    ]
     if damaged:
         remedy = "`logos run --resume` keeps a copy and goes on from the last readable event"
         return Finding("log", "warn", f"cannot be read to the end: {', '.join(damaged)}", remedy)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from logos.app.workdir import place_of, reading
+from logos.app.runs import open_levels, runs_with
+from logos.app.workdir import find_run, place_of, reading
 from logos.cli.options import AsJson, WorkDir, examples
+from logos.cli.output import console as show
+from logos.domain.levels import LEVELS, Level
+from logos.domain.plans import LevelsPlan
+from logos.domain.specs import Spec
+from logos.domain.turns import RunId
 from logos.errors import UsageError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from logos.adapters.store.sqlite import SqliteLog
-    from logos.domain.specs import Spec
-    from logos.domain.turns import RunId
-    from logos.flows.levels.state import LevelsState
+from logos.flows.levels.state import LevelsState
+from logos.ports import Log
+from logos.views.document_shapes import VERSION
+from logos.views.redact import one_line
 
 EXAMPLES = examples(
     "logos lineage                    # of the newest build",
@@ -33,26 +37,19 @@ def lineage(
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show what every file was built for: purpose, specs in force, components, files, tests, and what was replaced."""
-    from logos.app.runs import open_levels
-    from logos.cli.output import console as show
-
+    """Show why every file of a build exists: purpose, specs in force, components, files, tests, and replaced specs."""
     with reading(place_of(wd)) as log:
-        run, wanted = _meant(log, words or [])
+        run, wanted = _chosen(log, words or [])
         state = open_levels(log, run).state
     spec = _find(state, wanted) if wanted else None
     if as_json:
-        show.document(as_document(run, state, spec))
+        show.document(lineage_document(run, state, spec))
     else:
         put_lineage(show.console(), run, state, spec)
     return 0
 
 
-def _meant(log: SqliteLog, words: list[str]) -> tuple[RunId, str]:
-    from logos.app.runs import runs_with
-    from logos.app.workdir import find_run
-    from logos.domain.plans import LevelsPlan
-
+def _chosen(log: Log, words: list[str]) -> tuple[RunId, str]:
     builds = runs_with(log, LevelsPlan)
     if not builds:
         raise UsageError("no build was started here yet; `logos build` starts one")
@@ -68,21 +65,18 @@ def _meant(log: SqliteLog, words: list[str]) -> tuple[RunId, str]:
 def _find(state: LevelsState, wanted: str) -> Spec:
     """A spec by its id, its level, its component, or their beginning; the newest version."""
     plain = wanted.casefold()
-    fitting = [
+    matches = [
         spec
         for spec in state.specs
         if plain in (spec.id.casefold(), spec.id.rpartition(".v")[0].casefold(), spec.component.casefold())
     ]
-    if not fitting:
+    if not matches:
         known = ", ".join(dict.fromkeys(spec.id for spec in state.specs)) or "none yet"
         raise UsageError(f"this build has no spec {wanted!r}; it has {known}")
-    return fitting[-1]
+    return matches[-1]
 
 
 def put_lineage(target: Console, run: RunId, state: LevelsState, spec: Spec | None) -> None:
-    from logos.cli.output import console as show
-    from logos.views.redact import one_line
-
     def put(depth: int, text: str, style: str = "") -> None:
         show.put(target, "  " * depth + one_line(text), style)
 
@@ -105,9 +99,7 @@ def put_lineage(target: Console, run: RunId, state: LevelsState, spec: Spec | No
         put(0, f"{settled.id} ({settled.cause}) decided by {settled.by}: {settled.proposal.summary}", "dim")
 
 
-def _put_component(put: Any, depth: int, state: LevelsState, name: str) -> None:
-    from logos.domain.levels import Level
-
+def _put_component(put: Callable[[int, str], None], depth: int, state: LevelsState, name: str) -> None:
     held, contribution = state.spec_of(Level.L2, name), state.contributions.get(name)
     put(depth, f"{held.id if held else 'L2.' + name}: {held.summary if held else 'not built yet'}")
     if contribution is None:
@@ -125,8 +117,6 @@ def _in_force(state: LevelsState) -> list[Spec]:
 
 
 def _title(spec: Spec) -> str:
-    from logos.domain.levels import LEVELS
-
     return LEVELS[spec.level].title
 
 
@@ -134,26 +124,27 @@ def _origin(spec: Spec) -> str:
     return f"from {spec.parent}, {spec.turn}"
 
 
-def as_document(run: RunId, state: LevelsState, spec: Spec | None) -> dict[str, Any]:
-    wanted = [own for own in state.specs if spec is None or own.level <= spec.level]
+def lineage_document(run: RunId, state: LevelsState, spec: Spec | None) -> dict[str, Any]:
+    wanted = [known for known in state.specs if spec is None or known.level <= spec.level]
     return {
+        "version": VERSION,
         "run": run,
         "feature": state.plan.feature,
         "purpose": [{"level": level.name, "text": text} for level, text in state.plan.telos],
         "specs": [
             {
-                "id": own.id,
-                "level": own.level.name,
-                "title": _title(own),
-                "version": own.version,
-                "parent": own.parent,
-                "component": own.component or None,
-                "turn": own.turn,
-                "summary": own.summary,
-                "sections": {section.name: section.text for section in own.sections},
-                "in_force": state.spec_of(own.level, own.component) == own,
+                "id": known.id,
+                "level": known.level.name,
+                "title": _title(known),
+                "version": known.version,
+                "parent": known.parent,
+                "component": known.component or None,
+                "turn": known.turn,
+                "summary": known.summary,
+                "sections": {section.name: section.text for section in known.sections},
+                "in_force": state.spec_of(known.level, known.component) == known,
             }
-            for own in wanted
+            for known in wanted
         ],
         "components": [
             {

@@ -63,9 +63,10 @@ def resolve(
 
 def _show(journal: Journal[LevelsState], question: Question, place: Path, *, as_json: bool) -> None:
     from logos.cli.output import console as show
+    from logos.views.document import question_document
 
     if as_json:
-        show.document({"run": journal.run, "question": show.question_as_json(question)})
+        show.document({"run": journal.run, "question": question_document(question)})
         return
     show.put(show.console(), f"build {journal.run} waits for a decision of yours", "bold")
     show.put_question(show.console(), question, wd_flag(place))

@@ -208,13 +208,15 @@ def report(settings: Settings, ended: RunResult[CycleState], *, as_json: bool) -
     from logos.app.runs import load_run
     from logos.app.workdir import reading
     from logos.cli.output import console as show
+    from logos.views.document import result_document
+    from logos.views.status import RunStatus
 
     place = settings.work_dir
     with reading(place) as log:
         story = load_run(log, ended.run)
     put_report(show.console(stderr=as_json), story, place)
     if as_json:
-        show.document(show.run_as_json(story, str(settings.state_path), ended.exit_code))
+        show.document(result_document(RunStatus(place, story, None), str(settings.state_path), ended.exit_code))
 
 
 def put_report(target: Console, story: RunView, place: Path) -> None:

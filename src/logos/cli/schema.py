@@ -17,6 +17,7 @@ EXAMPLES = examples(
     "logos schema --state                            # of .telos/state.json, which a build writes",
     "logos schema --report decompose.L3              # of a level's report; `--report all` prints every one",
     "logos schema --telos                            # of telos.toml",
+    "logos schema --output                           # of the documents that commands print with --json",
 )
 
 
@@ -27,6 +28,7 @@ def schema(
     script: Annotated[bool, typer.Option("--script", help="Of a script for `logos run --simulate` instead.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Of .telos/state.json instead.")] = False,
     telos: Annotated[bool, typer.Option("--telos", help="Of telos.toml instead.")] = False,
+    output: Annotated[bool, typer.Option("--output", help="Of what commands print with --json instead.")] = False,
     report: Annotated[
         str, typer.Option("--report", metavar="KIND", help="Of a level's report instead: author, decompose.L3 …, all.")
     ] = "",
@@ -36,7 +38,7 @@ def schema(
     from logos.app.settings import LEAVES, json_schema
     from logos.cli.output import console as show
 
-    other = _other(script=script, state=state, telos=telos, report=report)
+    other = _other(script=script, state=state, telos=telos, output=output, report=report)
     if other is not None:
         show.document(other)
         return 0
@@ -60,7 +62,7 @@ def schema(
     return 0
 
 
-def _other(*, script: bool, state: bool, telos: bool, report: str) -> dict[str, Any] | None:
+def _other(*, script: bool, state: bool, telos: bool, output: bool, report: str) -> dict[str, Any] | None:
     """A schema other than the configuration's."""
     if script:
         return script_schema()
@@ -72,6 +74,10 @@ def _other(*, script: bool, state: bool, telos: bool, report: str) -> dict[str, 
         from logos.app.telos_file import telos_schema
 
         return telos_schema()
+    if output:
+        from logos.views.document_schema import output_schema
+
+        return output_schema()
     return report_schema(report) if report else None
 
 

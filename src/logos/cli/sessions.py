@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from logos.app.workdir import driver_at, has_log, place_of, reading
 from logos.cli.options import AsJson, WorkDir, examples
 from logos.errors import LogError, LogosError
+from logos.views.document import session_document
+from logos.views.document_shapes import VERSION, SessionRowDocument, SessionsDocument
 
 if TYPE_CHECKING:
     from logos.app.checkpoint_names import OpenLog
-    from logos.domain.events import Recorded, RunForked
+    from logos.domain.events import RunForked
     from logos.views.run import RunView
     from logos.views.sessions import Session
 
@@ -47,6 +48,7 @@ class Row:
     last: int
     turns: int
     how: str
+    session: Session
     forked: RunForked | None = None
     given_up: str = ""
     damage: str = ""
@@ -154,46 +156,24 @@ def rows_of(place: Path, story: RunView) -> list[Row]:
 
 
 def _row(place: Path, story: RunView, session: Session) -> Row:
-    from logos.domain.events import RunAbandoned, RunEnded, RunForked
-
-    # Events are numbered from 1 without gaps.
-    records = story.records[session.first - 1 : session.last]
-    events = [record.event for record in records]
-    forks = [event for event in events if isinstance(event, RunForked)]
-    given_up = [event.why for event in events if isinstance(event, RunAbandoned)]
-    ends = [event.outcome.value for event in events if isinstance(event, RunEnded)]
-    own = worked(records)
-    ended = max(record.at for record in own)
-    # A fork may lie there for days until somebody drives it.
-    since = own[1 if forks and len(own) > 1 else 0].at
-    undriven = len(own) == 1 and bool(forks)
-    killed = KILLED if session.last < len(story.records) or given_up else f"{KILLED}, not resumed"
+    unresumed = session.end == KILLED and session.last == len(story.records) and not session.given_up
     return Row(
         place,
         story.run,
         story.plan.flow,
         session.number,
         session.began,
-        ended,
-        ended - since,
+        session.ended,
+        session.seconds,
         session.first,
         session.last,
         len(session.answered),
-        (ends[-1] if ends else "") or session.left or ("not driven" if undriven else killed),
-        forks[-1] if forks else None,
-        given_up[-1] if given_up else "",
-        over=bool(ends or given_up),
+        f"{KILLED}, not resumed" if unresumed else session.end,
+        session,
+        session.forked,
+        session.given_up,
+        over=bool(session.outcome or session.given_up),
     )
-
-
-def worked(records: Sequence[Recorded]) -> list[Recorded]:
-    """What a driver did of a session. Who decides, or gives a run up and ends its agents, does so later."""
-    from logos.domain.events import QuestionResolved, RunAbandoned, TerminalClosed
-
-    own = [*takewhile(lambda record: not isinstance(record.event, QuestionResolved | RunAbandoned), records)]
-    while 1 < len(own) < len(records) and isinstance(own[-1].event, TerminalClosed):
-        own.pop()
-    return own
 
 
 def at_work(rows: list[Row], place: Path) -> list[Row]:
@@ -239,44 +219,26 @@ def _without_empty(
     return tuple(told), [tuple(row[column] for column in kept) for row in rows]
 
 
-def as_document(place: Path, rows: Sequence[Row], unread: Sequence[Unread]) -> dict[str, Any]:
-    from logos.views.run import iso
-
+def as_document(place: Path, rows: Sequence[Row], unread: Sequence[Unread]) -> SessionsDocument:
     return {
+        "version": VERSION,
         "wd": str(place),
-        "sessions": [
-            {
-                "run": row.run,
-                "flow": row.flow,
-                "session": row.number,
-                "began_at": iso(row.began),
-                "ended_at": iso(row.ended),
-                "seconds": round(row.seconds, 3),
-                "first": row.first,
-                "last": row.last,
-                "turns": row.turns,
-                "ended": row.how,
-                "driver_pid": row.driver,
-                **forked_as_json(row.forked),
-                "given_up": row.given_up or None,
-                "damage": row.damage or None,
-                "wd": str(row.place),
-            }
-            for row in rows
-        ],
+        "sessions": [_as_json(row) for row in rows],
         "unreadable": [{"wd": str(gap.place), "run": gap.run, "why": gap.why} for gap in unread],
     }
 
 
-def fork_of(story: RunView) -> RunForked | None:
-    """How a run became one of its own, if it was forked from another."""
-    from logos.domain.events import RunForked
-
-    event = story.forked.event if story.forked is not None else None
-    return event if isinstance(event, RunForked) else None
-
-
-def forked_as_json(forked: RunForked | None) -> dict[str, Any]:
-    if forked is None:
-        return {"forked_from": None, "forked_at": None, "forked_by": None}
-    return {"forked_from": forked.parent, "forked_at": forked.at, "forked_by": forked.way}
+def _as_json(row: Row) -> SessionRowDocument:
+    forked = row.forked
+    return {
+        **session_document(row.run, row.session),
+        "ended": row.how,
+        "flow": row.flow,
+        "driver_pid": row.driver,
+        "forked_from": forked.parent if forked else None,
+        "forked_at": forked.at if forked else None,
+        "forked_by": forked.way if forked else None,
+        "given_up": row.given_up or None,
+        "damage": row.damage or None,
+        "wd": str(row.place),
+    }

@@ -1,17 +1,21 @@
-"""`logos show`: one turn whole, the prompt as it was sent and the response as it came."""
+"""`logos show`: the turns of a run, or one turn with its whole prompt and response."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from logos.app.runs import load_status
 from logos.app.workdir import find_run, place_of, reading
 from logos.cli.options import AsJson, ThisRun, WorkDir, examples
+from logos.cli.output import console as page
 from logos.errors import UsageError
-
-if TYPE_CHECKING:
-    from logos.views.run import RunView, TurnView
+from logos.views.document import timeline_document, turn_text_document
+from logos.views.events import Severity, severity_of
+from logos.views.run import RunView, TurnView
+from logos.views.text import duration, number
+from logos.views.usage import in_words
 
 EXAMPLES = examples(
     "logos show k3                    # the turns of the run whose id begins with k3",
@@ -24,79 +28,48 @@ EXAMPLES = examples(
 def show(
     run: ThisRun,
     turn: Annotated[
-        str | None, typer.Argument(metavar="TURN", help="A turn id or its beginning; without: list the turns.")
+        str | None, typer.Argument(metavar="TURN", help="A turn id or its beginning; default: list the turns.")
     ] = None,
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show the prompt and the response of a turn, whole; secrets and control characters are taken out."""
-    from logos.app.runs import load_run
-    from logos.cli.output import console as page
-    from logos.views.run import turns_as_json
-
-    with reading(place_of(wd)) as log:
-        story = load_run(log, find_run(log, run))
-    if turn is None:
-        if as_json:
-            page.document(turns_as_json(story))
-        else:
-            page.put_timeline(page.console(), story)
-        return 0
-    told = find_turn(story, turn)
+    """List the turns of a run, or show the whole prompt and response of one. Secrets are redacted."""
+    place = place_of(wd)
+    with reading(place) as log:
+        status = load_status(place, log, find_run(log, run))
+    found = find_turn(status.view, turn) if turn is not None else None
     if as_json:
-        page.document(as_document(story, told))
+        page.document(turn_text_document(status.view, found) if found else timeline_document(status))
+    elif found is not None:
+        put_turn(status.view, found)
     else:
-        put_turn(story, told)
+        page.put_timeline(page.console(), status.view)
     return 0
 
 
-def find_turn(story: RunView, wanted: str) -> TurnView:
-    known = [told.turn for told in story.turns]
-    fitting = [told for told in story.turns if told.turn == wanted] or [
-        told for told in story.turns if wanted and told.turn.startswith(wanted)
-    ]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        names = ", ".join(told.turn for told in fitting)
-        raise UsageError(f"{wanted!r} is the beginning of {len(fitting)} turns: {names}")
-    raise UsageError(f"run {story.run} has no turn {wanted!r}; it has {', '.join(known) or 'none yet'}")
+def find_turn(view: RunView, wanted: str) -> TurnView:
+    """The turn with this id, or the only one whose id begins with it."""
+    matches = [turn for turn in view.turns if turn.turn == wanted]
+    matches = matches or [turn for turn in view.turns if wanted and turn.turn.startswith(wanted)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(turn.turn for turn in matches)
+        raise UsageError(f"{wanted!r} is the beginning of {len(matches)} turns: {names}")
+    known = ", ".join(turn.turn for turn in view.turns) or "none yet"
+    raise UsageError(f"run {view.run} has no turn {wanted!r}; it has {known}")
 
 
-def put_turn(story: RunView, told: TurnView) -> None:
-    from logos.cli.output import console as page
-    from logos.views.events import Severity, severity_of
-    from logos.views.text import duration, number
-    from logos.views.usage import in_words
-
+def put_turn(view: RunView, turn: TurnView) -> None:
     target = page.console()
-    took = f", {duration(told.seconds)}" if told.seconds is not None else ", not answered yet"
-    page.put(target, f"run {story.run}, turn {told.turn} ({told.who}{took})", "bold")
-    if told.bills:
-        page.put(target, f"usage: {in_words(told.usage)}")
-    if told.verdict:
-        page.put(target, f"verdict: {told.verdict}", page.STYLES[severity_of(told.verdict)])
-    if told.failure:
-        page.put(target, f"failed: {told.failure}", page.STYLES[Severity.BAD])
-    for title, text in (("prompt", told.prompt), ("response", told.response)):
+    took = f", {duration(turn.seconds)}" if turn.seconds is not None else ", not answered yet"
+    page.put(target, f"run {view.run}, turn {turn.turn} ({turn.who}{took})", "bold")
+    if turn.bills:
+        page.put(target, f"usage: {in_words(turn.usage)}")
+    if turn.verdict:
+        page.put(target, f"verdict: {turn.verdict}", page.STYLES[severity_of(turn.verdict)])
+    if turn.failure:
+        page.put(target, f"failed: {turn.failure}", page.STYLES[Severity.BAD])
+    for title, text in (("prompt", turn.prompt), ("response", turn.response)):
         page.put(target, f"\n--- {title}, {number(len(text))} characters ---", "bold cyan")
         page.whole(text)
-
-
-def as_document(story: RunView, told: TurnView) -> dict[str, Any]:
-    from logos.views.run import agent_as_json, iso
-    from logos.views.usage import usage_as_json
-
-    return {
-        "run": story.run,
-        "turn": told.turn,
-        **agent_as_json(told),
-        "asked_at": iso(told.asked),
-        "answered_at": None if told.ended is None else iso(told.ended),
-        "seconds": None if told.seconds is None else round(told.seconds, 3),
-        "verdict": told.verdict or None,
-        "failure": told.failure or None,
-        "usage": usage_as_json(told.usage),
-        "prompt": told.prompt,
-        "response": told.response,
-    }

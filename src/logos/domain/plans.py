@@ -74,6 +74,11 @@ class CyclePlan:
     flow: Literal["cycle"] = "cycle"
     rules: int = RulesVersion.FIRST.value
 
+    @property
+    def request(self) -> str:
+        """What the run is to do, as a person wrote it."""
+        return self.explore
+
 
 @dataclass(frozen=True, slots=True)
 class LevelsPlan:
@@ -91,6 +96,10 @@ class LevelsPlan:
     max_rounds: int = 3
     flow: Literal["levels"] = "levels"
     rules: int = RulesVersion.FIRST.value
+
+    @property
+    def request(self) -> str:
+        return self.feature
 
 
 Plan = CyclePlan | LevelsPlan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeVar
 
 
@@ -66,33 +67,36 @@ def _more(one: Number | None, other: Number | None) -> Number | None:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The sum over turns, with the number of turns without usage."""
+    """The sum over turns, with the number of turns that left something unknown."""
 
     turns: int = 0
-    input: int = 0
-    cached: int = 0
-    output: int = 0
-    cost_usd: float = 0.0
+    usage: Usage = Usage()
     tokens_unknown: int = 0
     cost_unknown: int = 0
 
     @property
     def tokens(self) -> int | None:
-        """None when no turn reported tokens."""
-        return None if self.turns == self.tokens_unknown else self.input + self.output
+        """None when no turn reported its tokens."""
+        return self.usage.tokens
 
     @property
     def cost(self) -> float | None:
-        return None if self.turns == self.cost_unknown else self.cost_usd
+        return self.usage.cost_usd
 
-    def plus(self, usage: Usage | None) -> Spent:
-        known = usage or Usage()
+    def plus(self, *attempts: Usage | None) -> Spent:
+        """With one more turn, which may have taken several attempts."""
+        known = [usage or Usage() for usage in attempts]
         return Spent(
             self.turns + 1,
-            self.input + (known.input or 0),
-            self.cached + (known.cached or 0),
-            self.output + (known.output or 0),
-            self.cost_usd + (known.cost_usd or 0.0),
-            self.tokens_unknown + (known.tokens is None),
-            self.cost_unknown + (known.cost_usd is None),
+            reduce(Usage.plus, known, self.usage),
+            self.tokens_unknown + any(usage.tokens is None for usage in known),
+            self.cost_unknown + any(usage.cost_usd is None for usage in known),
+        )
+
+    def merged(self, other: Spent) -> Spent:
+        return Spent(
+            self.turns + other.turns,
+            self.usage.plus(other.usage),
+            self.tokens_unknown + other.tokens_unknown,
+            self.cost_unknown + other.cost_unknown,
         )

@@ -1,4 +1,4 @@
-"""Events in words, one line each, and what they changed, for the log, the live view and the lines of a piped run."""
+"""Events as text, one line each, with what they changed: for the log, the live view and piped output."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from logos.flows.levels.flow import ATTEMPTS, ReadReport
 from logos.flows.levels.reconcile import Dispute, Settled
 from logos.flows.levels.state import LevelsState
 from logos.flows.levels.turn_ids import level_turn
-from logos.views.run import State, verdict_of
+from logos.views.run import FLOW_WORDS, State, verdict_of
 from logos.views.text import count, cut, duration, first_line, listed, number
 from logos.views.usage import in_short
 
 
 class Severity(StrEnum):
-    """How a line is meant; `show` gives each a colour."""
+    """How a line is meant; the console gives each a colour."""
 
     QUIET = "quiet"
     NORMAL = "normal"
@@ -56,10 +56,10 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EventLine:
     at: float
     text: str
-    tone: Severity = Severity.NORMAL
+    severity: Severity = Severity.NORMAL
 
 
 Words = tuple[str, Severity]
@@ -75,7 +75,7 @@ _TOPICS: dict[Topic, Words] = {
 }
 _GOOD = ("PASS", "APPROVED", "exit 0", "ALIGNED", "AGREE", "merged")
 _JUDGES = (TurnKind.VALIDATE, TurnKind.AGREE, TurnKind.ALIGN)
-# Agents may write more than anybody reads; `logos show` has it whole.
+# Longer texts are cut; `logos show` prints them whole.
 _MAX_FAILURES = 5
 _LONGEST = 600
 _LAST_LINES = 3
@@ -90,7 +90,7 @@ def severity_of(verdict: str) -> Severity:
 
 
 class EventFormatter:
-    """Remembers what a line needs of earlier events: the plan, when each turn was asked, and where a build stood."""
+    """Formats the events of one run; remembers the plan, when each turn was asked, and the state so far."""
 
     def __init__(self, read_report: ReadReport, plan: Plan | None = None) -> None:
         self._read_report = read_report
@@ -99,19 +99,15 @@ class EventFormatter:
         self._flow: Flow[Any] | None = None
         self._state: State | None = None
 
-    def lines(self, record: Recorded, state: State | None = None) -> list[Line]:
-        """The event, and under it what it changed. `state` is the one after it; without, every event must be told."""
+    def lines(self, record: Recorded, state: State | None = None) -> list[EventLine]:
+        """The event, then what it changed. `state` is the one after it; without it, every event must be passed."""
         before, after = self._state, state or self._folded(record)
         self._state = after
-        first = self.tell(record)
+        first = EventLine(record.at, *self._words(record))
         if not isinstance(before, LevelsState) or not isinstance(after, LevelsState):
             return [first]
-        news = (*_said(record, after, self._read_report), *changes(before, after))
-        return [first, *(Line(record.at, cut(text, _LONGEST), tone) for text, tone in news)]
-
-    def tell(self, record: Recorded) -> Line:
-        text, tone = self._words(record)
-        return Line(record.at, text, tone)
+        news = (*_objections(record, after, self._read_report), *changes(before, after))
+        return [first, *(EventLine(record.at, cut(text, _LONGEST), severity) for text, severity in news)]
 
     def _folded(self, record: Recorded) -> State | None:
         if isinstance(record.event, RunStarted):
@@ -148,8 +144,8 @@ class EventFormatter:
             case TurnFailed(_, _, message):
                 return f"no response: {message}", Severity.BAD
             case CheckRan(turn, command, exit_code):
-                tone = Severity.GOOD if exit_code == 0 else Severity.BAD
-                return f"{turn} Logos ran `{command}` itself: exit {exit_code}", tone
+                severity = Severity.GOOD if exit_code == 0 else Severity.BAD
+                return f"{turn} Logos ran `{command}` itself: exit {exit_code}", severity
             case WorkGathered():
                 return _gathered(record.event)
             case WorkMerged():
@@ -158,23 +154,23 @@ class EventFormatter:
                 chosen = ", ".join(part for part in (f"option {option}" if option else "", text) if part)
                 return f"a person decided {question}: {chosen}", Severity.NORMAL
             case Noted(topic, text):
-                lead, tone = _TOPICS[topic]
-                return lead + text, tone
+                prefix, severity = _TOPICS[topic]
+                return prefix + text, severity
             case RunEnded(outcome):
                 ended = f"{_what(self._plan)} {record.run} ended: {outcome}"
                 return ended, Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD
 
     def _answered(self, event: TurnAnswered, at: float) -> Words:
         verdict = verdict_of(self._plan, event.turn, event.text, self._read_report)
-        said = f"{event.turn} answered{f' {verdict}' if verdict else ''}, {number(len(event.text))} characters"
+        text = f"{event.turn} answered{f' {verdict}' if verdict else ''}, {number(len(event.text))} characters"
         took = f" after {duration(at - self._asked[event.turn])}" if event.turn in self._asked else ""
         where = ", read from its screen" if event.source is Source.SCREEN else ""
         cost = in_short(event.usage)
-        return said + took + where + (f", {cost}" if cost else ""), severity_of(verdict)
+        return text + took + where + (f", {cost}" if cost else ""), severity_of(verdict)
 
 
 def _what(plan: Plan | None) -> str:
-    return "build" if isinstance(plan, LevelsPlan) else "run"
+    return FLOW_WORDS[plan.flow].run if plan is not None else "run"
 
 
 def _name(agent: str) -> str:
@@ -210,18 +206,18 @@ def _merged(event: WorkMerged) -> Words:
     return f"{event.turn}: nothing merged, {count(len(event.clashes), 'conflict')}: {found}", Severity.BAD
 
 
-def _said(record: Recorded, after: LevelsState, read_report: ReadReport) -> Iterator[Words]:
-    """What exactly a level does not find as its spec says, or has against a proposal."""
+def _objections(record: Recorded, after: LevelsState, read_report: ReadReport) -> Iterator[Words]:
+    """Which failures a level reports, or what it objects to in a proposal."""
     event = record.event
     turn = level_turn(event.turn) if isinstance(event, TurnAnswered) else None
     if not isinstance(event, TurnAnswered) or turn is None or turn.kind not in _JUDGES:
         return
     report = read_report(turn.kind, turn.level, event.text)
-    # A report that was sent back says nothing yet.
+    # A report that was sent back does not count yet.
     if not isinstance(report, Report) or turn.key in (*after.stuck, *(ask.key for ask in after.pending_turns)):
         return
     name = turn.level.name
-    yield from ((f"{name} FAILED: {_failure(own)}", Severity.BAD) for own in report.failures[:_MAX_FAILURES])
+    yield from ((f"{name} FAILED: {_failure(failure)}", Severity.BAD) for failure in report.failures[:_MAX_FAILURES])
     if len(report.failures) > _MAX_FAILURES:
         yield f"{name} FAILED: {len(report.failures) - _MAX_FAILURES} more failures", Severity.BAD
     against = report.objection or report.violation
@@ -230,13 +226,13 @@ def _said(record: Recorded, after: LevelsState, read_report: ReadReport) -> Iter
 
 
 def _failure(failure: Failure) -> str:
-    told = (("expected", failure.expected), ("observed", failure.observed))
-    detail = "; ".join(f"{what}: {words}" for what, words in told if words)
+    parts = (("expected", failure.expected), ("observed", failure.observed))
+    detail = "; ".join(f"{what}: {words}" for what, words in parts if words)
     return f"{failure.what}{f' ({detail})' if detail else ''}"
 
 
 def changes(before: LevelsState, after: LevelsState) -> Iterator[Words]:
-    """The turning points of a build between two states, in words."""
+    """What changed in a build between two states, in words."""
     yield from _sent_back(before, after)
     yield from _disproved(before, after)
     yield from (_settled(settled, after.sweep) for settled in after.settled[len(before.settled) :])
@@ -254,7 +250,7 @@ def _sent_back(before: LevelsState, after: LevelsState) -> Iterator[Words]:
 
 
 def _disproved(before: LevelsState, after: LevelsState) -> Iterator[Words]:
-    """A tool that fails says why at the end of its output."""
+    """A tool that fails usually says why at the end of its output."""
     new = after.proofs[-1] if len(after.proofs) > len(before.proofs) else None
     if new is not None and not new.passed:
         last = " / ".join([line.strip() for line in new.output.splitlines() if line.strip()][-_LAST_LINES:])
@@ -272,8 +268,8 @@ def _disputed(before: Dispute | None, after: Dispute, max_rounds: int) -> Iterat
     if before is None or before.id != after.id:
         others = listed(level.name for level in after.participants if level is not after.level)
         beside = f" with {others}" if others else ""
-        said = f"reconciliation {after.id} opens at {after.level.name}{beside} ({after.cause}): {after.question}"
-        yield said, Severity.WARNING
+        opens = f"reconciliation {after.id} opens at {after.level.name}{beside} ({after.cause}): {after.question}"
+        yield opens, Severity.WARNING
         return
     if after.round != before.round:
         yield f"{after.id}: no agreement in round {before.round} of {max_rounds}", Severity.WARNING
@@ -298,5 +294,5 @@ def proposal_in_short(proposal: Proposal) -> str:
     changed = listed(dict.fromkeys(change.level.name for change in proposal.changes))
     again = listed(proposal.rework)
     parts = [f"changes {changed}" if changed else "", f"works again on {again}" if again else ""]
-    told = "; ".join(part for part in parts if part)
-    return f"{proposal.summary}{f' ({told})' if told else ''}"
+    effect = "; ".join(part for part in parts if part)
+    return f"{proposal.summary}{f' ({effect})' if effect else ''}"

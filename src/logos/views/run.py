@@ -1,11 +1,10 @@
-"""A run as a person wants to hear of it: its turns with their verdicts, and where it stands. Read from the log."""
+"""The read model of a run: its turns with their verdicts, and where it stands, read from the log."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
@@ -26,12 +25,12 @@ from logos.domain.events import (
     WorkMerged,
 )
 from logos.domain.ledger import Ledger
-from logos.domain.plans import CyclePlan, LevelsPlan, Plan
+from logos.domain.plans import CyclePlan, Plan
 from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
 from logos.domain.roles import Role, phase_def_of
 from logos.domain.specs import Question
 from logos.domain.turns import Outcome, RunId, TurnId
-from logos.domain.usage import Usage
+from logos.domain.usage import Spent, Usage
 from logos.errors import LogDamaged, LogError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.cycle.verdicts import TesterVerdict, evidence_found, is_approved, read_result, says_approved
@@ -41,23 +40,39 @@ from logos.flows.levels.state import LevelsState, LevelStatus
 from logos.flows.levels.turn_ids import GATHER, LevelTurn, level_turn
 from logos.views.sessions import Session, sessions_of
 from logos.views.text import count, cut, first_line
-from logos.views.usage import Bill, bill_for, usage_as_json
 
 State = CycleState | LevelsState
 
 _TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)")
 LOGOS = "logos"
-# What scripted agents call their session.
+# The name of the session of scripted agents.
 SCRIPTED = "scripted"
-# What a driver that could not go on without terminals names in its last word.
+# A driver that found its terminals gone names this flag as its reason for stopping.
 RECREATE = "--recreate"
-# A verdict is a few words; the whole reason is a line of its own in the log.
+# A verdict is a few words; the log has the whole reason on a line of its own.
 REASON = 80
 
 
 @dataclass(frozen=True, slots=True)
+class FlowWords:
+    """What a flow calls its runs, rounds and agents; `command` starts a run."""
+
+    run: str
+    round: str
+    agent: str
+    group: str
+    command: str
+
+
+FLOW_WORDS = {
+    "cycle": FlowWords("run", "round", "role", "role", "logos run"),
+    "levels": FlowWords("build", "sweep", "agent", "level", "logos build"),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class TurnView:
-    """One turn, or something that Logos did itself: a check, a gathering, a merge."""
+    """One turn of an agent, or a step of Logos itself: a check, a gathering, a merge."""
 
     turn: str
     agent: str
@@ -70,23 +85,23 @@ class TurnView:
     waits: str = ""
     rests: str = ""
     bills: tuple[Usage | None, ...] = ()
-    # Of the run that this one was forked from, and on its bill.
+    # Answered in the run that this one was forked from, and paid there.
     inherited: bool = False
 
     @property
     def who(self) -> str:
-        """Whom a person reads; names of components stay as they are."""
+        """The agent's name for people; names of components stay as they are."""
         return self.agent.replace("_", " ") if self.agent in set(Role) else self.agent
 
     @property
     def usage(self) -> Usage | None:
-        """What it cost as far as its host told, all tries together."""
+        """The usage that its host reported, of all attempts together."""
         known = [usage for usage in self.bills if usage is not None]
         return reduce(Usage.plus, known) if known else None
 
     @property
     def seconds(self) -> float | None:
-        """A clock that was set back in between tells nothing."""
+        """Never negative, also where the clock was set back in between."""
         return None if self.ended is None else max(self.ended - self.asked, 0.0)
 
 
@@ -99,7 +114,7 @@ class RunView:
     turns: tuple[TurnView, ...] = ()
     damage: str = ""
     records: tuple[Recorded, ...] = field(default=(), repr=False)
-    # The state after each of the records.
+    # The state after each record.
     states: tuple[State, ...] = field(default=(), repr=False)
 
     @property
@@ -120,8 +135,12 @@ class RunView:
 
     @property
     def build(self) -> LevelsState | None:
-        """Where it stands, if it is a build."""
+        """The state of a build; None for other flows."""
         return self.state if isinstance(self.state, LevelsState) else None
+
+    @property
+    def words(self) -> FlowWords:
+        return FLOW_WORDS[self.plan.flow]
 
     @property
     def outcome(self) -> Outcome | None:
@@ -133,12 +152,12 @@ class RunView:
 
     @property
     def question(self) -> Question | None:
-        """What a person must decide before it goes on."""
+        """What a person must decide before the run continues."""
         return self.state.question
 
     @property
     def branch(self) -> str:
-        """Where a build left what was merged; empty when nothing was."""
+        """The branch with the merged work of a build; empty when nothing was merged."""
         return f"logos/{self.run}" if self.state.result else ""
 
     @property
@@ -155,21 +174,25 @@ class RunView:
 
     @property
     def rounds_in_words(self) -> str:
-        return count(self.rounds, "round" if self.build is None else "sweep")
+        return count(self.rounds, self.words.round)
 
     @property
     def asked_for(self) -> str:
-        """The first line of what it was to do."""
-        return first_line(self.plan.feature if isinstance(self.plan, LevelsPlan) else self.plan.explore)
+        """The first line of the request."""
+        return first_line(self.plan.request)
 
     @property
     def answered(self) -> int:
-        return sum(1 for told in self.turns if told.ended is not None and told.agent != LOGOS and not told.inherited)
+        return self._answered(inherited=False)
 
     @property
     def inherited(self) -> int:
         """Turns that were answered in the run this one was forked from."""
-        return sum(1 for told in self.turns if told.ended is not None and told.agent != LOGOS and told.inherited)
+        return self._answered(inherited=True)
+
+    def _answered(self, *, inherited: bool) -> int:
+        agents = (turn for turn in self.turns if turn.agent != LOGOS and turn.inherited is inherited)
+        return sum(turn.ended is not None for turn in agents)
 
     @property
     def seconds(self) -> float:
@@ -177,18 +200,26 @@ class RunView:
 
     @property
     def forked(self) -> Recorded | None:
-        """Where it became a run of its own, if it was forked from another."""
+        """The record with which it became a run of its own, if it was forked from another."""
         return next((record for record in reversed(self.records) if isinstance(record.event, RunForked)), None)
 
     @property
-    def came_from(self) -> str:
-        """The checkpoint it was forked from, as a person names it."""
+    def fork(self) -> RunForked | None:
         event = self.forked.event if self.forked is not None else None
-        return f"{event.parent}@{event.at}" if isinstance(event, RunForked) else ""
+        return event if isinstance(event, RunForked) else None
+
+    @property
+    def came_from(self) -> str:
+        """The checkpoint it was forked from: `RUN@EVENT`."""
+        return f"{self.fork.parent}@{self.fork.at}" if self.fork is not None else ""
 
     @property
     def sessions(self) -> tuple[Session, ...]:
         return sessions_of(self.records)
+
+    @property
+    def own_sessions(self) -> tuple[Session, ...]:
+        return tuple(session for session in self.sessions if not session.inherited)
 
     @property
     def characters(self) -> int:
@@ -201,16 +232,16 @@ class RunView:
         since = self.forked.seq if self.forked is not None else 0
         own = [record.event for record in opened if record.seq > since] or [record.event for record in opened]
         sessions = {event.session for event in own if isinstance(event, TerminalOpened)}
-        event = self.forked.event if self.forked is not None else None
-        return SCRIPTED in (sessions or ({event.host} if isinstance(event, RunForked) else set[str]()))
+        return SCRIPTED in (sessions or ({self.fork.host} if self.fork is not None else set[str]()))
 
     @property
-    def bill(self) -> Bill:
-        return bill_for(self.turns)
+    def bill(self) -> Spent:
+        """Every turn that ended, well or not; checks cost nothing."""
+        return reduce(lambda spent, turn: spent.plus(*turn.bills), (turn for turn in self.turns if turn.bills), Spent())
 
     @property
     def left(self) -> str:
-        """Why the last driver left, when none took over since."""
+        """Why the last driver left, if no other took over since."""
         for record in reversed(self.records):
             match record.event:
                 case Noted(Topic.INTERRUPTED, text):
@@ -223,22 +254,21 @@ class RunView:
 
     @property
     def goes_on_with(self) -> str:
-        """The command that resumes it."""
-        command = "run" if self.build is None else "build"
-        return f"logos {command}{' --simulate SCRIPT' if self.simulated else ''}"
+        """The command of its flow, without `--resume`."""
+        return f"{self.words.command}{' --simulate SCRIPT' if self.simulated else ''}"
 
     @property
     def resumes_with(self) -> str:
-        """The same, whichever flow it is; with new terminals where the old ones were found to be gone."""
+        """The command that resumes it, whichever flow it is; with new terminals where the old ones are gone."""
         simulated = " --simulate SCRIPT" if self.simulated else ""
         return f"logos resume{simulated}{' --recreate' if RECREATE in self.left else ''}"
 
     def last_of(self, *roles: Role) -> TurnView | None:
-        return next((told for told in reversed(self.turns) if told.agent in roles), None)
+        return next((turn for turn in reversed(self.turns) if turn.agent in roles), None)
 
 
 def view_run(run: RunId, records: Iterable[Recorded], read_report: ReadReport) -> RunView:
-    """Everything the log tells of a run; of a damaged one, what comes before the damage."""
+    """A run read from its log; from a damaged log, what comes before the damage."""
     read, damage = list[Recorded](), ""
     try:
         for record in records:
@@ -258,26 +288,26 @@ def view_run(run: RunId, records: Iterable[Recorded], read_report: ReadReport) -
 
 
 class TurnViewBuilder:
-    """The turns in the order they were asked, as events come in. One that was asked again after a crash stays one."""
+    """Builds turns from events, in the order they were asked. A turn that was asked again after a crash stays one."""
 
     def __init__(self, read_report: ReadReport) -> None:
         self._read_report = read_report
-        self._told: dict[str, TurnView] = {}
+        self._turns: dict[str, TurnView] = {}
         self._plan: Plan | None = None
         self._before = 0.0
 
     @property
     def turns(self) -> tuple[TurnView, ...]:
-        return tuple(self._told.values())
+        return tuple(self._turns.values())
 
     def add(self, record: Recorded) -> None:
-        told = self._after(record)
-        if told is not None:
-            self._told[told.turn] = told
+        changed = self._after(record)
+        if changed is not None:
+            self._turns[changed.turn] = changed
         self._before = record.at
 
     def _after(self, record: Recorded) -> TurnView | None:
-        """What an event makes of a turn."""
+        """The turn that an event changes, after it."""
         event, at = record.event, record.at
         match event:
             case RunStarted() | RunResumed():
@@ -287,9 +317,9 @@ class TurnViewBuilder:
                 self._inherit()
             case TurnAsked(turn, agent, prompt):
                 self._sent_back(turn)
-                return self._told.get(turn) or TurnView(turn, _agent_of(turn) or agent, at, prompt)
-            case TurnSent(turn) if turn in self._told:
-                return replace(self._told[turn], rests="")
+                return self._turns.get(turn) or TurnView(turn, _agent_of(turn) or agent, at, prompt)
+            case TurnSent(turn) if turn in self._turns:
+                return replace(self._turns[turn], rests="")
             case TurnAnswered(turn, text, _, usage):
                 ended = replace(self._of(turn, at), response=text, ended=at, verdict=self._verdict(turn, text))
                 return replace(ended, failure="", waits="", rests="", bills=(*ended.bills, usage))
@@ -307,9 +337,9 @@ class TurnViewBuilder:
             case WorkGathered():
                 return self._gathered(event, at)
             case WorkMerged(turn, commit, clashes):
-                said = "\n".join(clash.words for clash in clashes) or f"commit {commit}"
+                text = "\n".join(clash.words for clash in clashes) or f"commit {commit}"
                 verdict = count(len(clashes), "conflict") if clashes else "merged"
-                return TurnView(turn, LOGOS, self._before, "merge the authors' work", said, at, verdict)
+                return TurnView(turn, LOGOS, self._before, "merge the authors' work", text, at, verdict)
             case _:
                 pass
         return None
@@ -318,40 +348,40 @@ class TurnViewBuilder:
         return verdict_of(self._plan, turn, text, self._read_report)
 
     def _of(self, turn: TurnId, at: float) -> TurnView:
-        # Who joins in the middle hears of answers to turns that were asked before.
-        return self._told.get(turn) or TurnView(turn, _agent_of(turn), at, "")
+        # A view that starts in the middle sees answers to turns that were asked before.
+        return self._turns.get(turn) or TurnView(turn, _agent_of(turn), at, "")
 
     def _inherit(self) -> None:
-        """What was answered stays; what was in an agent's hands is asked of another."""
-        done = (told for told in self._told.values() if told.ended is not None)
-        self._told = {told.turn: replace(told, bills=(), inherited=True) for told in done}
+        """Answered turns stay; turns in flight are asked again in the fork."""
+        done = (turn for turn in self._turns.values() if turn.ended is not None)
+        self._turns = {turn.turn: replace(turn, bills=(), inherited=True) for turn in done}
 
     def _sent_back(self, turn: TurnId) -> None:
-        """Who is asked for another attempt did not get through with the last, whatever its report says."""
+        """Another attempt means that the last one was not accepted, whatever its report says."""
         again = level_turn(turn)
-        last = self._told.get(again.before) if again is not None else None
+        last = self._turns.get(again.before) if again is not None else None
         if last is not None and not last.verdict.startswith("refused"):
-            self._told[last.turn] = replace(last, verdict="sent back")
+            self._turns[last.turn] = replace(last, verdict="sent back")
 
     def _gathered(self, event: WorkGathered, at: float) -> TurnView:
-        of = self._told.get(event.turn.removesuffix(GATHER))
+        of = self._turns.get(event.turn.removesuffix(GATHER))
         since = of.ended if of is not None and of.ended is not None else self._before
         files = [f"{'changed' if touched.blob else 'deleted'} {touched.path}" for touched in event.touched]
-        said = "\n".join([f"commit {event.commit}", *files, *(f"problem: {own}" for own in event.problems)])
+        text = "\n".join([f"commit {event.commit}", *files, *(f"problem: {problem}" for problem in event.problems)])
         verdict = (
             f"refused: {cut(event.problems[0], REASON)}" if event.problems else f"gathered {count(len(files), 'file')}"
         )
-        return TurnView(event.turn, LOGOS, since, f"gather the work in {event.place}", said, at, verdict)
+        return TurnView(event.turn, LOGOS, since, f"gather the work in {event.place}", text, at, verdict)
 
 
 def _agent_of(turn: str) -> str:
-    """Whose turn it is, as a person says it; empty when the id does not tell."""
+    """The name of the agent of a turn, for people; empty when the id does not say."""
     level, parts = level_turn(turn), _TURN.fullmatch(turn)
     return level.who if level is not None else parts["role"] if parts else ""
 
 
 def verdict_of(plan: Plan | None, turn: str, text: str, read_report: ReadReport) -> str:
-    """What a response decides, in a few words; authors decide nothing."""
+    """The verdict of a response in a few words; empty for authors."""
     level = level_turn(turn)
     if level is not None:
         return _level_verdict(level, read_report(level.kind, level.level, text))
@@ -359,7 +389,7 @@ def verdict_of(plan: Plan | None, turn: str, text: str, read_report: ReadReport)
 
 
 def _level_verdict(turn: LevelTurn, report: Report | Refused) -> str:
-    """In the order in which the flow heeds what a report says."""
+    """In the order in which the flow acts on a report."""
     if isinstance(report, Refused):
         return f"refused: {cut(report.errors[0], REASON)}"
     if report.next.step is ActionKind.ASK_PERSON:
@@ -393,33 +423,3 @@ def _role_verdict(plan: CyclePlan, turn: str, text: str) -> str:
         return f"APPROVED, but cycle {cycle} is too early to count"
     found = evidence_found(text, stage.phase)
     return f"APPROVED, but with too little evidence to count ({found} of {rules.evidence_min_match})"
-
-
-def iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-
-
-def agent_as_json(told: TurnView) -> dict[str, Any]:
-    """Who was asked; of a build also the level, the component and what for."""
-    turn = level_turn(told.turn)
-    if turn is None:
-        return {"agent": told.agent}
-    return {"agent": told.agent, "level": turn.level.name, "kind": turn.kind.value, "component": turn.component or None}
-
-
-def turns_as_json(story: RunView) -> list[dict[str, Any]]:
-    return [
-        {
-            "turn": told.turn,
-            **agent_as_json(told),
-            "asked_at": iso(told.asked),
-            "seconds": None if told.seconds is None else round(told.seconds, 3),
-            "verdict": told.verdict or None,
-            "failure": told.failure or None,
-            "inherited": told.inherited,
-            "prompt_characters": len(told.prompt),
-            "response_characters": len(told.response),
-            "usage": usage_as_json(told.usage),
-        }
-        for told in story.turns
-    ]

@@ -71,6 +71,14 @@ class RunStatus:
         return self.view.ledger.terminals.get(held.agent) if held is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableRun:
+    """A run of which nothing can be read."""
+
+    run: str
+    why: str
+
+
 def next_command(status: RunStatus, at: str) -> str:
     """The command to use next; `at` is the ` --wd …` that it needs from the current directory, or empty."""
     view = status.view

@@ -19,11 +19,11 @@ from logos.domain.roles import PHASE_DEFS, Role
 from logos.domain.turns import RunId
 from logos.flows.cycle.flow import CycleState
 from logos.flows.levels.state import LevelsState
-from logos.views.events import Line, Severity, severity_of
+from logos.views.events import EventLine, Severity, severity_of
 from logos.views.redact import one_line
 from logos.views.run import State, TurnView
 from logos.views.text import clock, count, duration, first_line
-from logos.views.usage import spent_in_words
+from logos.views.usage import sum_in_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -68,7 +68,7 @@ class PlainView:
             show.put_line(self._console, line)
 
     def tell(self, text: str) -> None:
-        show.put_line(self._console, Line(time.time(), text, _tone_of_word(text)))
+        show.put_line(self._console, EventLine(time.time(), text, _severity_of(text)))
 
     def __enter__(self) -> PlainView:
         return self
@@ -91,8 +91,8 @@ class LiveView:
         self._state: State | None = None
         self._ledger = Ledger()
         # Replaced as a whole, never changed: the frame is drawn by a thread of its own.
-        self._lines: tuple[Line, ...] = ()
-        self._warnings: tuple[Line, ...] = ()
+        self._lines: tuple[EventLine, ...] = ()
+        self._warnings: tuple[EventLine, ...] = ()
         self._turns: tuple[TurnView, ...] = ()
         self._started = self._last = time.time()
         self._drawn = 0.0
@@ -104,7 +104,7 @@ class LiveView:
         self._turns = self._telling.turns
         remarkable = [] if isinstance(record.event, _UNREMARKABLE) else [first]
         self._lines = (*self._lines, *remarkable, *changes)[-KEPT_EVENTS:]
-        if first.tone is Severity.WARNING and isinstance(record.event, Noted):
+        if first.severity is Severity.WARNING and isinstance(record.event, Noted):
             self._warnings = (*self._warnings, first)[-2:]
         if isinstance(record.event, RunStarted | RunResumed):
             self._begin()
@@ -113,7 +113,7 @@ class LiveView:
             self._console.bell()
 
     def tell(self, text: str) -> None:
-        show.put_line(self._console, Line(time.time(), text, _tone_of_word(text)))
+        show.put_line(self._console, EventLine(time.time(), text, _severity_of(text)))
 
     def __enter__(self) -> LiveView:
         return self
@@ -236,7 +236,7 @@ class LiveView:
         elif judged is not None:
             verdict = (judged.verdict, show.STYLES[severity_of(judged.verdict)])
             parts += [(" · last verdict ", ""), verdict, (f" ({judged.turn})", "")]
-        return short(*parts, (f" · {spent_in_words(self._ledger.spent, self._ledger.characters)}", ""))
+        return short(*parts, (f" · {sum_in_words(self._ledger.spent, self._ledger.characters)}", ""))
 
 
 def _roles(state: CycleState) -> Text:
@@ -253,8 +253,8 @@ def _roles(state: CycleState) -> Text:
     return short(*parts)
 
 
-def _event(line: Line) -> Text:
-    return short((f"{clock(line.at)}  ", "dim"), (one_line(line.text), show.STYLES[line.tone]))
+def _event(line: EventLine) -> Text:
+    return short((f"{clock(line.at)}  ", "dim"), (one_line(line.text), show.STYLES[line.severity]))
 
 
 def _alarm(told: TurnView) -> RenderableType:
@@ -273,5 +273,5 @@ def _border(state: State) -> str:
     return show.STYLES[_ended(state)] if state.outcome is not None else "red" if state.stalled else "cyan"
 
 
-def _tone_of_word(text: str) -> Severity:
+def _severity_of(text: str) -> Severity:
     return Severity.WARNING if text.startswith("warning") else Severity.NORMAL

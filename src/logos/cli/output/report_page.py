@@ -26,6 +26,7 @@ def as_page(report: ContinuityReport) -> str:
     drawing = timeline.timeline(report)
     return _template().render(
         report=report,
+        view=report.view,
         changed=report.changed,
         several=len(report.sessions) > 1,
         labels=Markup(drawing.labels),
@@ -36,14 +37,14 @@ def as_page(report: ContinuityReport) -> str:
         longest=max((row.seconds for row in report.efforts), default=0.0),
         marks=_MARKS,
         headed=facts.HEADED,
-        told_anyway=facts.TOLD_ANYWAY,
+        listed_elsewhere=facts.LISTED_ELSEWHERE,
         **_WORDS,
     )
 
 
 @cache
 def _template() -> Template:
-    """Everything that is put into it is cleaned and escaped, whoever wrote it."""
+    """Every value is cleaned and escaped, whoever wrote it."""
     environment = Environment(
         loader=FileSystemLoader(_HERE),
         autoescape=True,
@@ -60,7 +61,7 @@ def _fit(value: object) -> object:
 
 
 def _commands(text: str) -> Markup:
-    """A text in which what stands between backticks is set off."""
+    """A text with the parts between backticks as code."""
     words = clean(text).split("`")
     if len(words) % 2 == 0:
         return escape(clean(text))
@@ -68,7 +69,7 @@ def _commands(text: str) -> Markup:
 
 
 def _by_part(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Neighbours that are part of the same."""
+    """Neighbours with the same part."""
     return [[*group] for _, group in groupby(entries, lambda entry: entry.part)]
 
 

@@ -1,4 +1,4 @@
-"""The timeline of a run as SVG: one lane per role or level, one bar per turn, and no nights between the sessions.
+"""The timeline of a run as SVG: one lane per role or level, one bar per turn, without the time between sessions.
 
 Across, everything is in percent, so that it fills whatever width it gets while texts keep their size. Colours are the
 page's, by class.
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from html import escape
 
 from logos.views.continuity.report import ContinuityReport, lane_title
-from logos.views.continuity.turns import SessionSpan, TurnSpan
+from logos.views.continuity.turns import TurnSpan
 from logos.views.events import Severity
+from logos.views.sessions import Session
 from logos.views.text import count, date, duration
 
 # In pixels; across, the least that the page gives it, and a session in it: room for a date.
@@ -55,12 +56,12 @@ GOOD = Look("good", "✓", "passed, approved, agreed")
 BAD = Look("bad", "✗", "failed, no response")
 WARNING = Look("warning", "!", "to revise, objected, sent back")
 NEUTRAL = Look("neutral", "", "work without a verdict")
-OPEN = Look("open", "…", "in hand")
+OPEN = Look("open", "…", "in flight")
 LOOKS = (GOOD, BAD, WARNING, NEUTRAL, OPEN)
 HATCHED = (BAD, WARNING)
-_BY_TONE = {Severity.GOOD: GOOD, Severity.BAD: BAD, Severity.WARNING: WARNING, Severity.ALARM: WARNING}
+_BY_SEVERITY = {Severity.GOOD: GOOD, Severity.BAD: BAD, Severity.WARNING: WARNING, Severity.ALARM: WARNING}
 
-# Hatches: what is told apart without colours.
+# Hatches distinguish bars without colours.
 _PATTERNS = (
     '<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
     '<rect class="warning-ground" width="5" height="5"/><rect class="warning-line" width="2.4" height="5"/></pattern>'
@@ -85,7 +86,7 @@ class Scale:
 
     left: Mapping[int, float]
     width: Mapping[int, float]
-    sessions: Mapping[int, SessionSpan]
+    sessions: Mapping[int, Session]
     narrowest: int
 
     def room(self, width: float) -> float:
@@ -107,8 +108,8 @@ class Lane:
     height: float
 
 
-def look_of(act: TurnSpan) -> Look:
-    return OPEN if act.in_flight else _BY_TONE.get(act.tone, NEUTRAL)
+def look_of(span: TurnSpan) -> Look:
+    return OPEN if span.in_flight else _BY_SEVERITY.get(span.severity, NEUTRAL)
 
 
 def timeline(report: ContinuityReport) -> Drawing:
@@ -116,14 +117,16 @@ def timeline(report: ContinuityReport) -> Drawing:
     lanes = tuple(_lanes(report, scale))
     bottom = lanes[-1].top + lanes[-1].height if lanes else HEAD
     height = bottom + FOOT
-    new = set[int]() if report.all_new else {own.number for own in report.sessions if own.number >= report.since.number}
     labels = "".join(_label(lane, report.flow) for lane in lanes)
     drawn = (
-        *(_band(session, scale, bottom, new=session.number in new) for session in report.sessions),
+        *(
+            _band(session, scale, bottom, new=not report.all_new and session.number >= report.since.number)
+            for session in report.sessions
+        ),
         *(f'<line class="lane" x1="0" x2="100%" y1="{lane.top:g}" y2="{lane.top:g}"/>' for lane in lanes),
-        *(_bar(act, scale, lane.top + PAD / 2 + row * ROW) for lane in lanes for row, act in lane.rows),
+        *(_bar(span, scale, lane.top + PAD / 2 + row * ROW) for lane in lanes for row, span in lane.rows),
     )
-    about = f"{count(len(report.acts), 'turn')} in {count(len(report.sessions), 'session')}"
+    about = f"{count(len(report.spans), 'turn')} in {count(len(report.sessions), 'session')}"
     return Drawing(
         f'<svg class="lanes" width="{LABELS}" height="{height:g}" aria-hidden="true">{labels}</svg>',
         f'<svg class="plot" width="100%" height="{height:g}" role="img" aria-label="timeline: {about}">'
@@ -132,7 +135,7 @@ def timeline(report: ContinuityReport) -> Drawing:
     )
 
 
-def scale_of(sessions: Sequence[SessionSpan]) -> Scale:
+def scale_of(sessions: Sequence[Session]) -> Scale:
     many = len(sessions)
     narrowest = max(NARROWEST, many * (SESSION + GAP) * 5 // 4)
     gap, least = 100 * GAP / narrowest, 100 * SESSION / narrowest
@@ -148,34 +151,34 @@ def scale_of(sessions: Sequence[SessionSpan]) -> Scale:
 def _lanes(report: ContinuityReport, scale: Scale) -> Iterator[Lane]:
     top = float(HEAD)
     for name in report.lanes:
-        rows = tuple(_rows((act for act in report.acts if act.lane == name), scale))
+        rows = tuple(_rows((span for span in report.spans if span.lane == name), scale))
         height = (max((row for row, _ in rows), default=0) + 1) * ROW + PAD
         yield Lane(name, top, rows, height)
         top += height
 
 
-def _rows(acts: Iterable[TurnSpan], scale: Scale) -> Iterator[tuple[int, TurnSpan]]:
+def _rows(spans: Iterable[TurnSpan], scale: Scale) -> Iterator[tuple[int, TurnSpan]]:
     """Turns of one lane that went on at the same time, one under the other."""
     ends: list[float] = []
-    for act in sorted(acts, key=lambda act: scale.x(act.begun)):
-        begun, over = scale.x(act.begun), scale.x(act.over)
+    for span in sorted(spans, key=lambda span: scale.x(span.begun)):
+        begun, over = scale.x(span.begun), scale.x(span.over)
         row = next((row for row, end in enumerate(ends) if end <= begun + 1e-9), len(ends))
         row = min(row, MOST_ROWS - 1)
         if row == len(ends):
             ends.append(over)
         ends[row] = max(ends[row], over)
-        yield row, act
+        yield row, span
 
 
 def _label(lane: Lane, flow: str) -> str:
-    title = lane_title(lane.name, flow)
+    title = lane_title(lane.name)
     short, _, rest = title.partition(" ") if title.startswith(lane.name) and flow == "levels" else (title, "", "")
     more = f'<tspan class="more" dx="6">{_text(rest)}</tspan>' if rest else ""
     middle = lane.top + lane.height / 2 + 4
     return f'<text x="0" y="{middle:g}"><tspan class="name">{_text(short)}</tspan>{more}</text>'
 
 
-def _band(session: SessionSpan, scale: Scale, bottom: float, *, new: bool) -> str:
+def _band(session: Session, scale: Scale, bottom: float, *, new: bool) -> str:
     """A session: its ground, its number and date, whether it counts as new, and the hours in it."""
     x, width = f"{scale.left[session.number]:.3f}%", scale.width[session.number]
     room, took, (day, clock) = scale.room(width), duration(session.seconds), session.date.split(" ")
@@ -183,7 +186,7 @@ def _band(session: SessionSpan, scale: Scale, bottom: float, *, new: bool) -> st
     first = _fitting(room, *dates)
     second = _fitting(room, f"{clock}, {took}", clock)
     stripe = f'<rect class="new" x="{x}" y="0" width="{width:.3f}%" height="3" rx="1.5"/>'
-    whole = f"{session.name}, {took}, {count(session.turns, 'turn')}: {session.end}"
+    whole = f"{session.name}, {took}, {count(len(session.answered), 'turn')}: {session.end}"
     return (
         f'<g class="session{" inherited" if session.inherited else ""}"><title>{_text(whole)}</title>'
         f'<rect class="ground" x="{x}" y="0" width="{width:.3f}%" height="{bottom:g}" rx="3"/>'
@@ -199,7 +202,7 @@ def _fitting(room: float, *texts: str) -> str:
     return next((text for text in texts if len(text) * CHARACTER + AROUND <= room), texts[-1])
 
 
-def _ticks(session: SessionSpan, scale: Scale, bottom: float) -> Iterator[str]:
+def _ticks(session: Session, scale: Scale, bottom: float) -> Iterator[str]:
     """Round hours of the day, as many as there is room for."""
     room = scale.room(scale.width[session.number])
     step = next((step for step in TICKS if session.seconds / step * TICKS_APART <= room), None)
@@ -217,16 +220,16 @@ def _ticks(session: SessionSpan, scale: Scale, bottom: float) -> Iterator[str]:
         at += step
 
 
-def _bar(act: TurnSpan, scale: Scale, top: float) -> str:
-    look, x = look_of(act), scale.x(act.begun)
-    width = max(scale.x(act.over) - x, LEAST_BAR)
+def _bar(span: TurnSpan, scale: Scale, top: float) -> str:
+    look, x = look_of(span), scale.x(span.begun)
+    width = max(scale.x(span.over) - x, LEAST_BAR)
     x = min(x, 100 - width)
-    kind = f"act {look.name}{' inherited' if act.inherited else ''}"
-    took = f"in hand since {date(act.begun[1])}" if act.in_flight else duration(act.seconds)
-    told = [act.turn, took, act.verdict, "inherited" if act.inherited else ""]
-    title = " · ".join(part for part in told if part)
+    kind = f"act {look.name}{' inherited' if span.inherited else ''}"
+    took = f"in flight since {date(span.begun[1])}" if span.in_flight else duration(span.seconds)
+    parts = (span.turn, took, span.verdict, "inherited" if span.inherited else "")
+    title = " · ".join(part for part in parts if part)
     middle, room = f"{x + width / 2:.3f}%", scale.room(width)
-    words = _fitting(room + MARK, f"{look.mark} {_component(act)}".strip(), look.mark, "")
+    words = _fitting(room + MARK, f"{look.mark} {_component(span)}".strip(), look.mark, "")
     # On a hatch, a mark needs a ground of its own.
     ground = f'<circle cx="{middle}" cy="{top + 7:g}" r="6"/>' if words and look in HATCHED else ""
     inside = f'{ground}<text x="{middle}" y="{top + 10.5:g}">{_text(words)}</text>' if words else ""
@@ -236,9 +239,9 @@ def _bar(act: TurnSpan, scale: Scale, top: float) -> str:
     )
 
 
-def _component(act: TurnSpan) -> str:
-    """Which part of the work an author was at."""
-    return act.who.partition(" ")[2] if act.lane == "L2" else ""
+def _component(span: TurnSpan) -> str:
+    """The component of an author."""
+    return span.who.partition(" ")[2] if span.lane == "L2" else ""
 
 
 def _text(text: str) -> str:

@@ -1,10 +1,10 @@
-"""The lines a report is made of, each with the turn and the session it comes from."""
+"""The lines of a report, each with the turn and the session it comes from."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from logos.domain.events import Recorded
@@ -14,9 +14,9 @@ from logos.views.run import RunView
 from logos.views.sessions import Session
 from logos.views.text import cut
 
-# Agents may write more than anybody reads; `logos show` has it whole.
+# Longer texts are cut; `logos show` prints them whole.
 LONGEST = 400
-# What turns the direction of a line around, and what no document may hold.
+# Characters that change the direction of a line, and non-characters that no document may contain.
 _UNFIT = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 
 S = TypeVar("S")
@@ -24,12 +24,12 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line: `what` is told under which `part`, what is known of it, and what it is `about`."""
+    """One line under the heading `part`: a thing, how it stands, and what it is about."""
 
     part: str
     what: str
     how: str = ""
-    tone: Severity = Severity.NORMAL
+    severity: Severity = Severity.NORMAL
     about: str = ""
     turn: str = ""
     at: float | None = None
@@ -37,37 +37,68 @@ class Entry:
     inherited: bool = False
 
 
+def entry(part: str, what: str, how: str = "", severity: Severity = Severity.NORMAL, about: str = "") -> Entry:
+    """An entry that comes from no event, its texts made printable."""
+    return Entry(part, printable(what), printable(how), severity, printable(about))
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """The entries of a report; each flow has its own way to find most of them."""
+
+    completed: tuple[Entry, ...]
+    pending: tuple[Entry, ...]
+    blocked: tuple[Entry, ...]
+    decisions: tuple[Entry, ...]
+    specs: tuple[Entry, ...] = ()
+    merges: tuple[Entry, ...] = ()
+    checks: tuple[Entry, ...] = ()
+    settings: tuple[Entry, ...] = ()
+    outcomes: tuple[Entry, ...] = ()
+
+    def since(self, first: int) -> Sections:
+        """The entries that come from session `first` or a later one."""
+        return Sections(
+            *(
+                tuple(entry for entry in getattr(self, own.name) if (entry.session or 0) >= first)
+                for own in fields(self)
+            )
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Transition(Generic[S]):
-    """An event, the session it fell into, and the states before and after it."""
+    """An event, its session, and the states before and after it."""
 
     record: Recorded
     session: Session
     before: S
     after: S
 
-    def entry(self, part: str, what: str, how: str = "", tone: Severity = Severity.NORMAL, about: str = "") -> Entry:
+    def entry(
+        self, part: str, what: str, how: str = "", severity: Severity = Severity.NORMAL, about: str = ""
+    ) -> Entry:
         turn = str(getattr(self.record.event, "turn", "") or "")
-        lines = (said(part), said(what), said(how), tone, said(about), said(turn))
-        return Entry(*lines, self.record.at, self.session.number, self.session.inherited)
+        texts = (printable(part), printable(what), printable(how), severity, printable(about), printable(turn))
+        return Entry(*texts, self.record.at, self.session.number, self.session.inherited)
 
 
-def moments(story: RunView) -> Iterator[Transition[Any]]:
+def transitions(view: RunView) -> Iterator[Transition[Any]]:
     """Every event of a run, with the states before and after it."""
-    sessions = iter(story.sessions)
-    before, session = story.fold.flow.start(), next(sessions)
-    for record, after in zip(story.records, story.states, strict=True):
+    sessions = iter(view.sessions)
+    before, session = view.fold.flow.start(), next(sessions)
+    for record, after in zip(view.records, view.states, strict=True):
         if record.seq > session.last:
             session = next(sessions)
         yield Transition(record, session, before, after)
         before = after
 
 
-def said(text: object, at_most: int = LONGEST) -> str:
-    """A text from anywhere on one line: no secrets, no control characters, nothing that turns it around; cut."""
+def printable(text: object, at_most: int = LONGEST) -> str:
+    """A text on one line, cut, without secrets, control characters and changes of direction."""
     return cut(_UNFIT.sub("", one_line(text)), at_most)
 
 
-def laid_out(line: str) -> str:
+def printable_columns(line: str) -> str:
     """The same for a line that is aligned by spaces."""
     return cut(_UNFIT.sub("", clean(line).replace("\n", " ").rstrip()), LONGEST)

@@ -1,8 +1,8 @@
-"""What a report tells of a build: specs, components and levels that stand, what is unproven, what waits for what."""
+"""The sections of a build's report: specs, components and levels that stand, what is unproven, what waits for what."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from logos.domain.events import QuestionResolved, WorkMerged
@@ -10,18 +10,29 @@ from logos.domain.levels import LEVELS, Level
 from logos.domain.reports import TurnKind
 from logos.domain.turns import Outcome
 from logos.flows.levels.state import LevelsState, LevelStatus, Stage
-from logos.views.continuity.entries import Entry, Transition, said
+from logos.views.continuity.entries import Entry, Sections, Transition, entry, printable
 from logos.views.events import Severity, proposal_in_short
 from logos.views.text import count, listed
 
-Moments = Iterable[Transition[LevelsState]]
+Transitions = Iterable[Transition[LevelsState]]
 
 _CLASHES = 3
 
 
-def completed(state: LevelsState, moments: Moments) -> Iterator[Entry]:
+def sections(state: LevelsState, transitions: Sequence[Transition[LevelsState]]) -> Sections:
+    return Sections(
+        tuple(completed(state, transitions)),
+        tuple(pending(state)),
+        tuple(blocked(state)),
+        tuple(decisions(state, transitions)),
+        tuple(specs(transitions)),
+        tuple(merges(transitions)),
+    )
+
+
+def completed(state: LevelsState, transitions: Transitions) -> Iterator[Entry]:
     """What stands now: specs from the purpose down, the components' work, and the levels that are valid, upwards."""
-    origins = _origins(moments)
+    origins = _origins(transitions)
     for level in state.levels:
         spec = state.spec_of(level)
         if spec is not None:
@@ -32,8 +43,8 @@ def completed(state: LevelsState, moments: Moments) -> Iterator[Entry]:
             done = "merged" if contribution.merged else "built, not merged yet"
             tests = f", {count(len(contribution.tests), 'test')}" if contribution.tests else ""
             how = f"{done}; {count(len(contribution.files), 'file')}{tests}"
-            tone = Severity.GOOD if contribution.merged else Severity.NORMAL
-            yield _from(origins.get(component.name), "component", component.name, how, tone)
+            severity = Severity.GOOD if contribution.merged else Severity.NORMAL
+            yield _from(origins.get(component.name), "component", component.name, how, severity)
     for level in reversed(state.levels):
         if state.standing.get(level) in (LevelStatus.PROVEN, LevelStatus.PASSED):
             yield _from(origins.get(level), "validation", title(level), _valid(state, level), Severity.GOOD)
@@ -43,26 +54,26 @@ def title(level: Level) -> str:
     return f"{level.name} {LEVELS[level].title}"
 
 
-def _origins(moments: Moments) -> Mapping[str | Level, Transition[LevelsState]]:
-    """The moments that made each spec, component and level what it is, by the spec's id, the name and the level."""
+def _origins(transitions: Transitions) -> Mapping[str | Level, Transition[LevelsState]]:
+    """The last transition of each spec, component and level, by the spec's id, the name and the level."""
     found: dict[str | Level, Transition[LevelsState]] = {}
-    for moment in moments:
-        before, after = moment.before, moment.after
-        found |= dict.fromkeys((spec.id for spec in after.specs[len(before.specs) :]), moment)
+    for step in transitions:
+        before, after = step.before, step.after
+        found |= dict.fromkeys((spec.id for spec in after.specs[len(before.specs) :]), step)
         for name, contribution in after.contributions.items():
             old = before.contributions.get(name)
             if old is None or (old.commit, old.merged) != (contribution.commit, contribution.merged):
-                found[name] = moment
+                found[name] = step
         for level, standing in after.standing.items():
             if before.standing.get(level) is not standing:
-                found[level] = moment
+                found[level] = step
     return found
 
 
 def _from(
-    moment: Transition[LevelsState] | None, part: str, what: str, how: str, tone: Severity = Severity.NORMAL
+    step: Transition[LevelsState] | None, part: str, what: str, how: str, severity: Severity = Severity.NORMAL
 ) -> Entry:
-    return moment.entry(part, what, how, tone) if moment else Entry(part, said(what), said(how), tone)
+    return step.entry(part, what, how, severity) if step else entry(part, what, how, severity)
 
 
 def _again(state: LevelsState, name: str) -> bool:
@@ -78,7 +89,7 @@ def _valid(state: LevelsState, level: Level) -> str:
 
 
 def pending(state: LevelsState) -> Iterator[Entry]:
-    """The levels that nothing and nobody has found valid in this sweep, from syntax up."""
+    """The levels that are not valid yet in this sweep, from syntax up."""
     if state.outcome is Outcome.REJECTED:
         return
     part = f"sweep {state.sweep}"
@@ -86,11 +97,11 @@ def pending(state: LevelsState) -> Iterator[Entry]:
         match state.standing.get(level):
             case LevelStatus.FAILED:
                 left = f"; reconciliation {state.dispute.id} is to settle it" if state.dispute else ""
-                yield Entry(part, title(level), f"FAILED{left}", Severity.BAD)
+                yield entry(part, title(level), f"FAILED{left}", Severity.BAD)
             case LevelStatus.UNPROVEN:
-                yield Entry(part, title(level), "unproven: telos.toml names no tool for it", Severity.WARNING)
+                yield entry(part, title(level), "unproven: telos.toml names no tool for it", Severity.WARNING)
             case None:
-                yield Entry(part, title(level), said(_awaited(state, level)))
+                yield entry(part, title(level), _awaited(state, level))
             case LevelStatus.PROVEN | LevelStatus.PASSED:
                 pass
 
@@ -107,71 +118,72 @@ def _awaited(state: LevelsState, level: Level) -> str:
 
 
 def blocked(state: LevelsState) -> Iterator[Entry]:
-    """What cannot go on, and what it waits for."""
+    """What cannot continue, and what it waits for."""
     if state.outcome is Outcome.REJECTED:
         instead = "; ".join(state.alternatives)
         about = f"instead: {instead}" if instead else ""
-        yield Entry("purpose", "the request", said(state.violation or state.reason), Severity.BAD, said(about))
+        yield entry("purpose", "the request", state.violation or state.reason, Severity.BAD, about)
     question = state.question
     if question is not None:
         options = [f"{place}. {proposal_in_short(option)}" for place, option in enumerate(question.options, 1)]
         how = f"a person must decide: {question.text}"
-        yield Entry("question", said(question.id), said(how), Severity.ALARM, said(" ".join(options)))
-    if question is None:
+        yield entry("question", question.id, how, Severity.ALARM, " ".join(options))
+    else:
         for name, why in sorted(state.stuck.items()):
-            yield Entry("stuck", said(name), said(f"waits for a person: {why}"), Severity.WARNING)
+            yield entry("stuck", name, f"waits for a person: {why}", Severity.WARNING)
     yield from _waiting(state) if state.outcome in (None, Outcome.BLOCKED) else ()
 
 
 def _waiting(state: LevelsState) -> Iterator[Entry]:
-    """Components that are not built and cannot be: others come first, or a conflict is to be settled."""
-    missing = {own.name for own in state.components if own.name not in state.contributions or _again(state, own.name)}
-    for component in (own for own in state.components if own.name in missing):
+    """Components that cannot be built yet: others come first, or a conflict must be settled."""
+    components = state.components
+    missing = {part.name for part in components if part.name not in state.contributions or _again(state, part.name)}
+    for component in (part for part in components if part.name in missing):
         first = listed(name for name in component.depends_on if name in missing)
         waits = first or (f"reconciliation {state.dispute.id}" if state.dispute is not None else "")
         if waits:
             how = f"waits for {waits}"
-            yield Entry("component", said(component.name), said(how), Severity.WARNING, said(component.purpose))
+            yield entry("component", component.name, how, Severity.WARNING, component.purpose)
 
 
-def decisions(state: LevelsState, moments: Moments) -> Iterator[Entry]:
+def decisions(state: LevelsState, transitions: Transitions) -> Iterator[Entry]:
     """Reconciliations, ended and open, and what a person decided."""
-    for moment in moments:
-        before, after, event = moment.before, moment.after, moment.record.event
+    for step in transitions:
+        before, after, event = step.before, step.after, step.record.event
         for settled in after.settled[len(before.settled) :]:
             rounds = "" if settled.by == "a person" else f" in {count(settled.rounds, 'round')}"
             how = f"decided by {settled.by}{rounds}: {proposal_in_short(settled.proposal)}"
             what = f"{settled.id}, {settled.cause} at {settled.level.name}"
-            yield moment.entry("reconciliation", what, how, Severity.GOOD, settled.question)
+            yield step.entry("reconciliation", what, how, Severity.GOOD, settled.question)
         answered = before.question is not None and after.question is None and after.settled == before.settled
         if isinstance(event, QuestionResolved) and answered and before.question is not None:
             how = f"a person answered: {event.text}"
-            yield moment.entry("answer", event.question, how, Severity.GOOD, before.question.text)
+            yield step.entry("answer", event.question, how, Severity.GOOD, before.question.text)
         now = after.dispute
         if now is not None and before.dispute is None and state.dispute is not None and state.dispute.id == now.id:
             how = f"open, round {state.dispute.round} of at most {state.plan.max_rounds}"
             what = f"{now.id}, {now.cause} at {now.level.name}"
-            yield moment.entry("reconciliation", what, how, Severity.WARNING, now.question)
+            yield step.entry("reconciliation", what, how, Severity.WARNING, now.question)
 
 
-def specs(moments: Moments) -> Iterator[Entry]:
+def specs(transitions: Transitions) -> Iterator[Entry]:
     """Every spec that was written, and which replaced another."""
-    for moment in moments:
-        for spec in moment.after.specs[len(moment.before.specs) :]:
+    for step in transitions:
+        for spec in step.after.specs[len(step.before.specs) :]:
             part = "spec revised" if spec.version > 1 else "spec written"
             # Authors' specs are written together, when all of them are done.
-            yield replace(moment.entry(part, spec.id, spec.summary), turn=said(spec.turn))
+            yield replace(step.entry(part, spec.id, spec.summary), turn=printable(spec.turn))
 
 
-def merges(moments: Moments) -> Iterator[Entry]:
-    for moment in moments:
-        match moment.record.event:
+def merges(transitions: Transitions) -> Iterator[Entry]:
+    for step in transitions:
+        match step.record.event:
             case WorkMerged(turn, commit, ()):
-                names = listed(contribution.component.name for contribution in moment.before.unmerged)
-                yield moment.entry("merge", turn, f"{names or 'work'} merged, commit {commit[:7]}", Severity.GOOD)
+                names = listed(contribution.component.name for contribution in step.before.unmerged)
+                yield step.entry("merge", turn, f"{names or 'work'} merged, commit {commit[:7]}", Severity.GOOD)
             case WorkMerged(turn, _, clashes):
                 shown = "; ".join(clash.words for clash in clashes[:_CLASHES])
                 how = f"nothing merged, {count(len(clashes), 'conflict')}: {shown}"
-                yield moment.entry("merge", turn, how, Severity.BAD)
+                yield step.entry("merge", turn, how, Severity.BAD)
             case _:
                 pass

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import date, datetime
 
 from logos.errors import UsageError
-from logos.views import text
 from logos.views.sessions import Session
 from logos.views.text import count
 
@@ -15,7 +14,7 @@ _NAMED = 5
 
 
 def session_since(sessions: Sequence[Session], wanted: str, run: str) -> Session:
-    """The session from whose beginning on things count as new; of a date, the first that began on it or later."""
+    """The session from which on things count as new; for a date, the first that began on it or later."""
     by_number = {str(session.number): session for session in sessions}
     if wanted == LAST:
         return sessions[-1]
@@ -39,10 +38,10 @@ def _day(wanted: str) -> date | None:
 
 
 def _example(sessions: Sequence[Session]) -> str:
-    return text.date(sessions[-1].began).partition(" ")[0]
+    return sessions[-1].date.partition(" ")[0]
 
 
 def _all(sessions: Sequence[Session]) -> str:
     """`2 sessions: 1 (2026-11-14 21:03), 2 (2026-11-15 09:12)`."""
-    named = ", ".join(f"{session.number} ({text.date(session.began)})" for session in sessions[-_NAMED:])
+    named = ", ".join(f"{session.number} ({session.date})" for session in sessions[-_NAMED:])
     return f"{count(len(sessions), 'session')}: {'…, ' if len(sessions) > _NAMED else ''}{named}"
