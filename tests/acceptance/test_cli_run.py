@@ -210,7 +210,10 @@ def test_json_is_exactly_one_document(sandbox: Sandbox, cao: FakeCao) -> None:
     done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}", "--json")
     document = done.json
     assert document == {
-        "run": sandbox("runs", "--json").json["runs"][0]["run"],
+        **sandbox("runs", "--json").json["runs"][0],
+        "version": 1,
+        "flow": "cycle",
+        "status": "PASSED",
         "outcome": "PASSED",
         "exit_code": 0,
         "reason": "the tester reported PASS",

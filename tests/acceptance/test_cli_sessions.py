@@ -1002,6 +1002,11 @@ def test_a_policy_that_makes_no_sense_is_refused(sandbox: Sandbox, attic: Attic,
 
 
 def test_the_help_loads_nothing_slow(tmp_path: Path) -> None:
-    code = "import sys, logos.cli, contextlib, io\nsys.argv = ['logos', '--help']\nwith contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n    logos.cli.main()\nprint('pydantic' in sys.modules)"
+    code = (
+        "import contextlib, io, sys, logos.cli\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "    logos.cli.main(['--help'])\n"
+        "print('pydantic' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

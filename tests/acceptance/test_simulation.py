@@ -382,31 +382,32 @@ def test_usage_is_told_per_turn_role_phase_round_and_run(stage: Rehearsal) -> No
     }
     assert done.json["usage"] == total
     cost = stage("cost", "--json").json
-    assert cost["total"] == total
-    assert cost["roles"]["programmer"] | {"cost_usd": 0} == cost["roles"]["programmer"] | {
+    assert cost["usage"] == total
+    by = cost["usage_by"]
+    assert by["roles"]["programmer"] | {"cost_usd": 0} == by["roles"]["programmer"] | {
         "turns": 2,
         "tokens": 7000,
         "cached": None,
         "cost_usd": 0,
         "cost_unknown_turns": 2,
     }
-    assert cost["roles"]["programmer"]["cost_usd"] is None
-    assert {role: told["tokens"] for role, told in cost["roles"].items()} == {
+    assert by["roles"]["programmer"]["cost_usd"] is None
+    assert {role: told["tokens"] for role, told in by["roles"].items()} == {
         "analyst": 1200,
         "peer_analyst": None,
         "programmer": 7000,
         "peer_programmer": None,
         "tester": None,
     }
-    assert {name: told["turns"] for name, told in cost["phases"].items()} == {
+    assert {name: told["turns"] for name, told in by["phases"].items()} == {
         "analyst": 2,
         "programmer": 4,
         "tester": 2,
     }
-    assert {name: told["tokens"] for name, told in cost["rounds"].items()} == {"1": 4700, "2": 3500}
+    assert {name: told["tokens"] for name, told in by["rounds"].items()} == {"1": 4700, "2": 3500}
     assert stage("status", "--json").json["usage"] == total
     assert stage("runs", "--json").json["runs"][0]["usage"] == total
-    turns = {row["turn"]: row["usage"] for row in stage("show", cost["run"], "--json").json["timeline"]["timeline"]}
+    turns = {row["turn"]: row["usage"] for row in stage("show", cost["run"], "--json").json["timeline"]}
     assert turns["r1.peer_analyst.c1"] is None
     assert turns["r1.analyst.c1"] == {"input": 1000, "cached": 400, "output": 200, "tokens": 1200, "cost_usd": 0.25}
     assert turns["r2.programmer.c1"] == {
@@ -468,7 +469,7 @@ def test_a_recorded_run_can_be_replayed(stage: Rehearsal) -> None:
     assert f"replay.yaml: {len(answered)} turns of run {first.json['run']}" in done.err
     text = (stage.wd / "replay.yaml").read_text()
     assert text.startswith(f"# Recorded from run {first.json['run']} of ")
-    assert "what they changed in files is not" in text
+    assert "not the files that they changed" in text
     assert yaml.safe_load(text)["turns"]["r1.analyst.c1"]["delay"] >= 0.3
 
     (stage.wd / "x").unlink()
@@ -499,7 +500,7 @@ def test_a_recording_overwrites_nothing_and_holds_no_secrets(stage: Rehearsal) -
     (stage.wd / "mine.yaml").write_text("mine")
     refused = stage("record", "-o", "mine.yaml")
     assert (refused.code, (stage.wd / "mine.yaml").read_text()) == (2, "mine")
-    assert refused.err == "logos: mine.yaml is there already; --force overwrites it\n"
+    assert refused.err == "logos: mine.yaml exists, not overwritten (use --force)\n"
     assert stage("record", "-o", "mine.yaml", "--force").code == 0
     assert "the key is [redacted]" in (stage.wd / "mine.yaml").read_text()
 
