@@ -18,7 +18,7 @@ from measure import NOWHERE, Size, milliseconds, percentile, row, run, settings_
 
 from logos.adapters.git.command import Git
 from logos.adapters.git.snapshots import GitSnapshots
-from logos.app.wiring import run_here
+from logos.app.start import run_here
 from logos.domain.turns import RunId
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, Says, ScriptedAgents, script
 from logos.testing.cao_server import FakeCao

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logos.app.settings import Settings, load_settings
-from logos.app.wiring import run_here
+from logos.app.start import run_here
 from logos.testing.cao_server import FakeCao
 
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it.\n"

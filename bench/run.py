@@ -28,7 +28,7 @@ from logos.adapters.store.sqlite import SqliteLog
 from logos.app.hosts import scripted_host
 from logos.app.run_start import choose_start, make_plan
 from logos.app.settings import Settings, load_settings
-from logos.app.wiring import build_here, run_here
+from logos.app.start import build_here, run_here
 from logos.domain.events import Recorded, RunStarted, TurnAnswered, TurnAsked, TurnSent
 from logos.domain.turns import RunId, Turn
 from logos.engine.journal import Journal

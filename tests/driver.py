@@ -27,7 +27,7 @@ from typing import Any
 
 from logos.adapters.hosts.scripted import ScriptedHost
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app import revisiting, wiring
+from logos.app import revisiting, start, wiring
 from logos.app.hosts import Tell
 from logos.app.settings import Settings, load_settings
 from logos.app.signals import interruptible
@@ -154,8 +154,8 @@ def drive() -> RunResult[Any]:
     watchers: list[Callable[[Recorded, Any, Ledger], None]] = [lambda record, *_: deaths.meet("after", record.event)]
     watchers += [MortalWatcher(after)] if after else []
     if feature:
-        return wiring.build_here(settings, feature, make_host=make_host, watchers=watchers)
-    return wiring.run_here(settings, strict_prompt=False, make_host=make_host, watchers=watchers)
+        return start.build_here(settings, feature, make_host=make_host, watchers=watchers)
+    return start.run_here(settings, strict_prompt=False, make_host=make_host, watchers=watchers)
 
 
 def become_mortal() -> None:

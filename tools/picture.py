@@ -12,14 +12,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from logos.app.settings import Settings
-from logos.app.workdir import reading
+from logos.app.demo import prepare_demo, run_demo
+from logos.app.start import read_run
 from logos.cli import demo
 from logos.cli.output import console as show
 from logos.cli.output.live import LiveView
 from logos.domain.events import Recorded, TurnAnswered, TurnSent
 from logos.domain.ledger import Ledger
-from logos.views.run import RunView, State, read_run_view
+from logos.views.run import RunView, State
 
 TARGET = Path(__file__).parents[1] / "docs" / "pictures"
 WIDTH = 88
@@ -32,8 +32,7 @@ class Picture:
 
     name: str
     title: str
-    begin: Callable[[Path, str], Settings]
-    play: Callable[[Settings, str, LiveView], int]
+    levels: bool
     moment: tuple[type, str]
     ending: Callable[[Console, RunView], None]
 
@@ -48,8 +47,7 @@ PICTURES = (
     Picture(
         "run",
         "logos demo",
-        demo.begin_cycle,
-        demo.play_cycle,
+        False,
         (TurnAnswered, "r2.programmer.c1"),
         show.put_timeline,
     ),
@@ -57,8 +55,7 @@ PICTURES = (
     Picture(
         "build",
         "logos demo --levels",
-        demo.begin_levels,
-        demo.play_levels,
+        True,
         (TurnSent, "s2.q2.L6.position"),
         put_settled,
     ),
@@ -81,15 +78,14 @@ class Watched(LiveView):
 
 def draw(picture: Picture) -> Path:
     canvas = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    python = demo.python_name()
     with (
         tempfile.TemporaryDirectory(prefix="logos-picture-") as folder,
         Watched(canvas, picture.moment) as view,
     ):
         place = Path(folder).resolve()
-        picture.play(picture.begin(place, python), python, view)
-        with reading(place) as log:
-            story = read_run_view(log, log.runs()[-1])
+        settings = prepare_demo(place, levels=picture.levels)
+        result = run_demo(settings, levels=picture.levels, watchers=[view.watch], tell=view.tell)
+        story = read_run(place, result.run)
     canvas.print()
     picture.ending(canvas, story)
     canvas.print()

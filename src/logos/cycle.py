@@ -8,7 +8,8 @@ from pathlib import Path
 
 from logos.app.settings import load_settings
 from logos.app.signals import interruptible
-from logos.app.wiring import run_here, say
+from logos.app.start import run_here
+from logos.app.wiring import say
 from logos.errors import Interrupted, LogosError
 
 

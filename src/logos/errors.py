@@ -98,9 +98,14 @@ class LimitReached(RunPaused):
 
 
 class BudgetReached(RunPaused):
-    """The run has used up a budget."""
+    """A run has used up its budget: the setting `key`, whose value is `limit`."""
 
     exit_code = 4
+
+    def __init__(self, message: str, key: str, limit: float) -> None:
+        super().__init__(message)
+        self.key = key
+        self.limit = limit
 
 
 class LogError(LogosError):

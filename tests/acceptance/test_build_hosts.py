@@ -12,7 +12,7 @@ import pytest
 from logos.adapters.hosts.script import read_script
 from logos.app.hosts import scripted_host
 from logos.app.settings import load_settings
-from logos.app.wiring import build_here
+from logos.app.start import build_here
 from logos.domain.events import TerminalOpened, TurnFailed
 from logos.errors import BudgetReached, HostUnreachable, RunPaused, TerminalNotCreated
 from logos.testing import ScriptedAgents

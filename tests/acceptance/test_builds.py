@@ -14,7 +14,7 @@ from logos.adapters.hosts.script import load_script
 from logos.adapters.reports import example
 from logos.app.hosts import scripted_host
 from logos.app.settings import load_settings
-from logos.app.wiring import build_here
+from logos.app.start import build_here
 from logos.domain.events import (
     CheckRan,
     QuestionResolved,

@@ -263,7 +263,7 @@ def test_a_running_state_is_resumed_by_itself(shop: Sandbox):
     assert shop.run(prompt="").outcome is Outcome.PASSED
     assert len(shop.logs()) == 1
     assert sum(isinstance(event, RunResumed) for event in shop.all_events()) == 1
-    assert any("going on with unfinished run" in line for line in shop.told)
+    assert any("resuming run" in line for line in shop.told)
     assert len(set(shop.asked)) == len(shop.asked)
 
 

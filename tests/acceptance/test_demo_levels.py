@@ -116,11 +116,11 @@ def test_afterwards_lineage_telos_and_every_turn_can_be_read(told: dict[str, Any
     assert "AssertionError: '21.60' != '22.50'" in author["prompt"]
 
 
-def test_a_person_reads_what_was_built_what_did_not_fit_what_happened_and_where_to_look(
+def test_a_person_reads_what_was_built_the_conflicts_what_happened_and_where_to_look(
     shown: tuple[dict[str, Any], str],
 ) -> None:
     told, text = shown
-    headings = ["What was built", "What did not fit", "turn by turn:", "What every file is for:", "look next:"]
+    headings = ["What was built", "The conflicts", "turn by turn:", "What every file is for:", "look next:"]
     assert sorted(headings, key=text.index) == headings
     assert f"git -C {told['folder']} diff HEAD {told['branch']}" in text
     assert "Traceback" not in text

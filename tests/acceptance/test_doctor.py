@@ -157,7 +157,7 @@ def test_the_doctor_says_who_is_logged_in_and_keeps_what_they_print_to_itself(sa
     }
     assert levels(done.json)["agent codex"] == "warn", "used, and not logged in"
     assert levels(done.json)["agent opencode_cli"] == "ok", "not used"
-    assert "not logged in, used by this configuration; `codex login status` tells more" in sandbox("doctor").out
+    assert "not logged in, used by this configuration; see `codex login status`" in sandbox("doctor").out
     assert secret not in done.out + sandbox("doctor").out
 
 
@@ -237,7 +237,7 @@ def test_profiles_are_installed_once_and_replaced_by_force(sandbox: Sandbox, sto
     assert set(store.profiles) == set(profiles.names())
     store.profiles["tester"] = "mine"
     again = sandbox("profiles", "install", "--api", store.url)
-    assert "tester: is there already, left as it is" in again.out
+    assert "tester: exists, not overwritten" in again.out
     assert store.profiles["tester"] == "mine"
     forced = sandbox("profiles", "install", "--api", store.url, "--force", "--json").json
     assert set(forced["profiles"].values()) == {"replaced"}

@@ -22,7 +22,6 @@ import pytest
 import yaml
 
 from logos.adapters.store.registry import discard
-from logos.cli.output.console import date
 from logos.domain.events import (
     CheckRan,
     Recorded,

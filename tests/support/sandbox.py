@@ -31,7 +31,7 @@ import psutil
 import yaml
 
 from logos.app.settings import load_settings
-from logos.app.wiring import build_here, run_here
+from logos.app.start import build_here, run_here
 from logos.cli import main
 from logos.domain.events import Event, Recorded, TurnAnswered, TurnAsked, TurnSent
 from logos.engine.runner import RunResult

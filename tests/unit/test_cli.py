@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from logos.app.settings import load_settings
-from logos.app.wiring import run_here
+from logos.app.start import run_here
 from logos.cli import main
 from logos.engine.runner import RunResult
 from logos.testing import ScriptedAgents, script

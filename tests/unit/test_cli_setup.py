@@ -35,7 +35,7 @@ def test_init_writes_a_configuration_that_works_and_verifies_passes(sandbox: San
 
 
 def test_init_says_when_no_test_command_is_found(sandbox: Sandbox) -> None:
-    assert "none was found; set project_test_cmd" in sandbox("init").out
+    assert "none found; set project_test_cmd" in sandbox("init").out
     assert sandbox("init", "--force", "--json").json["project_test_cmd"] == ""
 
 

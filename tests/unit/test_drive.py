@@ -357,7 +357,7 @@ class InTurn(Chores):
 
 def test_a_brake_lets_whoever_is_at_work_finish_and_starts_nobody_else() -> None:
     log, began, go_on = MemoryLog(), list[str](), threading.Event()
-    spent = iter((None, BudgetReached("limits.max_tokens reached"), None))
+    spent = iter((None, BudgetReached("limits.max_tokens reached", "limits.max_tokens", 1), None))
 
     def brake() -> None:
         if error := next(spent):

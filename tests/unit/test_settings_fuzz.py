@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from logos.app.run_start import make_plan
 from logos.app.settings import LEAVES, Settings, as_environment, load_settings
-from logos.app.wiring import check_input
+from logos.app.start import check_input
 from logos.domain.roles import Role
 from logos.errors import ConfigError, UsageError
 from tests.builders import a_plan, examples

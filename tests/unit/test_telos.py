@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from logos.app.init import README_KEEP, readme_paragraph
 from logos.app.telos_file import (
     MAX_BYTES,
     TEMPLATE_PURPOSE,
@@ -20,7 +21,6 @@ from logos.app.telos_file import (
     toml_string,
 )
 from logos.app.tool_detection import TABLE, Detected, Missing, detect_test_command, detect_tools
-from logos.cli.init import README_KEEP, readme_paragraph
 from logos.cli.telos import telos
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.specs import Tool
@@ -353,7 +353,7 @@ def test_init_writes_a_telos_with_the_tools_found_and_says_so(sandbox: Sandbox) 
     assert "# L5: end-to-end checks. Instead: the Journey-Validator's own reading" in text
     assert "  L1  cargo-fmt     cargo fmt --check\n" in done.out
     assert "  L5  end-to-end checks  the Journey-Validator's own reading; nothing runs the journeys\n" in done.out
-    assert 'write in telos.toml what the project is for, then `logos build "…"`' in done.out
+    assert 'purpose in telos.toml, then `logos build "…"`' in done.out
     with pytest.raises(ConfigError, match="write what the project is for"):
         read_telos(sandbox.wd)
     put(sandbox.wd, {"telos.toml": text.replace(TEMPLATE_PURPOSE, "Counts.")})
@@ -376,11 +376,11 @@ def test_init_adds_the_telos_to_what_is_there_already(sandbox: Sandbox) -> None:
 def test_init_keeps_a_telos_and_replaces_it_only_by_force(sandbox: Sandbox) -> None:
     put(sandbox.wd, {"telos.toml": "mine"})
     first = sandbox("init")
-    assert "telos.toml: is there already, left as it is" in first.out
+    assert "telos.toml: exists, not overwritten" in first.out
     assert "not found" not in first.out
     again = sandbox("init")
     assert (again.code, (sandbox.wd / "telos.toml").read_text()) == (2, "mine")
-    assert "logos.json, prompt.md and telos.toml are in" in again.err
+    assert "logos.json, prompt.md and telos.toml exist in" in again.err
     assert sandbox("init", "--force").code == 0
     assert (sandbox.wd / "telos.toml.bak").read_text() == "mine"
 

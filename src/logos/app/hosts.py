@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from logos import profiles
 from logos.adapters.hosts.cao import PROVIDERS, ApiClient, check_provider
@@ -12,6 +13,7 @@ from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.local import LocalHost
 from logos.adapters.hosts.providers import COMMAND, Permission
 from logos.adapters.hosts.providers import PROVIDERS as LOCAL_PROVIDERS
+from logos.adapters.hosts.script import load_script
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.hosts.scripted import Script, ScriptedHost
 from logos.adapters.state_files import read_cycle_state
@@ -194,6 +196,16 @@ def scripted_host(script: Script) -> MakeHost:
         return ScriptedHost(settings.telos_dir / "scripted", script, settings.response_dir, settings.work_dir)
 
     return make
+
+
+def simulate(script: Path, flow: str, tell: Tell) -> MakeHost:
+    """Hosts whose agents follow the script in this file, which is read at once; `flow` is `cycle` or `levels`."""
+    parsed = load_script(script)
+    if parsed.flow not in (None, flow):
+        command = {"cycle": "logos run", "levels": "logos build"}
+        raise UsageError(f"{script} is a script for `{command[parsed.flow]}`, not for `{command[flow]}`")
+    tell(f"simulation: the agents follow {script}; no agent CLI is started and no model is asked")
+    return scripted_host(parsed)
 
 
 def server_client(api: str, patience: float = 5.0) -> ApiClient:

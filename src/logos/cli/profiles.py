@@ -1,15 +1,15 @@
-"""`logos profiles`: the agents' profiles that come with Logos, and putting them on a CAO server."""
+"""`logos profiles`: list the agents' profiles that come with Logos, and install them on a CAO server."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
+from logos.app import profiles
 from logos.cli.options import AsJson, examples
-
-if TYPE_CHECKING:
-    from logos.adapters.hosts.cao import ApiClient
+from logos.cli.output import console as show
 
 app = typer.Typer(
     help="The agents' profiles that come with Logos.",
@@ -27,38 +27,15 @@ Api = Annotated[
 @app.command("list", epilog=examples("logos profiles list", "logos profiles list --json"))
 def list_profiles(api: Api = "", as_json: AsJson = False) -> int:
     """List the profiles, and whether the CAO server has them."""
-    from logos import profiles
-    from logos.app.hosts import server_client
-    from logos.cli.output import console as show
-    from logos.errors import HostError
-
-    host = server_client(api)
-    try:
-        host.preflight((), patience=0)
-        there = host.profiles()
-    except HostError:
-        there = None
-    finally:
-        host.close()
-    rows: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "description": _about(profiles.text(name)),
-            "installed": None if there is None else name in there,
-        }
-        for name in profiles.names()
-    ]
+    found = profiles.list_profiles(api)
     if as_json:
-        show.document({"api": host.base_url, "profiles": rows})
+        show.document({"api": found.api, "profiles": [asdict(profile) for profile in found.profiles]})
         return 0
     words = {True: "yes", False: "no", None: "unknown"}
-    show.put_table(
-        show.console(),
-        ("profile", "installed", "what it is"),
-        [(row["name"], words[row["installed"]], row["description"]) for row in rows],
-    )
-    if there is None:
-        show.tell(f"no CAO server answers at {host.base_url}")
+    rows = [(profile.name, words[profile.installed], profile.description) for profile in found.profiles]
+    show.put_table(show.console(), ("profile", "installed", "what it is"), rows)
+    if not found.server_answers:
+        show.tell(f"no CAO server answers at {found.api}")
     return 0
 
 
@@ -69,34 +46,10 @@ def install(
     as_json: AsJson = False,
 ) -> int:
     """Put the profiles into the CAO server's store."""
-    from logos import profiles
-    from logos.app.hosts import server_client
-    from logos.cli.output import console as show
-
-    host = server_client(api)
-    try:
-        host.preflight(())
-        done = {name: _install(host, name, profiles.text(name), force=force) for name in profiles.names()}
-    finally:
-        host.close()
+    done = profiles.install_profiles(api, force=force)
     if as_json:
-        show.document({"api": host.base_url, "profiles": done})
+        show.document({"api": done.api, "profiles": done.profiles})
         return 0
-    for name, what in done.items():
+    for name, what in done.profiles.items():
         show.put(show.console(), f"{name}: {what}")
     return 0
-
-
-def _install(host: ApiClient, name: str, content: str, *, force: bool) -> str:
-
-    if host.install_profile(name, content):
-        return "installed"
-    if not force:
-        return "is there already, left as it is (--force replaces it)"
-    host.replace_profile(name, content)
-    return "replaced"
-
-
-def _about(text: str) -> str:
-    lines = (line for line in text.splitlines() if line.startswith("description:"))
-    return next(lines, "description:").removeprefix("description:").strip()

@@ -1,27 +1,21 @@
-"""`logos resolve`: the question a build waits with, and a person's answer to it."""
+"""`logos resolve`: show the question that a build is blocked on, or answer it."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from logos.app.workdir import LOCK, TELOS, place_of, reading, wd_flag
+from logos.app import resolve as use_case
+from logos.app.workdir import place_of, wd_flag
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.errors import UsageError
-
-if TYPE_CHECKING:
-    from logos.adapters.store.sqlite import SqliteLog
-    from logos.domain.specs import Question
-    from logos.engine.journal import Journal
-    from logos.flows.levels.state import LevelsState
+from logos.cli.output import console as show
+from logos.views.document import question_document
 
 EXAMPLES = examples(
     "logos resolve                        # show the question and its options",
-    "logos resolve 2                      # take the second option",
-    'logos resolve "prices stay in cents" # decide in words of your own',
+    "logos resolve 2                      # choose the second option",
+    'logos resolve "prices stay in cents" # decide in your own words',
     'logos resolve 1 "but keep the old name as an alias"',
 )
 
@@ -34,66 +28,22 @@ def resolve(
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> int:
-    """Answer what a build could not decide; `logos build --resume` then goes on with your decision."""
-    from logos.adapters.lock import DriverLock
-    from logos.app.state_files import write_state_of_build
-    from logos.cli.output import console as show
-    from logos.domain.events import QuestionResolved
-
+    """Answer the question that a build is blocked on; `logos build --resume` then continues with your decision."""
     place = place_of(wd)
-    with reading(place) as log:
-        journal = _waiting(log)
-        question = journal.state.question
-        assert question is not None
-        if not words:
-            _show(journal, question, place, as_json=as_json)
+    if not words:
+        found = use_case.open_question(place)
+        if as_json:
+            show.document({"run": found.run, "question": question_document(found.question)})
             return 0
-        option, text = _decision(words, question)
-        with DriverLock(place / TELOS / LOCK):
-            journal.record(QuestionResolved(question.id, option, text))
-            write_state_of_build(place / TELOS, journal.state, journal.ledger, journal.run, journal.seq, time.time())
-    go_on = f"logos build --resume{wd_flag(place)}"
+        show.put(show.console(), f"build {found.run} is blocked on a question", "bold")
+        show.put_question(show.console(), found.question, wd_flag(place))
+        return 0
+    answer, resume = use_case.resolve(place, words), f"logos build --resume{wd_flag(place)}"
     if as_json:
-        show.document({"run": journal.run, "question": question.id, "option": option, "text": text, "next": go_on})
-    else:
-        chosen = f"option {option}" if option else "your decision"
-        show.put(show.console(), f"recorded: {chosen} on {question.id} of build {journal.run}; next: {go_on}", "bold")
+        recorded = {"run": answer.run, "question": answer.question, "option": answer.option, "text": answer.text}
+        show.document({**recorded, "next": resume})
+        return 0
+    chosen = f"option {answer.option}" if answer.option else "your decision"
+    text = f"recorded: {chosen} on {answer.question} of build {answer.run}; next: {resume}"
+    show.put(show.console(), text, "bold")
     return 0
-
-
-def _show(journal: Journal[LevelsState], question: Question, place: Path, *, as_json: bool) -> None:
-    from logos.cli.output import console as show
-    from logos.views.document import question_document
-
-    if as_json:
-        show.document({"run": journal.run, "question": question_document(question)})
-        return
-    show.put(show.console(), f"build {journal.run} waits for a decision of yours", "bold")
-    show.put_question(show.console(), question, wd_flag(place))
-
-
-def _waiting(log: SqliteLog) -> Journal[LevelsState]:
-    from logos.app.runs import open_levels, runs_with
-    from logos.domain.plans import LevelsPlan
-
-    builds = runs_with(log, LevelsPlan)
-    journal = open_levels(log, builds[-1]) if builds else None
-    if journal is None or journal.state.question is None:
-        which = f"build {journal.run} asks nothing" if journal else "no build was started here yet"
-        raise UsageError(f"nothing waits for a decision: {which}")
-    return journal
-
-
-def _decision(words: list[str], question: Question) -> tuple[int, str]:
-    first, *rest = words
-    if not first.isdecimal():
-        text = " ".join(words).strip()
-        if not text:
-            raise UsageError("a decision in plain words must say something")
-        return 0, text
-    option = int(first) if len(first) < 6 else 0
-    if not 1 <= option <= len(question.options):
-        many = len(question.options)
-        has = f"options 1 to {many}" if many else "no options; decide in plain words"
-        raise UsageError(f"there is no option {first}: this question has {has}")
-    return option, " ".join(rest).strip()

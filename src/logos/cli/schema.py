@@ -1,102 +1,64 @@
-"""`logos schema`: what a configuration may contain."""
+"""`logos schema`: the settings, and the JSON Schemas of the files and reports that Logos reads and writes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from logos.app.schemas import SCHEMAS, report_schema
+from logos.app.settings import LEAVES
 from logos.cli.options import AsJson, examples
-from logos.errors import UsageError
+from logos.cli.output import console as show
 
 EXAMPLES = examples(
     "logos schema > logos.schema.json",
     "logos schema --keys",
     "logos schema --keys --json",
-    "logos schema --script > script.schema.json      # of the scripts that `logos run --simulate` follows",
-    "logos schema --state                            # of .telos/state.json, which a build writes",
-    "logos schema --report decompose.L3              # of a level's report; `--report all` prints every one",
-    "logos schema --telos                            # of telos.toml",
-    "logos schema --output                           # of the documents that commands print with --json",
+    "logos schema --script > script.schema.json      # scripts for `logos run --simulate`",
+    "logos schema --state                            # .telos/state.json, which a build writes",
+    "logos schema --report decompose.L3              # a level's report; `--report all` prints every one",
+    "logos schema --telos                            # telos.toml",
+    "logos schema --output                           # the documents that commands print with --json",
+)
+
+# Settings that only the configuration file can have.
+FILE_ONLY = (
+    ("agents.ROLE.provider", "-", "provider", "Agent CLI of one role."),
+    ("agents.ROLE.profile", "-", "the role's own", "Profile of one role."),
+    ("agents.ROLE.providers", "-", "none", "Fallback agent CLIs of one role, in order, for on_limit = fallback."),
+    ("level_agents.LEVEL.*", "-", "as above", "The same for one level of a build, L1 to L9."),
 )
 
 
 def schema(
     keys: Annotated[
-        bool, typer.Option("--keys", help="A table: key, environment variable, default, what it means.")
+        bool, typer.Option("--keys", help="A table of settings: key, environment variable, default, meaning.")
     ] = False,
-    script: Annotated[bool, typer.Option("--script", help="Of a script for `logos run --simulate` instead.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="Of .telos/state.json instead.")] = False,
-    telos: Annotated[bool, typer.Option("--telos", help="Of telos.toml instead.")] = False,
-    output: Annotated[bool, typer.Option("--output", help="Of what commands print with --json instead.")] = False,
+    script: Annotated[bool, typer.Option("--script", help="The schema of scripts for `logos run --simulate`.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="The schema of .telos/state.json.")] = False,
+    telos: Annotated[bool, typer.Option("--telos", help="The schema of telos.toml.")] = False,
+    output: Annotated[bool, typer.Option("--output", help="The schema of what commands print with --json.")] = False,
     report: Annotated[
-        str, typer.Option("--report", metavar="KIND", help="Of a level's report instead: author, decompose.L3 …, all.")
+        str,
+        typer.Option("--report", metavar="KIND", help="The schema of a level's report: author, decompose.L3 …, all."),
     ] = "",
     as_json: AsJson = False,
 ) -> int:
-    """Print the JSON Schema of the configuration file."""
-    from logos.app.settings import LEAVES, json_schema
-    from logos.cli.output import console as show
-
-    other = _other(script=script, state=state, telos=telos, output=output, report=report)
-    if other is not None:
-        show.document(other)
-        return 0
-    if not keys:
-        show.document(json_schema())
-        return 0
-    if as_json:
-        show.document(
-            [
-                {"key": leaf.key, "env": leaf.env, "default": leaf.default, "description": leaf.description}
-                for leaf in LEAVES
-            ]
-        )
-        return 0
-    rows = [(leaf.key, leaf.env, _word(leaf.default), leaf.description) for leaf in LEAVES]
-    rows.append(("agents.ROLE.provider", "-", "provider", "the agent CLI of one role; in the file only"))
-    rows.append(("agents.ROLE.profile", "-", "its own", "the profile of one role; in the file only"))
-    rows.append(("level_agents.LEVEL.*", "-", "as above", "the same for a level of a build, L1 to L9"))
-    rows.append(("agents.ROLE.providers", "-", "none", "spares, in order, for on_limit = fallback; in the file only"))
-    show.put_table(show.console(), ("key", "environment", "default", "what it means"), rows)
+    """Print the JSON Schema of the configuration file, or of another file or report."""
+    asked = (("script", script), ("state", state), ("telos", telos), ("output", output))
+    wanted = next((name for name, given in asked if given), "")
+    if report and not wanted:
+        show.document(report_schema(report))
+    elif wanted or not keys:
+        show.document(SCHEMAS[wanted or "config"]())
+    elif as_json:
+        rows = [{"key": s.key, "env": s.env, "default": s.default, "description": s.description} for s in LEAVES]
+        show.document(rows)
+    else:
+        rows = [(leaf.key, leaf.env, _word(leaf.default), leaf.description) for leaf in LEAVES]
+        show.put_table(show.console(), ("key", "environment", "default", "meaning"), [*rows, *FILE_ONLY])
     return 0
-
-
-def _other(*, script: bool, state: bool, telos: bool, output: bool, report: str) -> dict[str, Any] | None:
-    """A schema other than the configuration's."""
-    if script:
-        return script_schema()
-    if state:
-        from logos.views.build_state import state_schema
-
-        return state_schema()
-    if telos:
-        from logos.app.telos_file import telos_schema
-
-        return telos_schema()
-    if output:
-        from logos.views.document_schema import output_schema
-
-        return output_schema()
-    return report_schema(report) if report else None
-
-
-def report_schema(wanted: str) -> dict[str, Any]:
-    from logos.adapters.reports import report_schemas
-
-    schemas = report_schemas()
-    if wanted == "all":
-        return dict(schemas)
-    if wanted not in schemas:
-        raise UsageError(f"--report {wanted}: there is no such report; there are {', '.join(schemas)}, and all")
-    return schemas[wanted]
-
-
-def script_schema() -> dict[str, Any]:
-    from logos.adapters.hosts.script import Script
-
-    schema = Script.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Logos script"}
 
 
 def _word(default: object) -> str:

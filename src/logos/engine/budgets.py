@@ -123,5 +123,7 @@ class Budget:
             if limit is not None and used is not None and used >= limit:
                 raise BudgetReached(
                     f"limits.{key} reached: {words(used)} of {words(limit)}; "
-                    f"nothing is lost; raise it (--set limits.{key}=…) and continue with --resume"
+                    f"nothing is lost; raise it (--set limits.{key}=…) and continue with --resume",
+                    f"limits.{key}",
+                    limit,
                 )

@@ -1,0 +1,115 @@
+"""Writing a configuration, a prompt and a telos.toml to start from."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from logos.adapters.files import own_folder, write_atomically
+from logos.app.prompt import TEMPLATE
+from logos.app.settings import json_schema
+from logos.app.telos_file import TELOS_FILE, first_telos
+from logos.app.tool_detection import Detected, detect_test_command, detect_tools
+from logos.app.workdir import CONFIG, TELOS
+from logos.errors import UsageError
+from logos.views.redact import one_line
+
+PROMPT = "prompt.md"
+SCHEMA = f"{TELOS}/logos.schema.json"
+READMES = ("README.md", "readme.md", "Readme.md", "README.rst", "README.txt", "README")
+README_MAX_READ = 10_000
+README_KEEP = 200
+
+
+@dataclass(frozen=True, slots=True)
+class InitResult:
+    """Which files were written, which existed and were kept, and what was detected in the work dir."""
+
+    wd: Path
+    written: tuple[str, ...]
+    kept: tuple[str, ...]
+    test_command: str
+    detected: Detected
+
+
+def init(work_dir: Path, *, force: bool = False) -> InitResult:
+    """Write logos.json, prompt.md and telos.toml; with `force` also over existing ones, which are renamed to .bak."""
+    command, detected = detect_test_command(work_dir), detect_tools(work_dir)
+    files = {
+        CONFIG: json.dumps(first_config(command), indent=2) + "\n",
+        PROMPT: TEMPLATE,
+        TELOS_FILE: first_telos(detected, readme_paragraph(work_dir)),
+    }
+    kept = tuple(name for name in files if (work_dir / name).exists() and not force)
+    if len(kept) == len(files):
+        raise UsageError(f"{', '.join(kept[:-1])} and {kept[-1]} exist in {work_dir}; --force overwrites them")
+    _write_schema(work_dir)
+    written = tuple(name for name in files if name not in kept)
+    for name in written:
+        _write(work_dir / name, files[name])
+    return InitResult(work_dir, written, kept, command, detected)
+
+
+def first_config(test_command: str) -> dict[str, Any]:
+    return {
+        "$schema": SCHEMA,
+        "prompt_file": PROMPT,
+        "provider": "codex",
+        "project_test_cmd": test_command,
+        "verify_pass": True,
+        "limits": {"max_rounds": 8, "max_review_cycles": 3},
+    }
+
+
+def _write_schema(work_dir: Path) -> None:
+    """Editors complete and check logos.json with its JSON Schema."""
+    own_folder(work_dir / TELOS)
+    write_atomically(work_dir / SCHEMA, json.dumps(json_schema(), indent=2) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        if path.exists():
+            path.replace(path.with_name(path.name + ".bak"))
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+
+
+def readme_paragraph(work_dir: Path) -> str:
+    """The first paragraph of the README as plain text on one line; empty when there is none."""
+    text = next(filter(None, (_beginning(work_dir / name) for name in READMES)), "")
+    for pattern, flags, plain in MARKUP:
+        text = re.sub(pattern, plain, text, flags=flags)
+    paragraphs = (one_line(block) for block in re.split(r"\n[ \t]*\n", text))
+    first = next((words for words in paragraphs if " " in words and any(map(str.isalpha, words))), "")
+    return first if len(first) <= README_KEEP else first[: README_KEEP - 1] + "…"
+
+
+def _beginning(path: Path) -> str:
+    try:
+        if not path.is_file():
+            return ""
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(README_MAX_READ)
+    except OSError:
+        return ""
+
+
+# Parts of a README that are not prose, and their replacement.
+MARKUP: tuple[tuple[str, int, str], ...] = (
+    (r"<!--.*?-->", re.DOTALL, ""),
+    (r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE, ""),
+    (r"<[^<>]{1,300}>", 0, ""),
+    # Badges and pictures, then links.
+    (r"!\[[^\[\]]{0,300}\]\([^()]{0,500}\)", 0, ""),
+    (r"\[([^\[\]]{0,300})\](?:\([^()]{0,500}\)|\[[^\[\]]{0,100}\])", 0, r"\1"),
+    # Headings: marked, and underlined.
+    (r"^#{1,6}[ \t].*$", re.MULTILINE, "\n"),
+    (r"^.+\n[=~-]{3,}[ \t]*$", re.MULTILINE, "\n"),
+    (r"^[ \t]*(?:>|\.\. ).*$", re.MULTILINE, ""),
+    (r"\*\*|__|[*`]", 0, ""),
+)

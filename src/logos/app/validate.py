@@ -1,0 +1,59 @@
+"""Checking a configuration as a run would use it, without starting one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from logos.adapters.hosts.cao import check_provider
+from logos.app.hosts import known_providers
+from logos.app.prompt import split_prompt
+from logos.app.run_settings import refuse_template
+from logos.app.run_start import given_prompt
+from logos.app.settings import Settings, load_settings
+from logos.app.start import check_work_dir
+from logos.errors import LogosError, PromptError
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """`problems` would stop a run, `warnings` would not."""
+
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def validate(config: Path, env: Mapping[str, str]) -> Validation:
+    try:
+        settings = load_settings(config, env)
+    except LogosError as error:
+        return Validation((str(error),))
+    known = known_providers(settings)
+    checks: list[Callable[[], None]] = [partial(check_work_dir, settings), partial(_check_prompt, settings)]
+    for role, agent in settings.agent_config().items():
+        checks.append(partial(check_provider, role, agent["provider"], known))
+    problems: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except LogosError as error:
+            problems.append(str(error))
+    return Validation(tuple(problems), tuple(_warnings(settings)))
+
+
+def _check_prompt(settings: Settings) -> None:
+    given = given_prompt(settings)
+    if given is None:
+        raise PromptError("no prompt: neither prompt nor prompt_file is set; set one, or use `logos run --prompt FILE`")
+    refuse_template(settings)
+    split_prompt(given)
+
+
+def _warnings(settings: Settings) -> list[str]:
+    if not settings.project_test_cmd:
+        return ["project_test_cmd is empty: no PASS can be verified by running the tests"]
+    if not settings.verify_pass:
+        return ["verify_pass is off: a tester's PASS is accepted without running project_test_cmd"]
+    return []
