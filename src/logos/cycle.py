@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from logos.app.debug_log import configure_logging
 from logos.app.settings import load_settings
 from logos.app.signals import interruptible
 from logos.app.start import run_here
@@ -18,6 +19,7 @@ def main(arguments: list[str]) -> int:
         say("usage: python -m logos.cycle [config.json]")
         return 2
     try:
+        configure_logging(0, os.environ)
         with interruptible():
             settings = load_settings(Path(arguments[0]) if arguments else None, os.environ)
             ended = run_here(settings, strict_prompt=False)

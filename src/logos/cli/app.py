@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -13,14 +14,14 @@ from logos import __version__
 
 # Each command is a module of this package with a function of the same name.
 COMMANDS = {
-    "run": "Run the cycle, or continue the unfinished run.",
-    "build": "Build a feature through nine levels, or continue the unfinished build.",
+    "run": "Run the cycle, or resume the unfinished run.",
+    "build": "Build a feature through nine levels, or resume the unfinished build.",
     "status": "Show where the newest run stands and what to do next.",
     "log": "Show the events of a run; --follow waits for new ones.",
     "show": "Show one prompt and its response in full.",
     "runs": "List the runs of this work dir.",
     "cost": "Show what a run cost, per role, phase and round.",
-    "resume": "Continue the unfinished run or build.",
+    "resume": "Resume the unfinished run or build.",
     "fork": "Start another run from a checkpoint, in its own worktree.",
     "rollback": "Restore files and run state to a checkpoint.",
     "reset": "Abandon the unfinished run.",
@@ -37,9 +38,10 @@ COMMANDS = {
     "validate": "Check a configuration before a run.",
     "doctor": "Check that everything a run needs is installed.",
     "demo": "Show a whole run in seconds, without keys or servers.",
-    "schema": "Print the JSON Schema of configurations, reports and output.",
+    "schema": "Print the settings, or the JSON Schema of a file or report.",
     "profiles": "List the agents' profiles, or install them on a CAO server.",
 }
+VERBOSE = "Log to stderr what Logos does: -v retries and decisions, -vv also every request, look and git call."
 
 
 class CommandGroup(TyperGroup):
@@ -66,13 +68,25 @@ def _load(name: str) -> Any:
     if loaded is None:
         loaded = typer.Typer(rich_markup_mode=None, add_completion=False)
         loaded.command(name, epilog=module.EXAMPLES, short_help=COMMANDS[name])(getattr(module, name))
-    return get_command(loaded)
+    command: Any = get_command(loaded)
+    # `-v` works before and after the name of a command.
+    verbose = next(parameter for parameter in get_command(app).params if parameter.name == "verbose")
+    for leaf in getattr(command, "commands", {name: command}).values():
+        leaf.params.append(verbose)
+    return command
+
+
+def _configure_logging(verbosity: int) -> None:
+    if verbosity or os.environ.get("LOGOS_LOG"):
+        from logos.app.debug_log import configure_logging
+
+        configure_logging(verbosity, os.environ)
 
 
 app = typer.Typer(
     name="logos",
     cls=CommandGroup,
-    # Plain help: loading rich for it would take longer than showing it.
+    # Plain help: importing rich for it would take longer than printing it.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -93,6 +107,18 @@ def logos(
     version: Annotated[  # noqa: ARG001 - typer calls back
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    verbose: Annotated[  # noqa: ARG001 - typer calls back
+        int,
+        typer.Option(
+            "--verbose",
+            "-v",
+            count=True,
+            callback=_configure_logging,
+            expose_value=False,
+            show_default=False,
+            help=VERBOSE,
+        ),
+    ] = 0,
 ) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -17,6 +18,8 @@ from logos.errors import DeliveryUnknown, InputRefused
 from logos.ports import AgentHost, ChangeSignal, Responses, TurnReporter
 from logos.waiting.provider_errors import Failover, OnLimit, Retry, Stop, recovery_for
 from logos.waiting.rules import WaitRules, WaitState, resume_decision
+
+logger = logging.getLogger(__name__)
 
 Render = Callable[[str, Mapping[str, Fact]], str]
 
@@ -59,7 +62,9 @@ class Asker:
                 found = self._try(turn, prompt, in_flight, pending, ledger, context, again=tries > 0)
                 break
             except NoResponse as lost:
-                match recovery_for(lost.trouble, tries, self.on_limit, self.back_off):
+                recovery = recovery_for(lost.trouble, tries, self.on_limit, self.back_off)
+                logger.info("%s: no response (%s: %s): %s", turn.id, lost.trouble, lost.detail, recovery)
+                match recovery:
                     case Retry(seconds):
                         self._wait_before_retry(lost, seconds, pending, context)
                     case Failover() if self._failed_over(lost, turn, context):
@@ -153,6 +158,7 @@ class Asker:
         if first:
             context.post(TurnAsked(turn.id, turn.agent, prompt))
         try:
+            logger.info("%s: sending %d characters to terminal %s", turn.id, len(prompt), pending.terminal)
             self.host.send_input(pending.terminal, prompt)
         except InputRefused as error:
             raise NoResponse(FailureKind.ERROR, str(error)) from error

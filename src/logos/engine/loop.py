@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +14,8 @@ from logos.domain.events import Event, RunEnded
 from logos.domain.turns import Action, Outcome, TurnId
 from logos.engine.journal import Journal
 from logos.errors import RunPaused
+
+logger = logging.getLogger(__name__)
 
 WAKE_SECONDS = 0.2
 
@@ -75,6 +78,7 @@ def drive(
             if budget_reached is not None and not any(action.id in busy for action in due):
                 raise budget_reached
             for action in new if budget_reached is None else ():
+                logger.info("starting %s", action.id)
                 busy.add(action.id)
                 _start(action, perform, WorkerContext(action.id, inbox, stop), inbox)
             if not busy:
@@ -124,6 +128,7 @@ def _start(action: Action, perform: Perform, context: WorkerContext, inbox: Simp
 
 def _receive(message: WorkerMessage, journal: Journal[Any], busy: set[TurnId]) -> None:
     if message.event is not None:
+        logger.debug("%s: recording %s", message.action, type(message.event).__name__)
         journal.record(message.event)
         message.then()
         message.recorded.set()

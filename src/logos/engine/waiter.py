@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from logos.waiting.rules import (
     updated,
     wants_screen,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class NoResponse(Exception):
@@ -93,12 +96,14 @@ class ResponseWaiter:
             seen = self._change_signal.wakeups
             observation = self.look(pending, wait_state)
             wait_state = updated(wait_state, observation)
-            match decide(wait_state, observation, self._rules):
+            decision = decide(wait_state, observation, self._rules)
+            logger.debug("%s: terminal %s is %s: %s", pending.answer, pending.terminal, observation.status, decision)
+            match decision:
                 case Accept():
                     return Response(self._responses.read(pending.answer), Source.FILE)
                 case FallBack():
                     return self._fall_back(pending)
-                case decision:
+                case _:
                     wait_state = self._act(decision, pending, wait_state, seen, tell)
 
     def until_ready(self, pending: PendingResponse, wait_state: WaitState, tell: Tell) -> None:

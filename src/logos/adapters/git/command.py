@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from logos.errors import HostError
+
+logger = logging.getLogger(__name__)
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -48,7 +51,7 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 def git(wd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    done = subprocess.run(
         ["git", *arguments],
         cwd=wd,
         capture_output=True,
@@ -57,6 +60,8 @@ def git(wd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         check=False,
     )
+    logger.debug("git %s in %s: exit code %d", " ".join(arguments), wd, done.returncode)
+    return done
 
 
 def is_repository(wd: Path) -> bool:
@@ -76,7 +81,7 @@ class Git:
 
     def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         try:
-            return subprocess.run(
+            done = subprocess.run(
                 ["git", *arguments],
                 cwd=self.cwd,
                 env=self._environment(),
@@ -85,6 +90,8 @@ class Git:
                 check=False,
                 timeout=LONGEST_SECONDS,
             )
+            logger.debug("git %s in %s: exit code %d", " ".join(arguments), self.cwd, done.returncode)
+            return done
         except subprocess.TimeoutExpired as error:
             raise HostError(f"git {arguments[0]} is not done after {LONGEST_SECONDS:.0f} s in {self.cwd}") from error
         except FileNotFoundError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ from logos.errors import (
     TerminalNotCreated,
 )
 from logos.waiting.screens import plain, whole
+
+logger = logging.getLogger(__name__)
 
 # What CAO servers are known to accept, for when the server cannot be asked.
 PROVIDERS = (
@@ -293,6 +296,7 @@ class ApiClient:
 
         def attempt() -> httpx.Response:
             answer = self._client.request(method, path, params=params, timeout=limits)
+            logger.debug("%s %s%s: %d", method, self.base_url, path, answer.status_code)
             if answer.status_code in _LATER and again is _ON_THE_WAY:
                 raise _TryAgain(f"the server answers {answer.status_code}")
             return answer
@@ -307,6 +311,14 @@ class ApiClient:
         return retrying(attempt)
 
     def _say_it_is_away(self, call: RetryCallState) -> None:
+        error = call.outcome.exception() if call.outcome is not None else None
+        logger.info(
+            "%s: attempt %d failed (%r); retrying in %.1f s",
+            self.base_url,
+            call.attempt_number,
+            error,
+            call.upcoming_sleep,
+        )
         if call.attempt_number == 3:
             self._tell(f"the CAO server at {self.base_url} does not answer; trying again")
 

@@ -1,0 +1,33 @@
+"""`-v` and LOGOS_LOG on real commands."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.sandbox import Sandbox
+
+
+@pytest.mark.parametrize("arguments", [("-vv", "demo", "--json"), ("demo", "--json", "-vv")])
+def test_a_verbose_run_logs_to_stderr_and_prints_only_its_document_on_stdout(
+    sandbox: Sandbox, arguments: tuple[str, ...]
+) -> None:
+    done = sandbox.apart(*arguments)
+    assert json.loads(done.out)["outcome"] == "PASSED"
+    assert "INFO logos.engine.loop [MainThread] starting r1.analyst.c1" in done.err
+    assert "INFO logos.engine.ask [r1.analyst.c1] r1.analyst.c1: sending" in done.err
+    assert "DEBUG logos.engine.waiter [r1.analyst.c1]" in done.err
+    assert "DEBUG logos.adapters.git.command [MainThread] git " in done.err
+
+
+def test_retries_of_a_server_that_is_away_are_logged(sandbox: Sandbox) -> None:
+    done = sandbox.apart("profiles", "install", "--api", "http://127.0.0.1:9", LOGOS_LOG="info")
+    assert done.code == 1
+    assert "INFO logos.adapters.hosts.cao [MainThread] http://127.0.0.1:9: attempt 1 failed" in done.err
+
+
+def test_nothing_is_logged_by_default(sandbox: Sandbox) -> None:
+    done = sandbox.apart("demo", "--json")
+    assert done.code == 0
+    assert " logos." not in done.err
