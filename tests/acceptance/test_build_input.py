@@ -59,11 +59,11 @@ def test_a_telos_that_nobody_has_written_yet_is_refused(site: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("levels", "says"),
     [
-        ("L12", "'L12' is no level; write 9-1 or L9,L5,L3-L1 (L1 to L9)"),
-        ("0", "'0' is no level"),
-        ("9-", "'9-' is no level"),
-        ("9,,1", "'' is no level"),
-        ("9-3", "L2 must take part, nobody else writes code"),
+        ("L12", "'L12' is not a level; use 9-1 or L9,L5,L3-L1 (L1 to L9)"),
+        ("0", "'0' is not a level"),
+        ("9-", "'9-' is not a level"),
+        ("9,,1", "'' is not a level"),
+        ("9-3", "L2 must take part, no other level writes code"),
     ],
 )
 def test_levels_that_do_not_exist_or_build_nothing_are_refused(site: Sandbox, levels: str, says: str) -> None:

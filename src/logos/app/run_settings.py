@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from logos.app.prompt import TEMPLATE, prompt_from_words
 from logos.app.run_start import given_prompt
 from logos.app.settings import Settings, load_settings
 from logos.errors import PromptError
 
-NO_ENVIRONMENT: Mapping[str, str] = {}
-
 
 def run_settings(
     config: Path | None = None,
-    env: Mapping[str, str] = NO_ENVIRONMENT,
+    env: Mapping[str, str] = MappingProxyType({}),
     overrides: Sequence[str] = (),
     *,
     task: str = "",
