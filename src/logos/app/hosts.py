@@ -198,7 +198,7 @@ def scripted_host(script: Script) -> MakeHost:
     return make
 
 
-def simulate(script: Path, flow: str, tell: Tell) -> MakeHost:
+def simulate(script: Path, flow: str = "cycle", tell: Tell = lambda _line: None) -> MakeHost:
     """Hosts whose agents follow the script in this file, which is read at once; `flow` is `cycle` or `levels`."""
     parsed = load_script(script)
     if parsed.flow not in (None, flow):
