@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.adapters.reports import read_report
 from logos.domain.events import Event, RunEnded, RunResumed, TurnAnswered, TurnAsked, TurnFailed
 from logos.domain.turns import Action, AgentName, Outcome, RunId, Turn, TurnId
 from logos.engine.journal import Journal
 from logos.engine.loop import Perform, Stopped, WorkerContext, drive
 from logos.errors import BudgetReached, LogConflict
 from logos.flows.cycle.flow import Cycle
-from logos.flows.fold import RunFold, fold_run
+from logos.flows.fold import RunFold
 from logos.testing import MemoryLog, script
 from tests.builders import a_failure, a_plan, a_quick_plan, examples
 from tests.support.waiting import LAST_RESORT
@@ -401,5 +400,7 @@ def test_the_cycle_is_driven_to_its_outcome_and_its_log_replays_to_the_same_stat
     log, flow = MemoryLog(), Cycle(a_quick_plan())
     journal = Journal(log, RunFold(RUN, flow))
     assert drive(journal, scripted(), threading.Event()) is Outcome.PASSED
-    again = fold_run(RUN, log.read(RUN), read_report)
+    again = RunFold(RUN, flow)
+    for record in log.read(RUN):
+        again.add(record)
     assert (again.state, again.ledger, again.seq) == (journal.state, journal.ledger, journal.seq)

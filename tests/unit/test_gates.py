@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from logos.domain.plans import ReviewRules
 from logos.domain.roles import Phase
-from logos.flows.cycle.verdicts import TesterVerdict, evidence_found, is_approved, read_result, says_approved
+from logos.flows.cycle.verdicts import ReportedResult, evidence_found, is_approved, read_result, says_approved
 from tests.builders import examples
 
 PASSES = {
@@ -89,17 +89,17 @@ UNCLEAR = {
 
 @pytest.mark.parametrize("text", PASSES.values(), ids=PASSES)
 def test_a_clean_pass_is_a_pass(text: str) -> None:
-    assert read_result(text) is TesterVerdict.PASS
+    assert read_result(text) is ReportedResult.PASS
 
 
 @pytest.mark.parametrize("text", FAILS.values(), ids=FAILS)
 def test_a_fail_outweighs_everything_beside_it(text: str) -> None:
-    assert read_result(text) is TesterVerdict.FAIL
+    assert read_result(text) is ReportedResult.FAIL
 
 
 @pytest.mark.parametrize("text", UNCLEAR.values(), ids=UNCLEAR)
 def test_what_only_looks_like_a_verdict_is_none(text: str) -> None:
-    assert read_result(text) is TesterVerdict.UNCLEAR
+    assert read_result(text) is ReportedResult.UNCLEAR
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_only_looks_like_a_verdict_is_none(text: str) -> None:
     ["RESULT: NOT PASS", "RESULT: NO PASS", "RESULT: did not PASS", "RESULT: cannot say PASS yet", "RESULT: 3/5 PASS"],
 )
 def test_a_verdict_that_does_not_begin_with_the_word_is_no_pass(text: str) -> None:
-    assert read_result(text) is not TesterVerdict.PASS
+    assert read_result(text) is not ReportedResult.PASS
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_verdict_that_does_not_begin_with_the_word_is_no_pass(text: str) -> No
     ids=["carriage return", "form feed", "line separator", "no-break space", "word on the next line"],
 )
 def test_a_pass_beside_a_fail_in_odd_white_space_is_no_pass(text: str) -> None:
-    assert read_result(text) is not TesterVerdict.PASS
+    assert read_result(text) is not ReportedResult.PASS
 
 
 @pytest.mark.timeout(20)
@@ -130,7 +130,7 @@ def test_a_pass_beside_a_fail_in_odd_white_space_is_no_pass(text: str) -> None:
 def test_a_long_rule_across_the_page_costs_no_time(sign: str) -> None:
     rule = sign * 100
     for text in (f"{rule}\nRESULT: PASS\n{rule}\n", f"RESULT: PASS\n{rule} x\n", f"RESULT: PASS\n  {rule}|\n"):
-        assert read_result(text) is TesterVerdict.PASS
+        assert read_result(text) is ReportedResult.PASS
     assert says_approved(f"{rule}\nREVIEW_RESULT: APPROVED\n{rule}.")
     assert evidence_found(f"{rule}.\nREVIEW_NOTES:\n{rule}.\n- P1", Phase.ANALYST) == 1
 
@@ -287,7 +287,7 @@ fail_lines = st.builds(
 @given(st.lists(lines, max_size=5), fail_lines, st.lists(lines, max_size=5), st.sampled_from(["\n", "\r\n"]))
 @example(["RESULT: PASS"], "RESULT: FAIL", ["RESULT: PASS or RESULT: FAIL"], "\n")
 def test_no_text_with_a_failing_verdict_line_passes(before: list[str], fail: str, after: list[str], end: str) -> None:
-    assert read_result(end.join([*before, fail, *after])) is TesterVerdict.FAIL
+    assert read_result(end.join([*before, fail, *after])) is ReportedResult.FAIL
 
 
 @examples()
@@ -300,5 +300,5 @@ def test_no_text_with_a_line_that_revises_is_an_approval(before: list[str], afte
 @given(st.text())
 def test_a_text_without_the_marker_has_no_verdict(text: str) -> None:
     if "RESULT:" not in text:
-        assert read_result(text) is TesterVerdict.UNCLEAR
+        assert read_result(text) is ReportedResult.UNCLEAR
         assert not says_approved(text)

@@ -128,7 +128,7 @@ class PendingResponse:
 CASES = [PendingResponse(document, level) for document, levels in APPLIES.items() for level in levels]
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 every_document = pytest.mark.parametrize("case", list({case.document: case for case in CASES}.values()), ids=str)
-every_level = pytest.mark.parametrize("rung", LEVELS.values(), ids=lambda level_def: level_def.profile)
+every_level = pytest.mark.parametrize("level_def", LEVELS.values(), ids=lambda level_def: level_def.profile)
 
 
 def some_specs(case: PendingResponse) -> str:

@@ -25,7 +25,7 @@ from logos.flows.cycle.flow import (
     facts_for,
     turn_for,
 )
-from logos.flows.cycle.verdicts import TesterVerdict, evidence_found, read_result, says_approved
+from logos.flows.cycle.verdicts import ReportedResult, evidence_found, read_result, says_approved
 from logos.prompts import PLACEHOLDER, render, response_instruction
 
 ROLES = list(Role)
@@ -460,9 +460,9 @@ def test_a_tester_without_a_verdict_is_told_what_was_missing() -> None:
 @pytest.mark.parametrize("role", [*REVIEWERS, Role.TESTER])
 def test_a_prompt_that_is_echoed_is_no_verdict_and_does_not_spoil_one(role: Role) -> None:
     prompt = prompt_of(a_state(role, cycle=2))
-    assert read_result(prompt) is TesterVerdict.UNCLEAR
+    assert read_result(prompt) is ReportedResult.UNCLEAR
     assert not says_approved(prompt)
-    assert read_result(f"{prompt}\nRESULT: PASS\n") is TesterVerdict.PASS
+    assert read_result(f"{prompt}\nRESULT: PASS\n") is ReportedResult.PASS
     assert says_approved(f"{prompt}\nREVIEW_RESULT: APPROVED\n")
     assert evidence_found(prompt, Phase.ANALYST) == evidence_found(prompt, Phase.PROGRAMMER) == 0
 

@@ -121,7 +121,7 @@ def test_the_next_turn_goes_on_in_the_same_conversation(row) -> None:
 
 @pytest.mark.parametrize("row", PROVIDERS.values(), ids=PROVIDERS)
 def test_nothing_but_the_persons_word_lets_an_agent_do_anything(row) -> None:
-    bypass = set(row.leaves.get(Permission.ALL, ())) - {"-y"}
+    bypass = set(row.permissions.get(Permission.ALL, ())) - {"-y"}
     for leave in (Permission.RESPOND, Permission.EDIT):
         assert not bypass & set(row.arguments(leave, "s", False))
         assert "-y" not in row.arguments(leave, "s", False)

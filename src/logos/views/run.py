@@ -33,7 +33,7 @@ from logos.domain.turns import Outcome, RunId, TurnId
 from logos.domain.usage import Spent, Usage
 from logos.errors import LogDamaged, LogError
 from logos.flows.cycle.flow import CycleState
-from logos.flows.cycle.verdicts import TesterVerdict, evidence_found, is_approved, read_result, says_approved
+from logos.flows.cycle.verdicts import ReportedResult, evidence_found, is_approved, read_result, says_approved
 from logos.flows.fold import RunFold, flow_for, started_by
 from logos.flows.levels.flow import ReadReport
 from logos.flows.levels.state import LevelsState, LevelStatus
@@ -411,7 +411,7 @@ def _role_verdict(plan: CyclePlan, turn: str, text: str) -> str:
     stage = phase_def_of(role)
     if role is Role.TESTER:
         verdict = read_result(text)
-        return "no verdict" if verdict is TesterVerdict.UNCLEAR else verdict.value
+        return "no verdict" if verdict is ReportedResult.UNCLEAR else verdict.value
     if role is not stage.reviewer:
         return ""
     if not says_approved(text):

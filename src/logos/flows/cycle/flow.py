@@ -30,7 +30,7 @@ from logos.domain.roles import ANSWERS, RESPONSE_FILES, ROLE_DEFS, Phase, Role, 
 from logos.domain.specs import Question
 from logos.domain.turns import Action, AgentName, Check, Fact, FailureKind, Outcome, Turn, TurnId
 from logos.flows import Position, condense
-from logos.flows.cycle.verdicts import TesterVerdict, is_approved, read_result
+from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
 
 EXPLORE_BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
 UPSTREAM_BACK_REFERENCE = "(Same as in your first turn of this round -- refer to your conversation history.)"
@@ -240,9 +240,9 @@ def _enter(state: CycleState, phase: Phase) -> CycleState:
 
 def _tested(state: CycleState, text: str) -> CycleState:
     verdict = read_result(text)
-    if verdict is TesterVerdict.UNCLEAR and state.cycle < TESTER_TRIES:
+    if verdict is ReportedResult.UNCLEAR and state.cycle < TESTER_TRIES:
         return replace(state, cycle=state.cycle + 1)
-    if verdict is not TesterVerdict.PASS:
+    if verdict is not ReportedResult.PASS:
         return failed(state, condense.test_evidence(text, state.plan.condense))
     if state.plan.verify_pass and state.plan.test_command:
         return replace(state, checking=True)

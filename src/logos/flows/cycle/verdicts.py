@@ -15,7 +15,7 @@ _REVIEW = re.compile(_LEAD + r"REVIEW_RESULT:[*_`\s]*(?P<rest>.*)$")
 _NOTES = re.compile(_LEAD + r"REVIEW_NOTES:")
 
 
-class TesterVerdict(StrEnum):
+class ReportedResult(StrEnum):
     PASS = "PASS"
     FAIL = "FAIL"
     UNCLEAR = "UNCLEAR"
@@ -41,12 +41,12 @@ def _word(rest: str, good: str, bad: str) -> str:
     return good if re.match(rf"{good}\b", rest) else "neither"
 
 
-def read_result(text: str) -> TesterVerdict:
+def read_result(text: str) -> ReportedResult:
     """The tester's verdict. FAIL outweighs a PASS beside it; an echoed format line makes a PASS unclear."""
     said = _said(_RESULT, text, "PASS", "FAIL")
     if "FAIL" in said:
-        return TesterVerdict.FAIL
-    return TesterVerdict.PASS if said == {"PASS"} else TesterVerdict.UNCLEAR
+        return ReportedResult.FAIL
+    return ReportedResult.PASS if said == {"PASS"} else ReportedResult.UNCLEAR
 
 
 def says_approved(text: str) -> bool:

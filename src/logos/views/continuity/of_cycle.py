@@ -8,7 +8,7 @@ from logos.domain.events import CheckRan, TurnAnswered
 from logos.domain.roles import PHASE_DEFS, Phase, PhaseDef, Role, phase_def
 from logos.domain.turns import Outcome
 from logos.flows.cycle.flow import CycleState
-from logos.flows.cycle.verdicts import TesterVerdict, is_approved, read_result
+from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
 from logos.views.continuity.entries import Entry, Sections, Transition, entry
 from logos.views.events import Severity
 
@@ -27,7 +27,7 @@ def completed(transitions: Transitions) -> Iterator[Entry]:
         before, after, part = step.before, step.after, f"round {step.before.round}"
         match step.record.event:
             case TurnAnswered(_, text) if before.phase is Phase.TESTER and _went_on(before, after):
-                passed = read_result(text) is TesterVerdict.PASS
+                passed = read_result(text) is ReportedResult.PASS
                 yield step.entry(part, "test", "PASS" if passed else "FAIL", _severity(passed))
             case TurnAnswered(_, text) if before.phase is not after.phase:
                 yield step.entry(part, f"{before.phase}'s work", *_approval(before, text))
