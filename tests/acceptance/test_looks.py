@@ -159,7 +159,7 @@ def test_builds_are_compared_by_what_they_merged(bench: Bench) -> None:
 
     built = bench.look("diff", f"{first}@1")
     assert [own["path"] for own in built["files"]] == ["cart.py", "price.py"]
-    assert "s1.L2.cart.author.gather" in {own["turn"] for own in built["turns"]}
+    assert "s1.L2.cart.author.gather" in {own["turn"] for own in built["timeline"]}
     assert bench.look("diff", "s1.L3.decompose", "s1.L2.cart.author")["files"] == []
     bench.assert_untouched()
 
@@ -203,7 +203,7 @@ def test_looks_and_gc_beside_a_driver_do_not_disturb_it(bench: Bench) -> None:
         go.touch()
         done = ended(driver)
     assert done.code == 0, done.err
-    assert bench.look("diff", f"{now['run']}@1", now["run"])["turns"][-1]["verdict"] == "PASS"
+    assert bench.look("diff", f"{now['run']}@1", now["run"])["timeline"][-1]["verdict"] == "PASS"
     assert {own["path"] for own in bench.look("diff", f"{now['run']}@1", now["run"])["files"]} == set(SECOND)
 
 

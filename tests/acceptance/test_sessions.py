@@ -497,7 +497,7 @@ def test_what_is_done_pending_and_blocked_is_told_across_the_sessions_of_a_build
     assert [own["what"][:2] for own in second["pending"]] == ["L3", "L9"]
     assert not [own for own in second["blocked"] if own["part"] == "component"]
     # What was there after the first day is not new any more.
-    new = {turn["turn"] for turn in second["changed"]["turns"]}
+    new = {turn["turn"] for turn in second["changed"]["timeline"]}
     assert new == {"s1.L2.price.author", "s1.L2.till.author", "s1.L3.validate"}
     room.a_day_passes()
     assert room.resume().code == 0
@@ -508,7 +508,7 @@ def test_what_is_done_pending_and_blocked_is_told_across_the_sessions_of_a_build
     shown = room("report").out
     assert all(re.search(rf"^\| {number} +\| {day} ", shown, re.MULTILINE) for number, day in enumerate(days, 1))
     since = room("report", "--since", days[1], "--json").json["changed"]
-    assert {turn["session"] for turn in since["turns"]} == {2, 3}
+    assert {turn["answered_in_session"] for turn in since["timeline"]} == {2, 3}
     assert ("3 sessions" in room("status").out, room.build_state["logos"]["run"]) == (True, run)
 
 
@@ -774,8 +774,8 @@ def test_a_fork_is_forked_again_and_each_knows_where_it_came_from(room: Room) ->
     assert further.git("diff", "--name-only", "HEAD", f"logos/{second['run']}").split() == [
         *("cart.py", "price.py", "till.py")
     ]
-    rows = [*room("runs", "--wd", str(there.wd), "--json").json]
-    rows += room("runs", "--wd", str(further.wd), "--json").json
+    rows = [*room("runs", "--wd", str(there.wd), "--json").json["runs"]]
+    rows += room("runs", "--wd", str(further.wd), "--json").json["runs"]
     assert [(row["run"], row["forked_from"], row["status"]) for row in rows] == [
         (first["run"], old, "STOPPED"),
         (second["run"], first["run"], "PASSED"),

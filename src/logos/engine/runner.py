@@ -23,19 +23,13 @@ from logos.errors import Interrupted, LimitReached, LogosError, RunPaused
 from logos.flows import RunState
 from logos.ports import AgentHost, ChangeSignal, Log, Responses, TurnReporter
 from logos.prompts import preload, render
+from logos.views.cycle_state import FINAL
 from logos.waiting.rules import WaitRules
 
 Tell = Callable[[str], None]
 # Sends a title, a message and a priority to a person; returns what went wrong, or None.
 Notify = Callable[[str, str, int], str | None]
 
-FINAL_WORD = {
-    Outcome.PASSED: "PASS",
-    Outcome.FAILED: "FAIL",
-    Outcome.BLOCKED: "BLOCKED",
-    Outcome.REJECTED: "REJECTED",
-    Outcome.ABANDONED: "ABANDONED",
-}
 EXIT_CODES = {
     Outcome.PASSED: 0,
     Outcome.FAILED: 1,
@@ -128,7 +122,7 @@ class Runner(ABC, Generic[State]):
                 journal.record(Noted(Topic.INTERRUPTED, why))
         with suppress(LogosError):
             self._clean_up()
-        word = FINAL_WORD[journal.outcome] if journal.outcome is not None else "stopped"
+        word = FINAL[journal.outcome] if journal.outcome is not None else "stopped"
         problem = self._dependencies.notify(f"Logos: {word}", why or journal.state.reason or word, 3)
         if problem:
             self._dependencies.tell(problem)

@@ -16,13 +16,12 @@ from logos.flows.cycle.flow import CycleState
 Json = dict[str, Any]
 
 RUNNING = "RUNNING"
+# Outcomes as the state file and notifications name them.
 FINAL: dict[Outcome | None, str] = {
     None: RUNNING,
+    **{outcome: outcome.value for outcome in Outcome},
     Outcome.PASSED: "PASS",
     Outcome.FAILED: "FAIL",
-    Outcome.BLOCKED: "BLOCKED",
-    Outcome.REJECTED: "REJECTED",
-    Outcome.ABANDONED: "ABANDONED",
 }
 
 

@@ -84,6 +84,8 @@ class SessionDocument(TypedDict):
 
 
 class LevelChangeDocument(TypedDict):
+    """What a proposal changes at one level."""
+
     level: Annotated[str, "L1 to L9"]
     change: Annotated[str, "what would change there"]
 
@@ -224,6 +226,8 @@ class SessionsDocument(TypedDict):
 
 
 class ComparedRunDocument(RunDocument):
+    """One of two runs that are compared."""
+
     files_changed: Annotated[int | None, "files changed since the last common event; null if no files were kept"]
     commit: Annotated[str | None, "checkpoint of its files at the end"]
 
@@ -237,6 +241,8 @@ class CommonDocument(TypedDict):
 
 
 class FileDocument(TypedDict):
+    """A file that differs."""
+
     path: Annotated[str, "path of a changed file"]
     added: Annotated[int | None, "lines added; null for a binary file"]
     deleted: Annotated[int | None, "lines deleted; null for a binary file"]
@@ -283,6 +289,8 @@ class EntryDocument(TypedDict):
 
 
 class SinceDocument(TypedDict):
+    """The session from which on things count as new."""
+
     session: Annotated[int, "number of the session"]
     began_at: Instant
 
@@ -313,6 +321,8 @@ class EffortRowDocument(TypedDict):
 
 
 class EffortDocument(TypedDict):
+    """Time and usage per role or level."""
+
     by: Annotated[str, "role or level"]
     rows: Annotated[list[EffortRowDocument], "roles or levels in their order"]
     total: Annotated[EffortRowDocument, "all agents; steps of Logos itself are not counted"]
