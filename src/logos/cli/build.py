@@ -20,7 +20,6 @@ from logos.cli.options import AsJson, Overrides, Simulate, WorkDir, examples, re
 from logos.cli.output.console import tell
 from logos.cli.output.live import view
 from logos.domain.turns import Outcome
-from logos.engine.runner import RunResult
 from logos.flows.levels.state import LevelsState
 
 EXAMPLES = examples(
@@ -101,11 +100,13 @@ def start(
             tell=shown.tell,
         )
     ended, changed = read_run(place, result.run), built_changes(place, result.state)
-    return put_end(settings, ended, result.exit_code, changed, next_commands(result, place), as_json=as_json)
+    return put_end(
+        settings, ended, result.exit_code, changed, next_commands(result.run, result.state, place), as_json=as_json
+    )
 
 
-def next_commands(result: RunResult[LevelsState], place: Path) -> list[tuple[str, str]]:
-    at, run, state = wd_flag(place), result.run, result.state
+def next_commands(run: str, state: LevelsState, place: Path) -> list[tuple[str, str]]:
+    at = wd_flag(place)
     question = [(f"logos resolve{at}", "the question, and how to answer it")]
     diff = [(f"git diff {state.plan.base[:10]}..logos/{run}", "what was built")]
     merge = [(f"git merge logos/{run}", "merge it into your branch")]
