@@ -78,7 +78,7 @@ def _load(name: str) -> Any:
 
 def _configure_logging(verbosity: int) -> None:
     if verbosity or os.environ.get("LOGOS_LOG"):
-        from logos.app.debug_log import configure_logging
+        from logos.app.debug_log import configure_logging  # noqa: PLC0415 - `logos --help` must not import logging
 
         configure_logging(verbosity, os.environ)
 
