@@ -1,4 +1,4 @@
-"""The bare form: `python -m logos.cycle [config.json]` runs or resumes a cycle, configured by file and environment."""
+"""`python -m logos.cycle [config.json]`: run or resume a cycle, configured by the file and the environment only."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def main(arguments: list[str]) -> int:
         configure_logging(0, os.environ)
         with interruptible():
             settings = load_settings(Path(arguments[0]) if arguments else None, os.environ)
-            ended = run_here(settings, strict_prompt=False)
+            result = run_here(settings, strict_prompt=False)
     except (LogosError, Interrupted) as error:
         say(f"logos: {error}")
         return error.exit_code
-    say(f"{ended.outcome}: {ended.reason}")
-    return ended.exit_code
+    say(f"{result.outcome}: {result.reason}")
+    return result.exit_code
 
 
 if __name__ == "__main__":

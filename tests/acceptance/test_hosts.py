@@ -111,7 +111,7 @@ def test_agents_get_the_mildest_leave_their_role_needs(person: Person) -> None:
 def test_full_leave_is_given_only_when_allowed_and_said_in_plain_words(person: Person) -> None:
     notes = install_fake_cli(person.programs, "claude")
     done = person.apart("run", PROVIDER="claude_code", AUTO_ACCEPT_PERMISSIONS="1")
-    assert "the agents may run anything and change any file you can" in done.err
+    assert "agents may run any command and change any file that you can" in done.err
     assert all("--dangerously-skip-permissions" in call["argv"] for call in calls(notes))  # type: ignore[operator]
 
 
@@ -126,7 +126,7 @@ def test_a_run_that_began_here_is_resumed_here(person: Person) -> None:
     assert wait_for_exit(driver) == -signal.SIGKILL
     done = person.apart("run", MIN_REVIEW_CYCLES_BEFORE_APPROVAL="2")
     assert done.code == 0, done.err
-    assert "as the unfinished run began" in done.err
+    assert "as the unfinished run started" in done.err
     assert len(person.asked) == len(set(person.asked)) == 9
 
 

@@ -548,7 +548,7 @@ def test_a_simulation_goes_on_with_a_script_only(stage: Rehearsal) -> None:
     assert stage.simulate().code == 1
     done = stage("run", "--resume")
     assert done.code == 1
-    assert "the unfinished run here is a simulation: --simulate SCRIPT goes on, --fresh starts anew" in done.err
+    assert "the unfinished run here is a simulation: --simulate SCRIPT resumes it, --fresh starts a new run" in done.err
     assert stage.simulate("--resume").code == 0
 
 
@@ -559,5 +559,5 @@ def test_a_real_run_does_not_go_on_as_a_simulation(stage: Rehearsal) -> None:
     (stage.wd / "script.yaml").write_text("{}")
     done = stage.simulate()
     assert done.code == 2
-    assert "the unfinished run here is no simulation: --resume without --simulate, or --fresh" in done.err
+    assert "the unfinished run here is not a simulation: use --resume without --simulate, or --fresh" in done.err
     assert stage.simulate("--fresh").code == 0

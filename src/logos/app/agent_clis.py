@@ -1,4 +1,4 @@
-"""Which agent CLIs are installed, in which version, and whether they are logged in; no model is asked."""
+"""Detecting agent CLIs: which are installed, in which version, and whether they are logged in; no model is asked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from logos.adapters.hosts.providers import PROVIDERS
 from logos.engine.parallel import run_parallel
 
 # The programs of providers that only a CAO server can run.
-ELSEWHERE = {
+CAO_ONLY = {
     "antigravity_cli": "agy",
     "cursor_cli": "agent",
     "grok_cli": "grok",
@@ -23,17 +23,17 @@ ELSEWHERE = {
     "omp": "omp",
     "q_cli": "q",
 }
-PROGRAMS: Mapping[str, str] = {**{row.name: row.program for row in PROVIDERS.values()}, **ELSEWHERE}
-ANSWER_SECONDS = 5
-NO_VERSION = "does not tell its version"
-# Some list what they know and are content with nothing.
-_NOBODY = re.compile(r"\b0 credentials\b|not logged in", re.IGNORECASE)
-_KEY = re.compile(r"\b[1-9]\d* environment variable", re.IGNORECASE)
+PROGRAMS: Mapping[str, str] = {**{row.name: row.program for row in PROVIDERS.values()}, **CAO_ONLY}
+TIMEOUT_SECONDS = 5
+NO_VERSION = "version unknown"
+# Some exit with 0 although nobody is logged in.
+_NOT_LOGGED_IN = re.compile(r"\b0 credentials\b|not logged in", re.IGNORECASE)
+_API_KEY = re.compile(r"\b[1-9]\d* environment variable", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Cli:
-    """An agent CLI on this machine; `logged_in` is None where that cannot be told without a model call."""
+    """An agent CLI on this machine; `logged_in` is None where only a model call could tell."""
 
     provider: str
     program: str
@@ -51,7 +51,7 @@ class Cli:
 
 
 def installed() -> list[Cli]:
-    """Every known CLI on the PATH, in the order in which Logos would take them."""
+    """Every known CLI on the PATH, in the order in which Logos would choose them."""
     here = [name for name, program in PROGRAMS.items() if shutil.which(program)]
     found = {name: cli for name, cli in run_parallel({name: _look_at(name) for name in here}) if isinstance(cli, Cli)}
     return [found[name] for name in here]
@@ -63,25 +63,25 @@ def _look_at(provider: str) -> Callable[[], Cli]:
 
 
 def version_of(program: str, flag: str = "--version") -> str:
-    told = ask(program, flag)
-    lines = (line.strip() for line in told[1].splitlines()) if told else ()
+    answer = ask(program, flag)
+    lines = (line.strip() for line in answer[1].splitlines()) if answer else ()
     return next((line for line in lines if line), NO_VERSION)
 
 
 def _logged_in(provider: str) -> bool | None:
-    """By the exit code of its own command; what that prints may be private and is not passed on."""
+    """Ask the CLI itself. Its output may be private and is not shown."""
     row = PROVIDERS.get(provider)
     if row is None or not row.login:
         return None
-    told = ask(row.program, *row.login)
-    if told is None:
+    answer = ask(row.program, *row.login)
+    if answer is None:
         return None
-    code, text = told
-    return code == 0 and (_NOBODY.search(text) is None or _KEY.search(text) is not None)
+    code, text = answer
+    return code == 0 and (_NOT_LOGGED_IN.search(text) is None or _API_KEY.search(text) is not None)
 
 
 def ask(*command: str) -> tuple[int, str] | None:
-    """Exit code and output of a short command; None when it does not answer in time."""
+    """Exit code and output of a short command; None when it fails to start or times out."""
     try:
         ran = subprocess.run(
             command,
@@ -89,7 +89,7 @@ def ask(*command: str) -> tuple[int, str] | None:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=ANSWER_SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

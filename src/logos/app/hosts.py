@@ -1,4 +1,4 @@
-"""What agents run on: a CAO server, this machine, or a script; chosen, said, and made."""
+"""Choosing and building the host that agents run on: a CAO server, this machine, or a script."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cao_host(settings: Settings, tell: Tell) -> AgentHost:
     )
 
 
-# The mildest a role can do its job with; a person may allow everything (AUTO_ACCEPT_PERMISSIONS).
+# The least permission that each role needs; AUTO_ACCEPT_PERMISSIONS allows everything.
 PERMISSIONS = {
     Role.ANALYST: Permission.RESPOND,
     Role.PEER_ANALYST: Permission.RESPOND,
@@ -59,20 +59,21 @@ LEVEL_PERMISSIONS = {
 
 
 def local_host(settings: Settings, tell: Tell) -> AgentHost:
-    """The agent CLIs of this machine, run by Logos itself."""
-    config, level_defs = settings.agent_config(), settings.level_agent_config()
+    """The host that runs the agent CLIs of this machine itself."""
+    roles = [(agent["profile"], PERMISSIONS[Role(role)]) for role, agent in settings.agent_config().items()]
+    levels = [
+        (agent.profile, LEVEL_PERMISSIONS.get(Level[agent.name], Permission.RESPOND))
+        for agent in settings.level_agent_config()
+    ]
 
     def permission_of(profile: str) -> Permission:
         if settings.handoff.auto_accept_permissions:
             return Permission.ALL
-        roles = [PERMISSIONS[Role(role)] for role, own in config.items() if own["profile"] == profile]
-        levels = [
-            LEVEL_PERMISSIONS.get(Level[own.name], Permission.RESPOND) for own in level_defs if own.profile == profile
-        ]
-        return max((*roles, *levels), default=Permission.RUN)
+        needed = (permission for name, permission in (*roles, *levels) if name == profile)
+        return max(needed, default=Permission.RUN)
 
     if settings.handoff.auto_accept_permissions:
-        tell("warning: AUTO_ACCEPT_PERMISSIONS is on: the agents may run anything and change any file you can")
+        tell("warning: AUTO_ACCEPT_PERMISSIONS is on: agents may run any command and change any file that you can")
     return LocalHost(
         settings.telos_dir / "local",
         settings.work_dir,
@@ -84,41 +85,41 @@ def local_host(settings: Settings, tell: Tell) -> AgentHost:
 
 
 def profile_text(settings: Settings, name: str) -> str:
-    """A profile's instructions: the person's own in .telos/profiles, or ours; without the header that CAO reads."""
-    own = settings.telos_dir / "profiles" / f"{name}.md"
-    text = own.read_text(encoding="utf-8") if own.is_file() else profiles.text(name)
+    """A profile's instructions: from .telos/profiles, or the bundled ones; without the header that CAO reads."""
+    custom = settings.telos_dir / "profiles" / f"{name}.md"
+    text = custom.read_text(encoding="utf-8") if custom.is_file() else profiles.text(name)
     _, *parts = text.split("---\n", 2) if text.startswith("---\n") else ("", text)
     return parts[-1].strip()
 
 
 def choose_host(settings: Settings, tell: Tell, session: str) -> tuple[Settings, MakeHost]:
-    """What the agents run on and why, said once; the provider may change where the configured one is not installed.
+    """Choose the host and tell why. The provider changes when the configured one is not installed.
 
-    `session` is the host's session of the run that is resumed; empty when none is.
+    `session` is the host session of the run that is resumed; empty when no run is.
     """
     match settings.host:
         case HostChoice.CAO:
             return settings, cao_host
         case HostChoice.LOCAL:
-            return _with_a_program(settings, tell, "as configured"), local_host
+            return _with_installed_provider(settings, tell, "as configured"), local_host
         case HostChoice.SCRIPTED:
             raise ConfigError("host = scripted needs a script: logos run --simulate script.yaml")
         case HostChoice.AUTO:
             if session == LOCAL_SESSION:
-                return _with_a_program(settings, tell, "as the unfinished run began"), local_host
+                return _with_installed_provider(settings, tell, "as the unfinished run started"), local_host
             if session == SCRIPTED_SESSION:
                 raise ConfigError(
-                    "the unfinished run here is a simulation: --simulate SCRIPT goes on, --fresh starts anew"
+                    "the unfinished run here is a simulation: --simulate SCRIPT resumes it, --fresh starts a new run"
                 )
             if session or "api" in settings.model_fields_set or _answers(settings):
                 return settings, cao_host
-            return _with_a_program(settings, tell, f"no CAO server answers at {settings.api}"), local_host
+            return _with_installed_provider(settings, tell, f"no CAO server answers at {settings.api}"), local_host
 
 
 def unfinished_session(settings: Settings, log: Log | None = None) -> str:
-    """The host's session of the run that would be resumed; empty when none would.
+    """The host session of the run that would be resumed; empty when no run would.
 
-    A fork has no session yet, but the log knows where the run it came from was at work.
+    A fork has no session yet; the log holds the session of the run that it was forked from.
     """
     if settings.resume is False:
         return ""
@@ -132,7 +133,7 @@ def unfinished_session(settings: Settings, log: Log | None = None) -> str:
 
 
 def session_of(log: Log, run: RunId) -> str:
-    """The host's session of a run's newest terminal."""
+    """The host session of a run's newest terminal."""
     found = ""
     for event in (record.event for record in log.read(run)):
         match event:
@@ -156,8 +157,8 @@ def _answers(settings: Settings) -> bool:
     return True
 
 
-def _with_a_program(settings: Settings, tell: Tell, why: str) -> Settings:
-    """The first agent CLI that is installed: the configured one, else one we know."""
+def _with_installed_provider(settings: Settings, tell: Tell, why: str) -> Settings:
+    """Settings with an installed agent CLI: the configured one, else the first known one."""
     if settings.provider == COMMAND or _is_installed(settings.provider):
         tell(f"agents run on this machine with {settings.provider} ({why})")
         return settings
@@ -165,8 +166,8 @@ def _with_a_program(settings: Settings, tell: Tell, why: str) -> Settings:
     if found is None:
         ways = "; ".join(f"{row.name}: {row.install}" for row in list(LOCAL_PROVIDERS.values())[:3])
         raise ConfigError(
-            f"nothing to run agents with: {why}, and no agent CLI is installed. Install one ({ways}), "
-            "or start a `cao-server`; `logos demo` shows a run without either"
+            f"no host for agents: {why}, and no agent CLI is installed. Install one ({ways}), "
+            "or start a `cao-server`; `logos demo` needs neither"
         )
     tell(f"agents run on this machine with {found}: {why}, and {settings.provider} is not installed")
     return settings.model_copy(update={"provider": found})
@@ -178,7 +179,7 @@ def _is_installed(provider: str) -> bool:
 
 
 def host_to_end(settings: Settings, session: str, tell: Tell) -> AgentHost:
-    """The host that a run's agents are on, to end them and for nothing else."""
+    """The host that a run's agents are on, for closing their terminals."""
     if session == LOCAL_SESSION:
         return local_host(settings, lambda _: None)
     if session == SCRIPTED_SESSION:
@@ -187,12 +188,12 @@ def host_to_end(settings: Settings, session: str, tell: Tell) -> AgentHost:
 
 
 def scripted_host(script: Script) -> MakeHost:
-    """Agents that follow a script instead of a model."""
+    """Hosts whose agents follow a script instead of asking a model."""
 
     def make(settings: Settings, tell: Tell) -> AgentHost:  # noqa: ARG001
         session = unfinished_session(settings)
         if session not in ("", SCRIPTED_SESSION):
-            raise UsageError("the unfinished run here is no simulation: --resume without --simulate, or --fresh")
+            raise UsageError("the unfinished run here is not a simulation: use --resume without --simulate, or --fresh")
         return ScriptedHost(settings.telos_dir / "scripted", script, settings.response_dir, settings.work_dir)
 
     return make
@@ -209,13 +210,13 @@ def simulate(script: Path, flow: str = "cycle", tell: Tell = lambda _line: None)
 
 
 def server_client(api: str, patience: float = 5.0) -> ApiClient:
-    """A client for a question or two: `api`, or what the environment and ./logos.json say."""
+    """A client for a few requests, to `api` or else to the server that the environment and ./logos.json name."""
     settings = load_settings(default_config(), os.environ, [f"api={api}"] if api else [])
     return ApiClient(settings.api, patience=patience, token=os.environ.get(TOKEN, ""))
 
 
 def known_providers(settings: Settings) -> set[str]:
-    """What the server accepts; where it cannot be asked, our own list."""
+    """The providers that the server accepts; if no server answers, the known ones."""
     host = ApiClient(settings.api, patience=0, token=os.environ.get(TOKEN, ""))
     try:
         host.preflight((), patience=0)
@@ -227,18 +228,19 @@ def known_providers(settings: Settings) -> set[str]:
 
 
 def check_host(host: AgentHost, agents: Sequence[Agent], tell: Tell, *, fresh: bool) -> None:
+    """Raise what would make the agents fail to start; tell what is only suspicious."""
     if isinstance(host, LocalHost):
         host.preflight(agents)
     if not isinstance(host, ApiClient):
         return
-    # A resumed run has its terminals; whether they answer is asked of each of them.
+    # A resumed run has terminals already; each is checked later.
     agents = agents if fresh else ()
     try:
-        doubts = host.preflight(agents)
+        warnings = host.preflight(agents)
     except HostUnreachable:
-        # The server may know more providers than we do; without one, our list is what there is.
+        # A server may accept more providers; without one, only the known ones can be checked.
         for agent in agents:
             check_provider(agent.name, agent.provider, set(PROVIDERS))
         raise
-    for doubt in doubts:
-        tell(f"warning: {doubt}")
+    for warning in warnings:
+        tell(f"warning: {warning}")

@@ -1,4 +1,4 @@
-"""What may follow a PASS: archive the OpenSpec change, commit the work. Neither changes the exit code."""
+"""Post-processing after a PASS: archive the OpenSpec change, commit the work. Neither changes the exit code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from logos.adapters.git.command import git, is_repository
 
-ARCHIVE_SECONDS = 120
-# Our own files are never part of a person's commit.
-OURS = (":(exclude).telos", ":(exclude).tmp")
+ARCHIVE_TIMEOUT_SECONDS = 120
+# Files that Logos writes are never committed.
+EXCLUDED = (":(exclude).telos", ":(exclude).tmp")
 
 Tell = Callable[[str], object]
 
@@ -54,7 +54,7 @@ def archive(wd: Path, tell: Tell) -> Done:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
-            timeout=ARCHIVE_SECONDS,
+            timeout=ARCHIVE_TIMEOUT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -71,7 +71,7 @@ def commit(wd: Path, comment: str, tell: Tell) -> Done:
     if not is_repository(wd):
         tell("git commit skipped: not a git repository")
         return Done.SKIPPED
-    staged = git(wd, "add", "-A", "--", ".", *OURS)
+    staged = git(wd, "add", "-A", "--", ".", *EXCLUDED)
     if staged.returncode != 0:
         tell(f"git commit failed: {staged.stderr.strip()[-300:]}")
         return Done.FAILED

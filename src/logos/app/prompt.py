@@ -1,4 +1,4 @@
-"""The person's prompt: an explore summary and a scenario test, under two header lines."""
+"""The prompt of a run: an explore summary and a scenario test, each under a header line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Prompt:
 
 
 def split_prompt(text: str) -> Prompt:
-    """Both parts, or a PromptError that says which one is missing."""
+    """Both parts of a prompt; PromptError names the part that is missing."""
     parts: dict[str, list[str]] = {}
     current: list[str] | None = None
     for line in text.splitlines():
@@ -48,7 +48,7 @@ def split_prompt(text: str) -> Prompt:
 
 
 def prompt_from_words(words: str, test_command: str) -> str:
-    """Plain words as a prompt with both parts: the test command is the scenario test."""
+    """A prompt from plain words: the test command becomes the scenario test."""
     if not test_command:
         raise PromptError(
             "plain text needs a test command: give --test CMD (or project_test_cmd), or a prompt file with "

@@ -1,6 +1,6 @@
 """Settings: flags over environment over JSON file over defaults, as one frozen object.
 
-Every leaf has an environment variable, and every error says which source gave the value and what is allowed.
+Every setting has an environment variable. Every error names the source of the value and the allowed values.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ from logos.validation import Wording, Worktree, dotted, explain_first
 from logos.waiting.rules import WaitRules
 
 Json = dict[str, Any]
+
+
+NO_AGENT_SETTINGS = AgentSettings.model_validate({})
 
 
 class Settings(Section):
@@ -119,21 +122,24 @@ class Settings(Section):
 
     def spare(self, role: str) -> tuple[str, ...]:
         """The fallback providers of a role, in order."""
-        own = self.agents.get(Role(role), AgentSettings.model_validate({}))
-        return tuple(name for name in own.providers if name != (own.provider or self.provider))
+        return self._fallbacks(self.agents.get(Role(role), NO_AGENT_SETTINGS))
+
+    def _fallbacks(self, agent: AgentSettings) -> tuple[str, ...]:
+        return tuple(name for name in agent.providers if name != (agent.provider or self.provider))
 
     def level_agent_config(self) -> tuple[Agent, ...]:
         """One agent per level, named after it, with the defaults filled in."""
-        blank = AgentSettings.model_validate({})
+        chosen = (
+            (level_def, self.level_agents.get(level_def.name, NO_AGENT_SETTINGS)) for level_def in LEVELS.values()
+        )
         return tuple(
             Agent(
                 AgentName(level_def.name),
-                own.provider or self.provider,
-                own.profile or level_def.profile,
-                tuple(name for name in own.providers if name != (own.provider or self.provider)),
+                agent.provider or self.provider,
+                agent.profile or level_def.profile,
+                self._fallbacks(agent),
             )
-            for level_def in LEVELS.values()
-            for own in (self.level_agents.get(level_def.name, blank),)
+            for level_def, agent in chosen
         )
 
     def levels_taking_part(self) -> tuple[Level, ...]:
@@ -145,13 +151,13 @@ class Settings(Section):
 
     def agent_config(self) -> dict[str, dict[str, str]]:
         """Provider and profile of each role, with the defaults filled in."""
-        chosen = {role: self.agents.get(role, AgentSettings.model_validate({})) for role in Role}
+        chosen = {role: self.agents.get(role, NO_AGENT_SETTINGS) for role in Role}
         return {
             role.value: {
-                "provider": own.provider or self.provider,
-                "profile": own.profile or ROLE_DEFS[role].profile,
+                "provider": agent.provider or self.provider,
+                "profile": agent.profile or ROLE_DEFS[role].profile,
             }
-            for role, own in chosen.items()
+            for role, agent in chosen.items()
         }
 
 

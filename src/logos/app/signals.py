@@ -1,4 +1,4 @@
-"""Signals that stop a command, as an exception in the main thread, raised once; a second one ends the process."""
+"""Turning signals that stop a command into an exception in the main thread; a second signal ends the process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from logos.errors import Interrupted
 
 @contextmanager
 def interruptible() -> Generator[None]:
-    """SIGINT and SIGTERM always: a shell starts its background jobs with SIGINT ignored. SIGHUP unless it is ignored.
+    """Raise Interrupted on SIGINT and SIGTERM, and on SIGHUP unless it is ignored; every entry point uses this once.
 
-    Every entry point has this around everything it does, once.
+    SIGINT is handled even if it is ignored: shells start background jobs that way.
     """
     stopping = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        # Ignored by `nohup`: then the command goes on when its terminal is closed.
+        # `nohup` ignores it, so that a command continues after its terminal is closed.
         stopping.append(signal.SIGHUP)
 
     def caught(signum: int, _frame: FrameType | None) -> None:

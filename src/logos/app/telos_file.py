@@ -1,4 +1,4 @@
-"""telos.toml: what a project is for, what is known per level, and what proves a level. A person writes it."""
+"""telos.toml: a project's purpose, what is known per level, and the tools that prove a level. A person writes it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from logos.validation import Wording, Worktree, dotted, explain_first, one_line
 TELOS_FILE = "telos.toml"
 MAX_BYTES = 200_000
 TEMPLATE_PURPOSE = "Write here what this project is for, and what it must never become."
-# Below the purpose, which has a key of its own.
+# L9 is not listed: the purpose is the key `purpose`.
 _KNOWN = tuple(level for level in ALL_LEVELS if level is not Level.L9)
 
 
 @dataclass(frozen=True, slots=True)
 class Telos:
-    """What telos.toml says; `known` holds only levels of which it says something."""
+    """The content of telos.toml; `known` holds only levels that it describes."""
 
     purpose: str
     known: tuple[tuple[Level, str], ...] = ()
@@ -62,21 +62,23 @@ class _Part(BaseModel):
 
 
 class _Tool(_Part):
-    level: Annotated[StrictInt, Field(ge=1, le=9)] = Field(description="the level it proves, 1 to 9")
+    level: Annotated[StrictInt, Field(ge=1, le=9)] = Field(description="The level that the tool proves, 1 to 9.")
     name: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,39}$")] = Field(
-        description="what it is called; once per level"
+        description="The tool's name, unique in its level."
     )
-    command: Filled = Field(description="a shell command; exit code 0 is a pass")
+    command: Filled = Field(description="A shell command; exit code 0 is a pass.")
 
 
 class _Worktree(_Part):
-    setup: Text = Field("", description="a command run in every new worktree; LOGOS_ROOT names the repository")
+    setup: Text = Field(
+        "", description="Command to run in every new worktree; LOGOS_ROOT is the path of the repository."
+    )
 
 
 class _Telos(_Part):
-    purpose: Filled = Field(description="what the project is for, and what it must never become (L9)")
-    levels: dict[LevelKey, Text] = Field({}, description="what is already known per level, L8 to L1")
-    tools: tuple[_Tool, ...] = Field((), description="what Logos runs itself to prove a level")
+    purpose: Filled = Field(description="The purpose of the project, and what it must never become (L9).")
+    levels: dict[LevelKey, Text] = Field({}, description="What is already known per level, L8 to L1.")
+    tools: tuple[_Tool, ...] = Field((), description="Commands that Logos runs itself to prove a level.")
     worktree: _Worktree = Field(default_factory=lambda: _Worktree.model_validate({}))
 
 
@@ -185,7 +187,7 @@ def toml_string(text: str) -> str:
 
 
 def first_telos(detected: Detected, readme: str = "") -> str:
-    """The file that `logos init` writes: the purpose is left to the person, the tools are those that were found."""
+    """The file that `logos init` writes, with the detected tools; the person fills in the purpose."""
     suggestion = [_comment(f"The README begins: {readme}")] if readme else []
     lines = [
         "# What this project is for, and what is known of it per level, from its purpose (L9) to its syntax (L1).",
@@ -195,15 +197,15 @@ def first_telos(detected: Detected, readme: str = "") -> str:
         *suggestion,
         f"purpose = {toml_string(TEMPLATE_PURPOSE)}",
         "",
-        "# What is already known, one text per level; what stays empty is left to the agents.",
+        "# What is already known, one text per level; the agents decide where it is empty.",
         "[levels]",
         *(line for level in _KNOWN for line in _level_lines(level)),
         "",
-        "# What Logos runs itself, in the merged work, to prove a level: a shell command; exit code 0 is a pass.",
+        "# Commands that Logos runs itself, in the merged work, to prove a level; exit code 0 is a pass.",
         *(line for tool in detected.found for line in _tool_lines(tool)),
         *_missing_lines(detected),
         "",
-        "# A command run in every new worktree, for instance to make its environment; LOGOS_ROOT names the repository.",
+        "# A command to run in every new worktree, such as to set up its environment; LOGOS_ROOT is the repository.",
         "[worktree]",
         *([_comment(f"perhaps: setup = {toml_string(detected.setup)}")] if detected.setup else []),
         'setup = ""',

@@ -1,4 +1,4 @@
-"""The default run behind `run_orchestrator_loop`: what a script would keep in module globals, in one object."""
+"""The default run behind `run_orchestrator_loop`: the state that a script would keep in module globals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OUTCOMES = {word: outcome for outcome, word in FINAL.items()}
 
 
 class DefaultRun:
-    """Every attribute may be read and assigned, as a module global could."""
+    """Attributes may be read and assigned like module globals."""
 
     API: str
     WD: str
@@ -53,7 +53,7 @@ class DefaultRun:
         self.take_prompt()
 
     def take_prompt(self) -> None:
-        """Split PROMPT or PROMPT_FILE where one is given; a prompt without its parts is reported by `main`."""
+        """Split PROMPT or PROMPT_FILE, if set; `main` reports a prompt without its parts."""
         try:
             given = given_prompt(self.settings())
             parts = split_prompt(given) if given else Prompt("", "", "")
@@ -63,7 +63,7 @@ class DefaultRun:
             self.__dict__.update(PROMPT=parts.whole, EXPLORE_SUMMARY=parts.explore, SCENARIO_TEST=parts.scenario_test)
 
     def reset(self) -> None:
-        """The state of a run in which nothing has happened yet."""
+        """Reset the globals to those of a new run."""
         self.session_name = ""
         self.terminal_ids: dict[str, str] = {}
         self.terminal_providers: dict[str, str] = {}
@@ -76,14 +76,14 @@ class DefaultRun:
         self.outputs: dict[str, str] = dict.fromkeys(ANSWERS, "")
 
     def settings(self) -> Settings:
-        """The constants as settings; what was assigned is checked like any other source."""
-        nested: dict[str, Any] = {"agents": {role: dict(own) for role, own in self.AGENT_CONFIG.items()}}
+        """The constants as settings; assigned values are validated like any other source."""
+        nested: dict[str, Any] = {"agents": {role: dict(agent) for role, agent in self.AGENT_CONFIG.items()}}
         for leaf in LEAVES:
             value = self.__dict__[leaf.env]
-            place = nested
+            section = nested
             for part in leaf.path[:-1]:
-                place = place.setdefault(part, {})
-            place[leaf.path[-1]] = str(value) if isinstance(value, Path) else value
+                section = section.setdefault(part, {})
+            section[leaf.path[-1]] = str(value) if isinstance(value, Path) else value
         return Settings.model_validate(nested)
 
     def plan(self) -> CyclePlan:
@@ -91,7 +91,7 @@ class DefaultRun:
         return plan_from(self.settings(), parts, str(self.RESPONSE_DIR))
 
     def agents(self) -> tuple[Agent, ...]:
-        return tuple(Agent(AgentName(r), own["provider"], own["profile"]) for r, own in self.AGENT_CONFIG.items())
+        return tuple(Agent(AgentName(role), row["provider"], row["profile"]) for role, row in self.AGENT_CONFIG.items())
 
     def host(self) -> AgentHost:
         if self.api is None:
@@ -112,8 +112,8 @@ class DefaultRun:
     def _provider(self, role: str) -> str:
         return self.AGENT_CONFIG.get(role, {}).get("provider", self.PROVIDER)
 
-    def state(self, role: Role | None = None, cycle: int = 1, round_: int | None = None, **said: str) -> CycleState:
-        """The globals as a state in which `role` is due; `said` replaces outputs."""
+    def state(self, role: Role | None = None, cycle: int = 1, round_: int | None = None, **outputs: str) -> CycleState:
+        """The globals as a state in which `role` is due; `outputs` replace those in the globals."""
         phase = phase_def_of(role).phase if role else Phase(self.current_phase)
         return CycleState(
             self.plan(),
@@ -121,26 +121,26 @@ class DefaultRun:
             phase=phase,
             role=role or Role.ANALYST,
             cycle=cycle,
-            outputs=MappingProxyType({**dict.fromkeys(ANSWERS, ""), **self.outputs, **said}),
+            outputs=MappingProxyType({**dict.fromkeys(ANSWERS, ""), **self.outputs, **outputs}),
             feedback=self.feedback,
             analyst_feedback=self.analyst_feedback,
             programmer_feedback=self.programmer_feedback,
             retry_context=self.programmer_context_for_retry,
-            # Who is asked in a later cycle has been asked before.
+            # A role in a later cycle has had its first prompt.
             briefed=frozenset({role} if role and cycle > 1 else ()),
             outcome=OUTCOMES.get(self.final_status),
         )
 
     def show(self, state: CycleState) -> None:
-        """The globals after `state`."""
+        """Set the globals from `state`."""
         self.current_round, self.current_phase = state.round, state.phase.value
         self.final_status = FINAL[state.outcome]
         self.feedback, self.analyst_feedback = state.feedback, state.analyst_feedback
         self.programmer_feedback, self.programmer_context_for_retry = state.programmer_feedback, state.retry_context
         self.outputs = dict(state.outputs)
 
-    def saw(self, event: Event) -> str | None:
-        """What the crew reports, kept in the globals; returns what is worth a line."""
+    def apply(self, event: Event) -> str | None:
+        """Update the globals from an event; returns a line to log, if any."""
         match event:
             case TerminalOpened(agent, terminal, provider, session):
                 self.session_name = session
@@ -156,7 +156,7 @@ class DefaultRun:
 
 
 class PlainHost:
-    """Somebody's own host with nothing but the seven methods and no idempotency keys."""
+    """Adapts a host that has only the seven methods and takes no idempotency keys."""
 
     def __init__(self, api: Any) -> None:
         self._api = api
@@ -196,5 +196,5 @@ class PlainHost:
 
 
 def _folder(working_directory: str) -> dict[str, str]:
-    """Nothing for a host that was never asked for a folder and may not know the word."""
+    """Pass the parameter only when it is set: such a host may not accept it."""
     return {"working_directory": working_directory} if working_directory else {}

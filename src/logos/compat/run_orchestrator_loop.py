@@ -17,7 +17,8 @@ from logos.adapters.hosts.cao import ApiClient
 from logos.adapters.notifications import notify as _notify
 from logos.adapters.responses import FileWatcher
 from logos.adapters.state_files import read_cycle_state, write_cycle_state
-from logos.app import post_processing as afterwards
+from logos.app import post_processing
+from logos.app.debug_log import configure_logging
 from logos.app.hosts import Tell
 from logos.app.settings import Settings, as_environment, load_settings
 from logos.app.signals import interruptible
@@ -45,8 +46,8 @@ __all__ = ["ApiClient"]
 _default = DefaultRun()
 
 
-class _Front(ModuleType):
-    """A module whose state is the default run's."""
+class _DefaultRunModule(ModuleType):
+    """A module whose attributes are those of the default run."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_default, name)
@@ -62,7 +63,7 @@ class _Front(ModuleType):
             super().__delattr__(name)
 
 
-sys.modules[__name__].__class__ = _Front
+sys.modules[__name__].__class__ = _DefaultRunModule
 
 
 def log(msg: str) -> None:
@@ -122,15 +123,15 @@ def wait_for_response_file(role: str, terminal_id: str, timeout: float | None = 
         time.monotonic,
     )
     try:
-        case = PendingResponse(TerminalId(terminal_id), role, reminder=response_file_instruction(role))
-        found = waiter.wait(case, WaitState.begin(time.monotonic(), seconds), _crew_said)
+        pending = PendingResponse(TerminalId(terminal_id), role, reminder=response_file_instruction(role))
+        response = waiter.wait(pending, WaitState.begin(time.monotonic(), seconds), _on_event)
     except NoResponse as lost:
         kind = TimeoutError if lost.trouble is FailureKind.TIMEOUT else RuntimeError
         raise kind(f"{role}: no response from terminal {terminal_id}: {lost}") from lost
     finally:
         change_signal.close()
     clear_stale_response(role)
-    return found.text
+    return response.text
 
 
 def send_and_wait(terminal_id: str, role: str, message: str) -> str:
@@ -256,14 +257,14 @@ def handle_tester_fail() -> None:
 # Terminals.
 
 
-def _crew_said(event: Event) -> None:
-    text = _default.saw(event)
+def _on_event(event: Event) -> None:
+    text = _default.apply(event)
     if text:
         log(text)
 
 
 def _agent_terminals() -> AgentTerminals:
-    return AgentTerminals(_default.host(), _crew_said, time.monotonic, time.sleep)
+    return AgentTerminals(_default.host(), _on_event, time.monotonic, time.sleep)
 
 
 def init_new_run() -> None:
@@ -296,52 +297,53 @@ def cleanup() -> None:
 
 
 def detect_active_change(wd: str | Path) -> str | None:
-    return afterwards.detect_active_change(Path(wd))
+    return post_processing.detect_active_change(Path(wd))
 
 
-def post_openspec_archive(wd: str | Path) -> afterwards.Done:
-    return afterwards.archive(Path(wd), log)
+def post_openspec_archive(wd: str | Path) -> post_processing.Done:
+    return post_processing.archive(Path(wd), log)
 
 
-def post_git_commit(wd: str | Path) -> afterwards.Done:
-    comment = _default.POST_GIT_COMMIT_COMMENT or afterwards.comment_for(_default.EXPLORE_SUMMARY)
-    return afterwards.commit(Path(wd), comment, log)
+def post_git_commit(wd: str | Path) -> post_processing.Done:
+    comment = _default.POST_GIT_COMMIT_COMMENT or post_processing.comment_for(_default.EXPLORE_SUMMARY)
+    return post_processing.commit(Path(wd), comment, log)
 
 
 def run_post_processing(wd: str | Path) -> None:
     post = _default.settings().post_processing
-    afterwards.post_process(
+    post_processing.post_process(
         Path(wd),
         archiving=post.openspec_archive,
         committing=post.git_commit,
-        comment=post.git_commit_comment or afterwards.comment_for(_default.EXPLORE_SUMMARY),
+        comment=post.git_commit_comment or post_processing.comment_for(_default.EXPLORE_SUMMARY),
         tell=log,
     )
 
 
-def _own_host(_settings: Settings, _tell: Tell) -> AgentHost:
+def _assigned_host(_settings: Settings, _tell: Tell) -> AgentHost:
     return _default.host()
 
 
 def main() -> NoReturn:
-    """A whole run; the default run shows it as it goes. Exits with the run's code."""
+    """Run or resume a cycle; the globals follow it. Exits with the run's exit code."""
 
     def show(record: Recorded, state: CycleState, ledger: Ledger) -> None:
-        _default.saw(record.event)
+        _default.apply(record.event)
         _default.session_name = ledger.session
         _default.terminal_ids = {name: terminal.id for name, terminal in ledger.terminals.items()}
         _default.show(state)
 
     try:
+        configure_logging(0, os.environ)
         with interruptible():
             if sys.argv[1:] and sys.argv[1].endswith(".json"):
                 _default.configure(load_config())
-            make_host = None if _default.api is None else _own_host
-            ended = run_here(_default.settings(), strict_prompt=False, make_host=make_host, watchers=[show], tell=log)
+            make_host = None if _default.api is None else _assigned_host
+            result = run_here(_default.settings(), strict_prompt=False, make_host=make_host, watchers=[show], tell=log)
     except (LogosError, Interrupted) as error:
         _exit(error)
-    log(f"{ended.outcome}: {ended.reason}")
-    raise SystemExit(ended.exit_code)
+    log(f"{result.outcome}: {result.reason}")
+    raise SystemExit(result.exit_code)
 
 
 if __name__ == "__main__":
