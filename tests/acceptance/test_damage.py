@@ -487,7 +487,12 @@ def test_in_a_folder_that_may_only_be_read_everything_can_be_read(
         runs, *others, first, second, third = logos_as_anybody(telos.parent, *looks, TMPDIR=str(private))
 
     assert [done.code for done in (runs, *others)] == [0] * 3
-    seen = [(event["run"], event["seq"]) for done in (first, second, third) if done.code == 0 for event in done.json["events"]]
+    seen = [
+        (event["run"], event["seq"])
+        for done in (first, second, third)
+        if done.code == 0
+        for event in done.json["events"]
+    ]
     every = [(record.run, record.seq) for record in kept]
     assert seen == every if mirrored or beside != "damaged" else {*seen} < {*every}
     assert [bool(done.err) for done in others] == [beside == "damaged"] * len(others)
