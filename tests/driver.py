@@ -27,7 +27,7 @@ from typing import Any
 
 from logos.adapters.hosts.scripted import ScriptedHost
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app import revisiting, start, wiring
+from logos.app import start, workdir
 from logos.app.hosts import Tell
 from logos.app.settings import Settings, load_settings
 from logos.app.signals import interruptible
@@ -165,7 +165,7 @@ def become_mortal() -> None:
     MortalLog.deaths = Deaths(Path(os.environ.get("DEATHS", "")))
     if trees := os.environ.get("TREES"):
         MortalLog.trees = Trees(Path(trees), Path(os.environ["WD"]), os.environ.get("LIFE", ""))
-    wiring.SqliteLog = revisiting.SqliteLog = MortalLog
+    workdir.SqliteLog = MortalLog
     if act := os.environ.get("DIE_AT_ACT"):
         die_at_act(int(act))
 

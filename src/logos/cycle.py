@@ -10,7 +10,7 @@ from logos.app.debug_log import configure_logging
 from logos.app.settings import load_settings
 from logos.app.signals import interruptible
 from logos.app.start import run_here
-from logos.app.wiring import say
+from logos.app.workdir import say
 from logos.errors import Interrupted, LogosError
 
 

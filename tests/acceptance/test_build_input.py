@@ -73,7 +73,7 @@ def test_levels_that_do_not_exist_or_build_nothing_are_refused(site: Sandbox, le
 
 @pytest.mark.parametrize("words", [(), ("",), ("  ",)])
 def test_a_build_of_nothing_is_refused(site: Sandbox, words: tuple[str, ...]) -> None:
-    assert_refused(site, site.build(*words), 2, "say what is to be built")
+    assert_refused(site, site.build(*words), 2, "describe what to build")
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "65"])
@@ -340,7 +340,7 @@ def test_whoever_cannot_be_asked_is_shown_the_unfinished_build_and_told_the_flag
     site.script()
     stopped = site.build("pay by invoice", "--levels", "3,2")
     assert stopped.code == 2
-    for words in (f"unfinished build {run}: pay by invoice", "session 1, ", "next comes s1.L2.feature.author"):
+    for words in (f"unfinished build {run}: pay by invoice", "session 1, ", "next is s1.L2.feature.author"):
         assert words in stopped.err
     assert "recommended: resume it (logos resume --simulate SCRIPT)" in stopped.err
     assert all(flag in stopped.err.splitlines()[-1] for flag in ("--resume", "--fresh", f"logos fork {run}"))

@@ -19,9 +19,9 @@ import pytest
 from logos.adapters.git.snapshots import GitSnapshots, Ref, refs_of_ours, remove_refs
 from logos.adapters.lock import DriverLock
 from logos.adapters.store.sqlite import SqliteLog
+from logos.app.compare import last_in_common
 from logos.app.runs import load_run
-from logos.cli.compare import last_in_common
-from logos.cli.sessions import rows_of
+from logos.app.sessions import rows_of
 from logos.domain.events import (
     Event,
     Noted,
@@ -257,8 +257,8 @@ def test_what_a_person_did_days_later_is_no_time_of_the_driver(plain: Repo) -> N
     log = plain.log()
     rows = [row for run in log.runs() for row in rows_of(plain.wd, load_run(log, run))]
     log.close()
-    assert [row.seconds for row in rows] == [60.0, 60.0]
-    assert [(row.how, row.given_up) for row in rows] == [("killed", "enough"), ("BLOCKED", "")]
+    assert [row.session.seconds for row in rows] == [60.0, 60.0]
+    assert [(row.ending, row.session.given_up) for row in rows] == [("killed", "enough"), ("BLOCKED", "")]
 
 
 def test_a_fork_lists_what_is_its_own_and_where_it_came_from(sandbox: Sandbox, context: Repo) -> None:
@@ -281,7 +281,7 @@ def test_a_fork_lists_what_is_its_own_and_where_it_came_from(sandbox: Sandbox, c
     assert (told[2]["seconds"], told[2]["given_up"], told[2]["wd"]) == (180.0, "a better one was found", str(other.wd))
     lines = sandbox("sessions").out.splitlines()
     assert lines[2].endswith("rolled back to aaaa@4")
-    assert "forked from aaaa@4; given up: a better one was found" in lines[3]
+    assert "forked from aaaa@4; abandoned: a better one was found" in lines[3]
     assert lines[3].endswith(str(other.wd))
 
 
@@ -461,7 +461,7 @@ def test_where_no_files_were_kept_it_says_so_and_tells_what_happened(
     for arguments in (("diff", "1", "16"), ("diff", "1")):
         done = sandbox(*arguments)
         assert (done.code, done.out) == (0, "")
-        assert "no git repository" in done.err
+        assert "not a git repository" in done.err
         assert "r1.tester.c1" in done.err
     copied(fresh, plain.wd)
     done = sandbox("diff", "1", "16", "--json")
@@ -638,7 +638,7 @@ def test_a_cycle_and_a_build_are_compared_as_far_as_that_goes(sandbox: Sandbox, 
     done = sandbox("compare", "aaaa", "bbbb")
     assert done.code == 0
     assert "rounds, sweeps" in done.out
-    assert "files changed since it began" in done.out
+    assert "files changed since its start" in done.out
     told = sandbox("compare", "aaaa", "bbbb", "--json").json
     assert [own["flow"] for own in told["runs"]] == ["cycle", "levels"]
     assert [own["files_changed"] for own in told["runs"]] == [2, 0]
@@ -652,7 +652,7 @@ def test_runs_are_compared_without_git_but_for_their_files(sandbox: Sandbox, pla
     done = sandbox("compare", "aaaa", "bbbb")
     assert done.code == 0
     assert "unknown" in done.out
-    assert "no git repository" in done.out
+    assert "not a git repository" in done.out
 
 
 @pytest.mark.parametrize(

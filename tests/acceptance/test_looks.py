@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from logos.app.checkpoint_names import finding, settings_of
-from logos.app.revisiting import Begun, find_checkpoint, fork_here, rollback_here
+from logos.app.checkpoints import NewRun
+from logos.app.fork import fork
+from logos.app.rollback import rollback
 from tests.acceptance.test_builds import a_division
 from tests.support.isolation import clean_env
 from tests.support.sandbox import LOGOS, PROMPT, Done, Sandbox, ended
@@ -36,20 +37,11 @@ class Bench(Sandbox):
         return self.build(*arguments, "--levels", "L3-L2")
 
     def fork(self, checkpoint: str) -> Bench:
-        begun = self._go_back(checkpoint, "fork")
-        return self.at(begun.wd)
+        run, _, event = checkpoint.partition("@")
+        return self.at(fork(run, at=event, wd=self.wd, tell=[].append).wd)
 
-    def rollback(self, checkpoint: str) -> Begun:
-        return self._go_back(checkpoint, "rollback")
-
-    def _go_back(self, checkpoint: str, way: str) -> Begun:
-        told: list[str] = []
-        with finding(self.wd, checkpoint) as found:
-            at = find_checkpoint(found.place, found.log, found.run, found.seq)
-            settings = settings_of(found.place)
-            if way == "fork":
-                return fork_here(settings, found.log, at, None, told.append)
-            return rollback_here(settings, found.log, at, told.append)
+    def rollback(self, checkpoint: str) -> NewRun:
+        return rollback(checkpoint, wd=self.wd, tell=[].append)
 
     def look(self, *arguments: str) -> Any:
         """A command's document, from this folder."""

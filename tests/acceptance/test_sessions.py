@@ -281,7 +281,7 @@ def test_a_build_that_was_cut_off_is_in_its_state_file_and_goes_on_from_there(
     assert (done.code, done.json["outcome"], done.json["run"]) == (0, "PASSED", run), done.err
     assert f"unfinished build {run}: pay by invoice\n" in done.err
     assert re.search(r"^session 1, \d{4}-\d\d-\d\d \d\d:\d\d: .*, 2 turns answered$", done.err, re.MULTILINE)
-    assert "it stands at sweep 1, build at L2; next comes s1.L2.cart.author and s1.L2.price.author\n" in done.err
+    assert "it is at sweep 1, build at L2; next is s1.L2.cart.author and s1.L2.price.author\n" in done.err
     assert "recommended: resume it (logos resume" in done.err
     assert len(room.asked) == len({*room.asked})
     assert room.built() == {"cart.py": "cart", "price.py": "price", "till.py": room.built()["till.py"]}
@@ -306,7 +306,7 @@ def test_a_cycle_that_was_cut_off_goes_on_by_itself_and_shows_the_same_summary(r
     summary = told.index(f"unfinished run {run}: The shop greets nobody.")
     assert told[summary + 1].startswith("session 1, ")
     assert told[summary + 2].startswith("2 turns answered, ")
-    assert told[summary + 3] == "it stands at round 1, phase programmer; next comes r1.programmer.c1"
+    assert told[summary + 3] == "it is at round 1, phase programmer; next is r1.programmer.c1"
     assert any(line.startswith("recommended: resume it (logos resume") for line in told[summary + 4 :])
     assert len(room.asked) == len({*room.asked}) == 5
     assert (room.wd / "greet.py").read_text() == "two\n"
@@ -324,7 +324,7 @@ def test_somebody_who_does_not_decide_leaves_everything_as_it_was(room: Room) ->
             window.until(window.pending_turns)
             for words in (f"unfinished build {run}: pay by invoice", "session 1, ", "recommended: resume it"):
                 assert words in window.shown
-            assert "[r]esume it, re[s]et: give it up and begin it anew, [f]ork it" in window.shown
+            assert "[r]esume it, re[s]et: abandon it and start it anew, [f]ork it" in window.shown
             window.types(keys)
             assert window.ends() == code
             if code == 1:
@@ -354,7 +354,7 @@ def test_a_build_is_given_up_for_a_new_one_when_the_person_says_so(room: Room) -
     room.script()
     with Window(room, "build", "pay by card", "--levels", "2") as window:
         window.until(window.pending_turns)
-        assert "re[s]et: give it up and begin the new one" in window.shown
+        assert "re[s]et: abandon it and start the new one" in window.shown
         window.types("s\n")
         assert window.ends() == 0, window.shown
     assert room.outcomes() == {old: "ABANDONED", room.run_id: "PASSED"}
@@ -371,7 +371,7 @@ def test_a_build_is_forked_when_the_person_says_so_and_the_old_one_stays(room: R
         window.types("fork\n")
         # The new agent of `price` fails once more: in a fork nothing was tried yet.
         assert window.ends() == 1, window.shown
-    said = re.search(rf"build (\w+) is forked from {old}@{seq} and goes on in (\S+)\n", window.shown)
+    said = re.search(rf"build (\w+) is forked from {old}@{seq} and continues in (\S+)\n", window.shown)
     assert said, window.shown
     new, there = said[1], room.at(said[2])
     assert there.wd == room.wd.with_name(f"repo-{new}")
@@ -395,8 +395,8 @@ def test_without_a_terminal_a_build_stops_and_names_every_way_on(room: Room) -> 
         assert f"unfinished build {run}: pay by invoice\n" in done.err
         *_, error = done.err.splitlines()
         assert error == (
-            f"logos: an unfinished build is here ({run}: 'pay by invoice'): --resume goes on with it, "
-            f"--fresh gives it up and begins anew, `logos fork {run}` goes on beside it"
+            f"logos: an unfinished build is here ({run}: 'pay by invoice'): --resume continues it, "
+            f"--fresh abandons it and starts anew, `logos fork {run}` continues it in another worktree"
         )
     document = room("build", "--json").json
     assert (document["exit_code"], document["error"]) == (2, error.removeprefix("logos: "))
@@ -530,7 +530,7 @@ def test_a_build_goes_back_to_the_end_of_a_day_and_to_where_it_was_left(room: Ro
     assert back.code == 0, back.err
     new = room.run_id
     seq = max(record.seq for record in history if day_of(record) == days[0])
-    assert back.out.startswith(f"run {new} begins at event {seq} of {old}\n")
+    assert back.out.startswith(f"run {new} starts from event {seq} of {old}\n")
     state = room.build_state
     assert (state["logos"]["run"], state["status"], state["direction"]) == (new, "RUNNING", "build")
     contributions = {own["name"]: (bool(own["commit"]), own["blocked_by"]) for own in state["components"]}
@@ -633,7 +633,7 @@ def test_what_lay_in_the_work_dir_is_brought_back_by_the_command_that_a_rollback
     files = room.files()
     back = room("rollback", "r1.analyst.c1")
     assert back.code == 0, back.err
-    assert "what lay here is kept as commit" in back.out
+    assert "the replaced files are kept as commit" in back.out
     names = {name.split(" 1")[0] for name in room.files()}
     assert names == {".gitignore", "README.md", "shop.py", "telos.toml", "logos.json", "prompt.md", "own.key"}
     # HEAD, branch, index, stash: the person's.
@@ -900,7 +900,7 @@ def test_a_reset_gives_up_a_build_and_it_can_be_returned_to(room: Room) -> None:
     old = stopped_build(room)
     done = room("reset")
     assert done.code == 0, done.err
-    assert done.out.startswith(f"run {old} is given up\n")
+    assert done.out.startswith(f"run {old} is abandoned\n")
     assert (room.outcomes(), room.build_state["status"]) == ({old: "ABANDONED"}, "ABANDONED")
     room.assert_tidy()
     assert "given up: reset by a person" in room("log", old).out
@@ -924,7 +924,7 @@ def test_a_reset_leaves_the_files_of_a_cycle_unless_told_to_put_them_back(room: 
     lay = room.files()
     done = room("reset", "--files")
     assert done.code == 0, done.err
-    assert "its files are as before it" in done.out
+    assert "the files it started with are restored" in done.out
     assert not (room.wd / "mine.txt").exists()
     assert room.typed(hint(done.out, "rollback --files")).code == 0
     assert room.files() == lay
@@ -982,13 +982,13 @@ def test_without_git_the_state_alone_is_kept_and_that_is_said(plain: Room) -> No
     assert f"no checkpoints of the files are kept, only the log can be gone back to: {plain.wd} is no git" in done.err
     back = plain("rollback", "r1.analyst.c1")
     assert back.code == 0, back.err
-    assert "they stay as they are, only the state went back" in back.out
+    assert "they stay as they are, only the run state was rolled back" in back.out
     assert (plain.wd / "greet.py").read_text() == "two\n"
     assert plain.state["current_phase"] == "analyst"
     for words in ((), ("--at", "9")):
         fork = plain("fork", *words)
         assert fork.code == 2
-        assert f"{plain.wd} is no git repository, so there is no worktree to fork into" in fork.err
+        assert f"{plain.wd} is not a git repository, so it has no worktrees to fork into" in fork.err
     plain.script(greeter)
     assert plain.resume().code == 0
 
@@ -1006,7 +1006,7 @@ def test_without_checkpoints_the_state_alone_is_kept_and_no_ref_is_made(room: Ro
     stopped_cycle(room)
     assert room.refs("refs/logos") == []
     back = room("rollback", "r1.analyst.c1")
-    assert "they stay as they are, only the state went back" in back.out
+    assert "they stay as they are, only the run state was rolled back" in back.out
     assert (room.wd / "greet.py").read_text() == "one\n"
     fork = room("fork")
     assert (fork.code, "were not kept, so it cannot be forked there" in fork.err) == (2, True)
@@ -1042,9 +1042,9 @@ def test_what_cannot_be_gone_back_to_is_one_line_and_nothing_happens(room: Room)
         ("fork", "--at", "0"): "there is no event 0",
         ("fork", "--at", f"{last + 1}"): f"there is no event {last + 1}",
         ("fork", "--at", f"{last}"): f"run {run} has ended at event {last} (PASSED); fork an earlier event with --at N",
-        ("fork", "--at", "9", "--to", str(room.wd)): f"{room.wd} is there already; name another folder with --to",
+        ("fork", "--at", "9", "--to", str(room.wd)): f"{room.wd} exists; name another folder with --to",
         ("resume",): "nothing unfinished is in",
-        ("resume", run): f"run {run} has ended (PASSED); `logos rollback {run}@EVENT` goes back into it",
+        ("resume", run): f"run {run} has ended (PASSED); `logos rollback {run}@EVENT` returns to an event of it",
         ("resume", "zzzz"): "there is no run 'zzzz' here",
         ("reset",): "nothing unfinished is in",
         ("reset", run): f"run {run} has ended (PASSED): there is nothing to give up",

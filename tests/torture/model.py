@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.revisiting import find_checkpoint
+from logos.app.checkpoints import find_checkpoint
 from logos.domain.turns import RunId
 from tests.torture.files import Edit, Entry, Tree, different, fingerprint, read_tree, visible
 from tests.torture.place import Due, Visit, Worktree, restored

@@ -23,7 +23,13 @@ from tests.torture.world import Child, History, World, read_log
 # More than these are thrown away by the person, the oldest fork first.
 MOST_PLACES = 4
 # What nobody should ever have to say in a walk.
-ALARMS = ("Traceback", "no checkpoint could be made", "not in the checkpoints", "the file is believed", "damaged")
+ALARMS = (
+    "Traceback",
+    "no checkpoint could be made",
+    "not in the checkpoints",
+    "resuming from the state file",
+    "damaged",
+)
 
 
 RunView = tuple[dict[str, Any], dict[str, list[Edit]]]

@@ -15,7 +15,7 @@ from logos.adapters.git.command import git
 from logos.app.hosts import Tell, scripted_host
 from logos.app.settings import Settings, load_settings
 from logos.app.start import build_here, run_here
-from logos.app.wiring import say
+from logos.app.workdir import say
 from logos.engine.journal import Watcher
 from logos.engine.runner import RunResult
 from logos.errors import UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from logos import profiles
@@ -18,16 +18,16 @@ from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.hosts.scripted import Script, ScriptedHost
 from logos.adapters.state_files import read_cycle_state
 from logos.app.settings import HostChoice, Settings, load_settings
-from logos.app.workdir import default_config
-from logos.domain.events import RunForked, TerminalOpened
+from logos.app.workdir import Tell, default_config
+from logos.domain.events import Recorded, RunForked, TerminalOpened
 from logos.domain.levels import Level
 from logos.domain.roles import Role
 from logos.domain.turns import Agent, RunId
 from logos.errors import ConfigError, HostError, HostUnreachable, StateError, UsageError
 from logos.ports import AgentHost, Log
 from logos.views.cycle_state import RUNNING
+from logos.views.run import RunView
 
-Tell = Callable[[str], None]
 MakeHost = Callable[[Settings, Tell], AgentHost]
 
 TOKEN = "CAO_AUTH_LOCAL_TOKEN"
@@ -75,7 +75,7 @@ def local_host(settings: Settings, tell: Tell) -> AgentHost:
     if settings.handoff.auto_accept_permissions:
         tell("warning: AUTO_ACCEPT_PERMISSIONS is on: agents may run any command and change any file that you can")
     return LocalHost(
-        settings.telos_dir / "local",
+        settings.paths.host_dir(LOCAL_SESSION),
         settings.work_dir,
         os.environ,
         permission_of=permission_of,
@@ -86,7 +86,7 @@ def local_host(settings: Settings, tell: Tell) -> AgentHost:
 
 def profile_text(settings: Settings, name: str) -> str:
     """A profile's instructions: from .telos/profiles, or the bundled ones; without the header that CAO reads."""
-    custom = settings.telos_dir / "profiles" / f"{name}.md"
+    custom = settings.paths.profiles / f"{name}.md"
     text = custom.read_text(encoding="utf-8") if custom.is_file() else profiles.text(name)
     _, *parts = text.split("---\n", 2) if text.startswith("---\n") else ("", text)
     return parts[-1].strip()
@@ -116,10 +116,11 @@ def choose_host(settings: Settings, tell: Tell, session: str) -> tuple[Settings,
             return _with_installed_provider(settings, tell, f"no CAO server answers at {settings.api}"), local_host
 
 
-def unfinished_session(settings: Settings, log: Log | None = None) -> str:
-    """The host session of the run that would be resumed; empty when no run would.
+def unfinished_session(settings: Settings, log: Log | None = None, known: RunView | None = None) -> str:
+    """The host's session of the run that would be resumed; empty when none would.
 
-    A fork has no session yet; the log holds the session of the run that it was forked from.
+    A fork has no session yet, but its log has the session of the run it was forked from. `known` is a run that is
+    loaded already.
     """
     if settings.resume is False:
         return ""
@@ -129,13 +130,19 @@ def unfinished_session(settings: Settings, log: Log | None = None) -> str:
         return ""
     if saved is None or saved.final_status != RUNNING:
         return ""
+    if known is not None and known.run == saved.run:
+        return saved.session or session_in(known.records)
     return saved.session or (session_of(log, saved.run) if log is not None and saved.run is not None else "")
 
 
 def session_of(log: Log, run: RunId) -> str:
-    """The host session of a run's newest terminal."""
+    return session_in(log.read(run))
+
+
+def session_in(records: Iterable[Recorded]) -> str:
+    """The host's session of a run's newest terminal."""
     found = ""
-    for event in (record.event for record in log.read(run)):
+    for event in (record.event for record in records):
         match event:
             case TerminalOpened(_, _, _, session):
                 found = session
@@ -183,7 +190,7 @@ def host_to_end(settings: Settings, session: str, tell: Tell) -> AgentHost:
     if session == LOCAL_SESSION:
         return local_host(settings, lambda _: None)
     if session == SCRIPTED_SESSION:
-        return ScriptedHost(settings.telos_dir / "scripted", {}, settings.response_dir, settings.work_dir)
+        return ScriptedHost(settings.paths.host_dir(SCRIPTED_SESSION), {}, settings.response_dir, settings.work_dir)
     return ApiClient(settings.api, str(settings.work_dir), patience=0, token=os.environ.get(TOKEN, ""), tell=tell)
 
 
@@ -194,7 +201,7 @@ def scripted_host(script: Script) -> MakeHost:
         session = unfinished_session(settings)
         if session not in ("", SCRIPTED_SESSION):
             raise UsageError("the unfinished run here is not a simulation: use --resume without --simulate, or --fresh")
-        return ScriptedHost(settings.telos_dir / "scripted", script, settings.response_dir, settings.work_dir)
+        return ScriptedHost(settings.paths.host_dir(SCRIPTED_SESSION), script, settings.response_dir, settings.work_dir)
 
     return make
 

@@ -1,23 +1,25 @@
-"""Runs in a log, found and folded."""
+"""Runs in a log: loading one, and searching for those of a flow or those that can continue."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from logos.adapters.reports import read_report as parse_report
 from logos.adapters.store.codec import encode
 from logos.app.workdir import driver_at, reading
-from logos.domain.events import Recorded
+from logos.domain.events import Recorded, RunAbandoned, RunEnded
 from logos.domain.plans import Plan
 from logos.domain.turns import RunId
 from logos.engine.journal import Journal
 from logos.errors import LogError, UsageError
 from logos.flows.cycle.flow import CycleState
-from logos.flows.fold import fold_run, started_by
+from logos.flows.fold import UNFINISHED, fold_run, started_by
 from logos.flows.levels.state import LevelsState
 from logos.ports import Log
 from logos.views.document import iso
@@ -30,12 +32,12 @@ read_report = lru_cache(maxsize=4096)(parse_report)
 
 
 def plan_of(log: Log, run: RunId) -> Plan:
-    """The plan a run began with."""
+    """The plan a run started with."""
     return started_by(run, next(iter(log.read(run)), None)).plan
 
 
 def load_run(log: Log, run: RunId) -> RunView:
-    """The read model of a run."""
+    """Read and fold a run once. `Journal(log, view.fold)` continues it."""
     return view_run(run, log.read(run), read_report)
 
 
@@ -78,23 +80,27 @@ def turn_view_builder() -> TurnViewBuilder:
     return TurnViewBuilder(read_report)
 
 
-def open_run(log: Log, run: RunId, upto: int | None = None) -> Journal[Any]:
-    """The journal of a run that is in the log, up to event `upto`."""
-    return Journal(log, fold_run(run, log.read(run), read_report, upto))
-
-
-def open_cycle(log: Log, run: RunId, upto: int | None = None) -> Journal[CycleState]:
-    journal = open_run(log, run, upto)
-    if not isinstance(journal.state, CycleState):
-        raise UsageError(f"run {run} is a build; continue it with `logos build`")
-    return journal
+def open_run(log: Log, run: RunId) -> Journal[Any]:
+    """The journal of a run that is in the log."""
+    return Journal(log, fold_run(run, log.read(run), read_report))
 
 
 def open_levels(log: Log, run: RunId) -> Journal[LevelsState]:
-    journal = open_run(log, run)
-    if not isinstance(journal.state, LevelsState):
-        raise UsageError(f"run {run} is not a build; continue it with `logos run`")
-    return journal
+    return levels_journal(log, open_run(log, run))
+
+
+def cycle_journal(log: Log, run: RunView | Journal[Any]) -> Journal[CycleState]:
+    """A journal that continues a run of the cycle."""
+    if not isinstance(run.state, CycleState):
+        raise UsageError(f"run {run.run} is a build; continue it with `logos build`")
+    return Journal(log, run.fold)
+
+
+def levels_journal(log: Log, run: RunView | Journal[Any]) -> Journal[LevelsState]:
+    """A journal that continues a build."""
+    if not isinstance(run.state, LevelsState):
+        raise UsageError(f"run {run.run} is not a build; continue it with `logos run`")
+    return Journal(log, run.fold)
 
 
 def runs_with(log: Log, kind: type[Plan]) -> list[RunId]:
@@ -104,3 +110,46 @@ def runs_with(log: Log, kind: type[Plan]) -> list[RunId]:
         with suppress(LogError):
             found += [run] if isinstance(plan_of(log, run), kind) else []
     return found
+
+
+def newest_run(log: Log, kind: type[Plan]) -> RunView | None:
+    """Load the newest run of one flow; runs whose plan cannot be read are left out."""
+    for run in reversed(log.runs()):
+        records = log.read(run)
+        try:
+            first = [next(records)]
+            if not isinstance(started_by(run, first[0]).plan, kind):
+                continue
+        except (LogError, StopIteration):
+            continue
+        return view_run(run, chain(first, records), read_report)
+    return None
+
+
+def reload_run(log: Log, run: RunId, known: RunView | None) -> RunView:
+    """Load a run, unless `known` is this run and nothing was added to it since."""
+    if known is not None and known.run == run and not known.damage and not any(log.read(run, known.fold.seq + 1)):
+        return known
+    return load_run(log, run)
+
+
+def unfinished_runs(log: Log, kind: type[Plan] | None = None, known: RunView | None = None) -> Iterator[RunView]:
+    """The runs (of one flow) that can continue, newest first; unreadable runs are left out.
+
+    `known` is a run that is loaded already.
+    """
+    for run in reversed(log.runs()):
+        view = known if known is not None and known.run == run else _load_unless_ended(log, run)
+        if view is not None and view.outcome in UNFINISHED and (kind is None or isinstance(view.plan, kind)):
+            yield view
+
+
+def _load_unless_ended(log: Log, run: RunId) -> RunView | None:
+    """A run whose last event says that it has ended is not folded."""
+    try:
+        records = [*log.read(run)]
+        last = records[-1].event if records else None
+        ended = isinstance(last, RunAbandoned) or (isinstance(last, RunEnded) and last.outcome not in UNFINISHED)
+        return None if ended else view_run(run, records, read_report)
+    except LogError:
+        return None

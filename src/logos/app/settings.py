@@ -32,6 +32,7 @@ from logos.app.settings_sections import (
     Section,
     Text,
 )
+from logos.app.workdir import WorkDir
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.roles import ROLE_DEFS, Role
 from logos.domain.turns import Agent, AgentName
@@ -87,18 +88,22 @@ class Settings(Section):
         return home_of("wd", self.wd).absolute() if self.wd else Path.cwd()
 
     @property
+    def paths(self) -> WorkDir:
+        return WorkDir(self.work_dir)
+
+    @property
     def state_path(self) -> Path:
         if self.state_file:
             return self.work_dir / home_of("state_file", self.state_file)
-        return self.work_dir / ".tmp" / "agnostic-3agents-loop-state.json"
+        return self.paths.cycle_state
 
     @property
     def response_dir(self) -> Path:
-        return self.work_dir / ".tmp" / "agent-responses"
+        return self.paths.response_dir
 
     @property
     def telos_dir(self) -> Path:
-        return self.work_dir / ".telos"
+        return self.paths.telos_dir
 
     def run_options(self) -> RunOptions:
         """The settings that the engine needs."""

@@ -6,22 +6,23 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from logos.adapters.git.workspace import GitWorkspace, base_of
 from logos.adapters.responses import FileWatcher, ResponseFiles
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.build_start import BuildStartPlan, choose_build_start
-from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of, unfinished_session
+from logos.app.hosts import MakeHost, Tell, check_host, choose_host, unfinished_session
 from logos.app.prompt import split_prompt
-from logos.app.revisiting import finish_rollback, give_up
+from logos.app.rollback import abandon_runs, finish_rollback
 from logos.app.run_start import StartPlan, choose_start, given_prompt
 from logos.app.runs import load_run, open_levels
 from logos.app.settings import Settings
 from logos.app.state_files import state_file_writer
 from logos.app.telos_file import read_telos
-from logos.app.wiring import after_pass, checkpoints_for, dependencies, driver, responses_in, say, stamp
-from logos.app.workdir import reading
+from logos.app.wiring import after_pass, checkpoints_for, dependencies, driver, responses_in
+from logos.app.workdir import reading, say, stamp
 from logos.domain.plans import CyclePlan, LevelsPlan
 from logos.domain.turns import Outcome, RunId
 from logos.engine.build_run import BuildRun, run_build
@@ -62,22 +63,23 @@ def run_here(
     make_host: MakeHost | None = None,
     watchers: Sequence[Watcher[CycleState]] = (),
     tell: Tell = say,
+    known: RunView | None = None,
 ) -> RunResult[CycleState]:
     """Start or resume one run of the cycle in the work dir, and drive it to its outcome.
 
     Raises RunPaused, HostError or Interrupted when the run stops before it has one; the run can then be resumed.
-    With `strict_prompt`, a prompt other than the unfinished run's is an error.
+    With `strict_prompt`, a prompt other than the unfinished run's is an error. `known` is the run to resume, if loaded.
     """
     check_input(settings)
     with driver(settings, tell) as log:
         finish_rollback(settings, log, tell)
         if make_host is None:
-            settings, make_host = choose_host(settings, tell, unfinished_session(settings, log))
-        start_plan = choose_start(settings, log, tell, stamp(), strict_prompt=strict_prompt)
+            settings, make_host = choose_host(settings, tell, unfinished_session(settings, log, known))
+        start_plan = choose_start(settings, log, tell, stamp(), strict_prompt=strict_prompt, known=known)
         with closing(make_host(settings, tell)) as host:
             check_host(host, start_plan.plan.agents, tell, fresh=start_plan.mode is StartMode.FRESH)
             if settings.resume is False:
-                give_up(settings, log, CyclePlan, "a new run was begun", tell)
+                abandon_runs(settings, log, CyclePlan, "a new run was begun", tell)
             _announce_run(start_plan, tell)
             return _drive_cycle(settings, start_plan, host, log, watchers, tell)
 
@@ -108,18 +110,17 @@ def build_here(
     change_signal_for: Callable[[Path], ChangeSignal] = FileWatcher,
     watchers: Sequence[Watcher[LevelsState]] = (),
     tell: Tell = say,
+    known: RunView | None = None,
 ) -> RunResult[LevelsState]:
     """Start or resume one build in the work dir, and drive it to its outcome; raises what `run_here` raises."""
     check_work_dir(settings)
     settings.levels_taking_part()
     telos = read_telos(settings.work_dir)
     with driver(settings, tell) as log:
-        start_plan = choose_build_start(
-            settings, feature, telos, log, tell, stamp(), lambda: base_of(settings.work_dir, allow_dirty=allow_dirty)
-        )
+        base = partial(base_of, settings.work_dir, allow_dirty=allow_dirty)
+        start_plan = choose_build_start(settings, feature, telos, log, tell, stamp(), base, known)
         if make_host is None:
-            session = session_of(log, start_plan.run) if start_plan.journal is not None else ""
-            settings, make_host = choose_host(settings, tell, session)
+            settings, make_host = choose_host(settings, tell, start_plan.session)
             start_plan = replace(start_plan, plan=replace(start_plan.plan, agents=settings.level_agent_config()))
         with closing(make_host(settings, tell)) as host:
             _prepare_build(settings, start_plan, host, log, tell)
@@ -136,7 +137,7 @@ def _prepare_build(settings: Settings, start_plan: BuildStartPlan, host: AgentHo
     levels = {level.name for level in start_plan.plan.levels}
     check_host(host, [agent for agent in start_plan.plan.agents if agent.name in levels], tell, fresh=True)
     if start_plan.journal is None:
-        give_up(settings, log, LevelsPlan, "a new build was begun", tell)
+        abandon_runs(settings, log, LevelsPlan, "a new build was begun", tell)
     _remove_leftovers(settings, log, host, start_plan.run, tell)
     if start_plan.journal is not None:
         tell(f"resuming build {start_plan.run}; finished turns are not repeated")
@@ -150,7 +151,7 @@ def read_run(work_dir: Path, run: RunId) -> RunView:
 
 def _remove_leftovers(settings: Settings, log: SqliteLog, host: AgentHost, current: RunId, tell: Tell) -> None:
     """Remove terminals and worktrees of earlier builds that were killed before their last step, or abandoned."""
-    for folder in sorted((settings.telos_dir / "worktrees").glob("*")):
+    for folder in sorted((settings.paths.worktrees).glob("*")):
         run = RunId(folder.name)
         if run == current or run not in log.runs():
             continue
@@ -167,7 +168,7 @@ def _remove_worktrees(workspace: GitWorkspace, journal: Journal[LevelsState], te
     if state.outcome not in (None, Outcome.BLOCKED):
         workspace.close(state.result)
         return
-    workspace.give_up(state.head if state.head != state.plan.base else None)
+    workspace.give_up(state.merged)
     tell(f"build {journal.run} is abandoned: its worktrees are removed, its log and its commits are kept")
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 from logos.adapters.state_files import write_build_state, write_cycle_state
 from logos.app.settings import Settings
+from logos.app.workdir import WorkDir
 from logos.domain.events import Recorded, TerminalClosed, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
 from logos.engine.journal import Watcher
 from logos.flows import RunState
 from logos.flows.cycle.flow import CycleState
+from logos.flows.fold import RunFold
 from logos.flows.levels.state import LevelsState
 from logos.views import build_state, cycle_state
 
-BUILD_STATE_FILE = "state.json"
+BUILD_STATE_FILE = WorkDir(Path()).build_state.name
 
 
 def write_state(settings: Settings, state: RunState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
@@ -34,12 +37,17 @@ def write_state_of_build(telos_dir: Path, state: LevelsState, ledger: Ledger, ru
     write_build_state(telos_dir / BUILD_STATE_FILE, build_state.project(state, ledger, run, seq, at))
 
 
+def write_run_state(settings: Settings, fold: RunFold[Any]) -> None:
+    """Write the state file of a run that has no driver."""
+    write_state(settings, fold.state, fold.ledger, fold.run, fold.seq, time.time())
+
+
 def state_file_writer(settings: Settings) -> Watcher[Any]:
     """A watcher that rewrites the state file after every event that changes what it shows."""
 
     def write(record: Recorded, state: RunState, ledger: Ledger) -> None:
-        # A build's file shows a turn when it is asked and drops it when it is answered; these events change nothing.
-        unchanged = isinstance(state, LevelsState) and isinstance(record.event, TurnSent | TerminalClosed)
+        # The file of a build shows a turn when it is asked and drops it when it is answered, so these change nothing.
+        unchanged = state.head is not None and isinstance(record.event, TurnSent | TerminalClosed)
         if not unchanged:
             write_state(settings, state, ledger, record.run, record.seq, record.at)
 

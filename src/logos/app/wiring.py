@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import time
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from logos.adapters.git.command import is_repository
 from logos.adapters.git.snapshots import GitSnapshots
-from logos.adapters.lock import DriverLock, driver_of
+from logos.adapters.lock import DriverLock
 from logos.adapters.notifications import notify
 from logos.adapters.responses import ResponseFiles
-from logos.adapters.store.recovery import repair
-from logos.adapters.store.registry import find
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.hosts import Tell
 from logos.app.post_processing import comment_for, post_process
 from logos.app.settings import Settings
-from logos.app.workdir import DATABASE, LOCK, TELOS
+from logos.app.workdir import WorkDir, open_log
 from logos.domain.plans import CyclePlan
 from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints
 from logos.engine.cycle_run import AfterPass
@@ -33,37 +28,10 @@ from logos.ports import AgentHost
 RESPONSES = Path(".tmp") / "agent-responses"
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def stamp() -> str:
-    """The current time, for names of files that are kept."""
-    return time.strftime("%Y%m%d-%H%M%S")
-
-
-@contextmanager
-def open_log(telos: Path, tell: Tell = say) -> Generator[SqliteLog]:
-    """The run log of a work dir with its mirror. It is repaired first, unless another process drives it."""
-    path, driver = telos / DATABASE, driver_of(telos / LOCK)
-    ours = driver in (None, os.getpid())
-    mirror = repair(path, tell, driving=driver is not None) if ours else find(path, "", tell)
-    log = SqliteLog(path, mirror=mirror)
-    try:
-        yield log
-    finally:
-        log.close()
-
-
-def log_of(work_dir: Path) -> AbstractContextManager[SqliteLog]:
-    """The run log of a work dir, to write to."""
-    return open_log(work_dir / TELOS)
-
-
 @contextmanager
 def driver(settings: Settings, tell: Tell) -> Generator[SqliteLog]:
     """Become the one driver of a work dir: hold its lock and open its log."""
-    with DriverLock(settings.telos_dir / LOCK), open_log(settings.telos_dir, tell) as log:
+    with DriverLock(settings.paths.lock), open_log(settings.telos_dir, tell) as log:
         yield log
 
 
@@ -74,7 +42,7 @@ def dependencies(settings: Settings, host: AgentHost, log: SqliteLog, tell: Tell
 
 def responses_in(folder: str, answer: str) -> ResponseFiles:
     """The response file of one turn of a build."""
-    return ResponseFiles(Path(folder) / RESPONSES, {answer: f"{answer}.md"})
+    return ResponseFiles(WorkDir(Path(folder)).response_dir, {answer: f"{answer}.md"})
 
 
 def after_pass(settings: Settings) -> AfterPass:

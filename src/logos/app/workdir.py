@@ -1,27 +1,67 @@
-"""Where runs are looked for: the work dir, its log (only read here), and the run a person means."""
+"""A work dir: every path and file name of Logos in it, its log, and finding a run in that log."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from logos.adapters.lock import driver_of
+from logos.adapters.store.recovery import open_readonly, repair
+from logos.adapters.store.registry import find, has_mirror
+from logos.adapters.store.sqlite import SqliteLog
+from logos.domain.turns import RunId
 from logos.errors import UsageError
+from logos.ports import Log
 from logos.views.redact import one_line
-
-if TYPE_CHECKING:
-    from logos.adapters.store.sqlite import SqliteLog
-    from logos.domain.turns import RunId
-    from logos.ports import Log
 
 CONFIG = "logos.json"
 DATABASE = "logos.db"
 LOCK = "driver.lock"
 TELOS = ".telos"
+
+Tell = Callable[[str], None]
+
+
+class WorkDir:
+    """Every path that Logos uses in the directory a run works in."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / CONFIG
+        self.telos_file = path / "telos.toml"
+        self.telos_dir = path / TELOS
+        self.database = self.telos_dir / DATABASE
+        self.lock = self.telos_dir / LOCK
+        self.profiles = self.telos_dir / "profiles"
+        self.build_state = self.telos_dir / "state.json"
+        # The worktrees of builds, one folder per run.
+        self.worktrees = self.telos_dir / "worktrees"
+        # Exists while a rollback replaces files; names the run and the commit.
+        self.rollback_mark = self.telos_dir / "rollback.json"
+        self.response_dir = path / ".tmp" / "agent-responses"
+        # The default of the setting `state_file`.
+        self.cycle_state = path / ".tmp" / "agnostic-3agents-loop-state.json"
+
+    def host_dir(self, session: str) -> Path:
+        """The folder of the local or the scripted host: one folder per terminal."""
+        return self.telos_dir / session
+
+
+def say(text: str) -> None:
+    """Print a message to stderr: the default wherever a `tell` can be given."""
+    print(one_line(text), file=sys.stderr, flush=True)
+
+
+def stamp() -> str:
+    """The current time, as a suffix for files that are set aside."""
+    return time.strftime("%Y%m%d-%H%M%S")
 
 
 def default_config() -> Path | None:
@@ -30,7 +70,7 @@ def default_config() -> Path | None:
 
 
 def place_of(wd: Path | None) -> Path:
-    """The work dir: the flag, the environment, the configuration file, here."""
+    """The work dir: `wd`, else WD, else `wd` in ./logos.json, else the current directory."""
     chosen = str(wd) if wd is not None else os.environ.get("WD", "") or _configured()
     place = Path(chosen).expanduser().absolute() if chosen else Path.cwd()
     if not place.is_dir():
@@ -39,7 +79,7 @@ def place_of(wd: Path | None) -> Path:
 
 
 def _configured() -> str:
-    """`wd` of the configuration file; what else is wrong with that file is not asked here."""
+    """`wd` of the configuration file; other errors in that file are reported where the settings are loaded."""
     config = default_config()
     try:
         data: object = json.loads(config.read_text(encoding="utf-8-sig")) if config else None
@@ -49,61 +89,74 @@ def _configured() -> str:
     return wd if isinstance(wd, str) and "\x00" not in wd else ""
 
 
+def wd_flag(place: Path) -> str:
+    """The `--wd` option that a suggested command needs to use the same work dir."""
+    return "" if place == Path.cwd() else f" --wd {shlex.quote(str(place))}"
+
+
+def driver_at(place: Path) -> int | None:
+    """The pid of the driver that is running in a work dir."""
+    return driver_of(WorkDir(place).lock)
+
+
 def has_log(place: Path) -> bool:
     """Whether there is a database, or the mirror of one that was deleted from its work dir."""
-    from logos.adapters.store.registry import has_mirror
-
-    path = place / TELOS / DATABASE
+    work_dir = WorkDir(place)
     try:
-        return path.is_file() or (place.is_dir() and has_mirror(path))
+        return work_dir.database.is_file() or (place.is_dir() and has_mirror(work_dir.database))
     except OSError as error:
-        raise UsageError(f"cannot look into {place / TELOS}: {error.strerror}") from error
+        raise UsageError(f"cannot look into {work_dir.telos_dir}: {error.strerror}") from error
+
+
+def require_log(place: Path) -> None:
+    if not has_log(place):
+        raise UsageError(f"no run was started in {place} yet; `logos run` starts one")
 
 
 @contextmanager
-def reading(place: Path) -> Generator[SqliteLog]:
-    """The log of a work dir, which is left as it is: a look must not create, repair or move anything.
+def reading(place: Path, tell: Tell = say) -> Generator[SqliteLog]:
+    """Open the log of a work dir without creating, repairing or moving anything, until an event is appended.
 
     Where it differs from its mirror, the mirror is read, and a message says so.
     """
-    if not has_log(place):
-        raise UsageError(f"no run was started in {place} yet; `logos run` starts one")
-    from logos.adapters.store.recovery import open_readonly
-
-    with open_readonly(place / TELOS / DATABASE, _tell, driven=driver_at(place) is not None) as log:
+    require_log(place)
+    with open_readonly(WorkDir(place).database, tell, driven=driver_at(place) is not None) as log:
         yield log
 
 
-def _tell(text: str) -> None:
-    print(one_line(text), file=sys.stderr, flush=True)
+@contextmanager
+def open_log(telos_dir: Path, tell: Tell = say) -> Generator[SqliteLog]:
+    """Open a log and its mirror to write to them. The log is repaired first, unless another process drives it."""
+    path, driver = telos_dir / DATABASE, driver_of(telos_dir / LOCK)
+    ours = driver in (None, os.getpid())
+    mirror = repair(path, tell, driving=driver is not None) if ours else find(path, "", tell)
+    log = SqliteLog(path, mirror=mirror)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+@contextmanager
+def writing(place: Path, tell: Tell = say) -> Generator[SqliteLog]:
+    """Open the log of a work dir that has one, to write to it."""
+    require_log(place)
+    with open_log(WorkDir(place).telos_dir, tell) as log:
+        yield log
 
 
 def find_run(log: Log, wanted: str | None) -> RunId:
-    """The run a person means: the newest, or the one whose id begins like this."""
+    """The run with this id or the only one whose id starts with it; None means the newest run."""
     runs = log.runs()
     if not runs:
         raise UsageError("the log holds no run yet; `logos run` starts one")
     if wanted is None:
         return runs[-1]
     if wanted in runs:
-        return runs[runs.index(cast("RunId", wanted))]
-    fitting = [run for run in runs if wanted and run.startswith(wanted.lower())]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise UsageError(f"{wanted!r} is the beginning of {len(fitting)} runs: {', '.join(fitting[-5:])}")
+        return RunId(wanted)
+    matches = [run for run in runs if wanted and run.startswith(wanted.lower())]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(f"{wanted!r} is the beginning of {len(matches)} runs: {', '.join(matches[-5:])}")
     raise UsageError(f"there is no run {wanted!r} here; `logos runs` lists them")
-
-
-def driver_at(place: Path) -> int | None:
-    """The pid of the driver that is at work there now."""
-    from logos.adapters.lock import driver_of
-
-    return driver_of(place / TELOS / LOCK)
-
-
-def wd_flag(place: Path) -> str:
-    """What a suggested command needs to find the same place again."""
-    import shlex
-
-    return "" if place == Path.cwd() else f" --wd {shlex.quote(str(place))}"

@@ -13,14 +13,15 @@ from logos.app.changes import built_changes
 from logos.app.hosts import simulate as simulated
 from logos.app.settings import load_settings
 from logos.app.start import build_here, check_work_dir, read_run
-from logos.app.unfinished import decide
 from logos.app.workdir import default_config, wd_flag
 from logos.cli.drive import given_config, put_end, read_stdin, resume_hint
 from logos.cli.options import AsJson, Overrides, Simulate, WorkDir, examples, repeated
 from logos.cli.output.console import tell
 from logos.cli.output.live import view
+from logos.cli.output.unfinished import decide
 from logos.domain.turns import Outcome
 from logos.flows.levels.state import LevelsState
+from logos.views.run import RunView
 
 EXAMPLES = examples(
     'logos build "customers can pay by invoice"',
@@ -79,14 +80,15 @@ def start(
     allow_dirty: bool,
     simulate: Path | None,
     as_json: bool,
+    known: RunView | None = None,
 ) -> int:
-    """Build and report. `flags` are settings, `again` the options that the command to resume must repeat."""
+    """Build and report. `flags` are settings, `again` the options to repeat at a resume, `known` a loaded build."""
     if config is None and (config := default_config()) is not None:
         tell(f"using ./{config}")
     loaded = load_settings(config, os.environ, flags)
     check_work_dir(loaded)
     ask = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
-    settings, feature = decide(loaded, feature, tell, ask=ask)
+    settings, feature, known = decide(loaded, feature, tell, ask=ask, known=known)
     place = settings.work_dir
     moved = ["--wd", str(place)] if place != loaded.work_dir else []
     file = [part for name in given_config(config) for part in ("--config", name)]
@@ -98,6 +100,7 @@ def start(
             make_host=simulated(simulate, "levels", shown.tell) if simulate else None,
             watchers=[shown.watch],
             tell=shown.tell,
+            known=known,
         )
     ended, changed = read_run(place, result.run), built_changes(place, result.state)
     return put_end(

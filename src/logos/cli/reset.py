@@ -1,85 +1,41 @@
-"""`logos reset`: give up what is unfinished, so that the next run begins anew."""
+"""`logos reset`: abandon the unfinished run, so that the next one starts anew."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from logos.app.workdir import LOCK, place_of, wd_flag
+from logos.app.rollback import reset as reset_run
+from logos.app.workdir import wd_flag
 from logos.cli.options import AsJson, OneRun, WorkDir, examples
-from logos.errors import UsageError
-
-if TYPE_CHECKING:
-    from logos.app.checkpoint_names import MatchedRun
-    from logos.engine.journal import Journal
+from logos.cli.output import console as show
 
 EXAMPLES = examples(
-    "logos reset                # the unfinished run is given up, the files stay as they are",
-    "logos reset --files        # the files are put back as they were before it began, too",
+    "logos reset                # abandon the unfinished run; the files stay as they are",
+    "logos reset --files        # also restore the files it started with",
 )
 
 
 def reset(
     run: OneRun = None,
-    files: Annotated[
-        bool, typer.Option("--files", help="Also put the files back as they were when the run began.")
-    ] = False,
+    files: Annotated[bool, typer.Option("--files", help="Also restore the files that the run started with.")] = False,
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> int:
-    """Give up the unfinished run: its agents and worktrees end, and the next `logos run` or `build` begins anew.
+    """Abandon the unfinished run: its agents and worktrees end, and the next `logos run` or `build` starts anew.
 
     Nothing is lost: its log, its checkpoints and its work are kept, and `logos rollback RUN` returns to it.
     """
-    from logos.adapters.lock import DriverLock
-    from logos.app.checkpoint_names import finding, named, settings_of
-    from logos.app.revisiting import end_run, find_checkpoint, restore_files, settle
-    from logos.app.wiring import log_of
-    from logos.cli.output import console as show
-    from logos.domain.plans import CyclePlan
-
-    place = place_of(wd)
-    with finding(place, named(run), log_of) as found:
-        settings, journal = settings_of(found.place), _unfinished(found, run)
-        settle(settings, found.log, show.tell)
-        began = find_checkpoint(found.place, found.log, journal.run, first_own(found, journal))
-        restores = files and isinstance(began.plan, CyclePlan)
-        if restores and not began.commit:
-            raise UsageError(f"the files that run {journal.run} began with were not kept: reset it without --files")
-        with DriverLock(settings.telos_dir / LOCK):
-            end_run(settings, journal, "reset by a person", show.tell)
-        kept = restore_files(settings, began.commit, show.tell) if restores else ""
-    flag = wd_flag(found.place)
+    done = reset_run(run, files=files, wd=wd, tell=show.tell)
     if as_json:
-        show.document({"run": journal.run, "kept": kept or None, "files_restored": restores})
+        show.document({"run": done.run, "kept": done.kept or None, "files_restored": done.restored})
         return 0
-    target = show.console()
-    show.put(target, f"run {journal.run} is given up{', and its files are as before it' if restores else ''}", "bold")
-    look = [(f"logos rollback {journal.run}{flag}", "return to where it was left")]
-    if kept:
-        look.append((f"logos rollback --files {kept[:12]}{flag}", "the files as they lay here a moment ago"))
-    show.put_next(target, look)
+    target, flag = show.console(), wd_flag(done.wd)
+    restored = ", and the files it started with are restored" if done.restored else ""
+    show.put(target, f"run {done.run} is abandoned{restored}", "bold")
+    commands = [(f"logos rollback {done.run}{flag}", "return to where it was left")]
+    if done.kept:
+        commands.append((f"logos rollback --files {done.kept[:12]}{flag}", "the files that were just replaced"))
+    show.put_next(target, commands)
     return 0
-
-
-def _unfinished(found: MatchedRun, wanted: str | None) -> Journal[object]:
-    from logos.app.checkpoint_names import newest_unfinished
-    from logos.app.runs import open_run
-    from logos.flows.fold import UNFINISHED
-
-    run = found.run if wanted else newest_unfinished(found.log)
-    if run is None:
-        raise UsageError(f"nothing unfinished is in {found.place}")
-    journal = open_run(found.log, run)
-    if journal.outcome not in UNFINISHED:
-        raise UsageError(f"run {run} has ended ({journal.outcome}): there is nothing to give up")
-    return journal
-
-
-def first_own(found: MatchedRun, journal: Journal[object]) -> int:
-    """The event at which a run became its own."""
-    from logos.domain.events import RunForked, RunStarted
-
-    begins = [r.seq for r in found.log.read(journal.run) if isinstance(r.event, RunStarted | RunForked)]
-    return begins[-1]

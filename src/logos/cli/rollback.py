@@ -1,19 +1,18 @@
-"""`logos rollback`: files and state together, as they were at a checkpoint; the run goes on under a new id."""
+"""`logos rollback`: restore files and run state to a checkpoint, as a new run."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from logos.app.workdir import place_of, wd_flag
+from logos.app.checkpoints import NewRun
+from logos.app.rollback import RestoredFiles, restore_files
+from logos.app.rollback import rollback as roll_back
+from logos.app.workdir import wd_flag
+from logos.cli.fork import as_document
 from logos.cli.options import AsJson, WorkDir, examples
-from logos.errors import UsageError
-
-if TYPE_CHECKING:
-    from logos.app.revisiting import Begun
+from logos.cli.output import console as show
 
 EXAMPLES = examples(
     "logos rollback 12                    # event 12 of the newest run",
@@ -22,7 +21,7 @@ EXAMPLES = examples(
     "logos rollback k3ab                  # back to where run k3ab was left",
     "logos rollback 12 --files            # the files alone; the run stays where it is",
 )
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+REPLACED = "the files that were just replaced"
 
 
 def rollback(
@@ -31,97 +30,53 @@ def rollback(
         typer.Argument(metavar="CHECKPOINT", help="An event's number, RUN@NUMBER, RUN, a turn's id, RUN@TURN, a date."),
     ],
     files: Annotated[
-        bool, typer.Option("--files", help="Put back the files alone; also takes a commit that a rollback has kept.")
+        bool, typer.Option("--files", help="Restore the files alone; also takes a commit that a rollback has kept.")
     ] = False,
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> int:
-    """Go back to a checkpoint: the files and the state of the run as they were then, under a new run id.
+    """Restore the files and the state of a run to a checkpoint, under a new run id.
 
-    Nothing is lost: the run that is left stays in the log and can be returned to, and what lies in the work dir is
-    kept as a commit first. Your branch, your index and HEAD stay as they are, ignored files too. A build works in
-    worktrees of its own, so your files are none of its business and stay.
+    Nothing is lost: the old run stays in the log and can be returned to, and the replaced files are kept as a commit
+    first. Your branch, your index, HEAD and ignored files stay as they are. Rolling back a build never changes your
+    files.
     """
-    place = place_of(wd)
-    return _files(place, checkpoint, as_json=as_json) if files else _both(place, checkpoint, as_json=as_json)
-
-
-def _both(place: Path, checkpoint: str, *, as_json: bool) -> int:
-    from logos.app.checkpoint_names import finding, settings_of
-    from logos.app.revisiting import find_checkpoint, rollback_here, settle
-    from logos.app.wiring import log_of
-    from logos.cli.fork import as_document
-    from logos.cli.output import console as show
-
-    with finding(place, checkpoint, log_of) as found:
-        if found.place != place:
-            raise UsageError(f"run {found.run} is in {found.place}: use --wd to roll back there")
-        settings = settings_of(place)
-        settle(settings, found.log, show.tell)
-        at = find_checkpoint(place, found.log, found.run, found.seq)
-        begun = rollback_here(settings, found.log, at, show.tell)
+    if files:
+        return _files(restore_files(checkpoint, wd=wd, tell=show.tell), as_json=as_json)
+    started = roll_back(checkpoint, wd=wd, tell=show.tell)
     if as_json:
-        show.document(as_document(begun))
+        show.document(as_document(started))
     else:
-        put(begun)
+        put(started)
     return 0
 
 
-def put(begun: Begun) -> None:
-    from logos.cli.fork import next_command
-    from logos.cli.output import console as show
-
-    target, at, flag = show.console(), begun.at, wd_flag(begun.wd)
-    show.put(target, f"run {begun.run} begins at event {at.seq} of {at.run}", "bold")
-    show.put(target, _what_became_of_files(begun))
-    look = [(f"logos rollback {at.run}{flag}", f"return to where run {at.run} was left")]
-    if begun.kept:
-        look.insert(0, (f"logos rollback --files {begun.kept[:12]}{flag}", "the files as they lay here a moment ago"))
-    if at.goes_on:
-        look.insert(0, (next_command(begun), "answer what it asks" if begun.pending_turns else "go on from here"))
-    show.put_next(target, look)
+def put(started: NewRun) -> None:
+    target, at, flag = show.console(), started.at, wd_flag(started.wd)
+    show.put(target, f"run {started.run} starts from event {at.seq} of {at.run}", "bold")
+    show.put(target, _files_text(started))
+    commands = [(f"logos rollback {at.run}{flag}", f"return to where run {at.run} was left")]
+    if started.kept:
+        commands.insert(0, (f"logos rollback --files {started.kept[:12]}{flag}", REPLACED))
+    if at.can_continue:
+        commands.insert(0, (started.next_command, "answer its question" if started.blocked else "continue from here"))
+    show.put_next(target, commands)
 
 
-def _what_became_of_files(begun: Begun) -> str:
-    from logos.domain.plans import LevelsPlan
-
-    if begun.restored:
-        kept = f"; what lay here is kept as commit {begun.kept[:12]}" if begun.kept else ""
+def _files_text(started: NewRun) -> str:
+    if started.restored:
+        kept = f"; the replaced files are kept as commit {started.kept[:12]}" if started.kept else ""
         return f"the files are as they were then{kept}"
-    if isinstance(begun.at.plan, LevelsPlan):
-        return f"what was built then is commit {begun.at.commit[:12]}; your own files are as they were"
-    return "no checkpoint of the files was kept: they stay as they are, only the state went back"
+    if started.at.state.head is not None:
+        return f"what was built then is commit {started.at.commit[:12]}; your own files are as they were"
+    return "no checkpoint of the files was kept: they stay as they are, only the run state was rolled back"
 
 
-def _files(place: Path, checkpoint: str, *, as_json: bool) -> int:
-    from logos.app.checkpoint_names import settings_of
-    from logos.app.revisiting import restore_files
-    from logos.cli.output import console as show
-
-    commit = _commit(place, checkpoint)
-    kept = restore_files(settings_of(place), commit, show.tell)
+def _files(restored: RestoredFiles, *, as_json: bool) -> int:
     if as_json:
-        show.document({"commit": commit, "kept": kept, "wd": str(place)})
+        show.document({"commit": restored.commit, "kept": restored.kept, "wd": str(restored.wd)})
         return 0
     target = show.console()
-    show.put(target, f"the files are as they were in {commit[:12]}; the run's state is untouched", "bold")
-    back = f"logos rollback --files {kept[:12]}{wd_flag(place)}"
-    show.put_next(target, [(back, "the files as they lay here a moment ago")])
+    show.put(target, f"the files are as they were in {restored.commit[:12]}; the run state is unchanged", "bold")
+    show.put_next(target, [(f"logos rollback --files {restored.kept[:12]}{wd_flag(restored.wd)}", REPLACED)])
     return 0
-
-
-def _commit(place: Path, checkpoint: str) -> str:
-    from logos.adapters.git.snapshots import kept_commit
-    from logos.app.checkpoint_names import finding
-    from logos.app.revisiting import find_checkpoint
-    from logos.domain.plans import LevelsPlan
-
-    if _COMMIT.fullmatch(checkpoint) and (kept := kept_commit(place, checkpoint)):
-        return kept
-    with finding(place, checkpoint) as found:
-        at = find_checkpoint(found.place, found.log, found.run, found.seq)
-    if isinstance(at.plan, LevelsPlan):
-        raise UsageError(f"run {at.run} is a build: your files are none of its business, so none of them were kept")
-    if not at.commit:
-        raise UsageError(f"the files of run {at.run} at event {at.seq} were not kept")
-    return at.commit

@@ -10,13 +10,14 @@ import typer
 
 from logos.app.changes import changes
 from logos.app.hosts import simulate as simulated
+from logos.app.resume import newest_unfinished
 from logos.app.run_settings import run_settings
 from logos.app.start import read_run, run_here
-from logos.app.unfinished import present, unfinished_of
 from logos.app.workdir import default_config, wd_flag
 from logos.cli.drive import given_config, put_end, read_stdin, resume_hint
 from logos.cli.options import AsJson, Overrides, Recreate, Simulate, examples, repeated
 from logos.cli.output.live import view
+from logos.cli.output.unfinished import present
 from logos.domain.plans import CyclePlan
 from logos.domain.roles import Role
 from logos.errors import UsageError
@@ -75,8 +76,9 @@ def start(
     *,
     as_json: bool,
     simulate: Path | None = None,
+    known: RunView | None = None,
 ) -> int:
-    """Run and report. `flags` are settings, `again` the options that the command to resume must repeat."""
+    """Run and report. `flags` are settings, `again` the options to repeat at a resume, `known` a loaded run."""
     with view() as shown:
         make_host = simulated(simulate, "cycle", shown.tell) if simulate else None
         config, task = split_words(words)
@@ -87,9 +89,11 @@ def start(
         source = {"prompt": read_stdin()} if prompt == "-" else {"prompt_file": prompt}
         settings = run_settings(config, os.environ, flags, task=task, **source)
         if settings.resume is not False:
-            present(unfinished_of(settings.work_dir, CyclePlan), shown.tell)
+            unfinished = newest_unfinished(settings.work_dir, CyclePlan, known)
+            present(unfinished, shown.tell)
+            known = unfinished.view if unfinished is not None else None
         with resume_hint(shown, settings, ["logos", "run", *given_config(config), *again]):
-            result = run_here(settings, make_host=make_host, watchers=[shown.watch], tell=shown.tell)
+            result = run_here(settings, make_host=make_host, watchers=[shown.watch], tell=shown.tell, known=known)
     place = settings.work_dir
     ended, changed = read_run(place, result.run), changes(place)
     changed = ["\nUncommitted changes in the work dir:", *changed] if changed else []

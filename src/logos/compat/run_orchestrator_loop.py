@@ -23,7 +23,7 @@ from logos.app.hosts import Tell
 from logos.app.settings import Settings, as_environment, load_settings
 from logos.app.signals import interruptible
 from logos.app.start import run_here
-from logos.app.wiring import stamp
+from logos.app.workdir import stamp
 from logos.compat.default_run import DefaultRun
 from logos.domain.events import Event, Recorded
 from logos.domain.ledger import Ledger

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from logos.domain.events import Event
 from logos.domain.plans import Plan
 from logos.domain.specs import Question
-from logos.domain.turns import Action, FailureKind, Outcome
+from logos.domain.turns import Action, FailureKind, Outcome, TurnId, Worktree
 
 State = TypeVar("State")
 
@@ -59,6 +59,26 @@ class RunState(Protocol):
     @property
     def result(self) -> str | None:
         """The commit that the run leaves as its branch, if any."""
+        ...
+
+    @property
+    def head(self) -> str | None:
+        """The commit of the merged work; None for a flow that works in the user's own work tree."""
+        ...
+
+    @property
+    def merged(self) -> str | None:
+        """The head, if anything was merged."""
+        ...
+
+    @property
+    def uncommitted(self) -> Mapping[TurnId, Worktree]:
+        """Turns whose work lies in a worktree and is in no commit that the log names."""
+        ...
+
+    @property
+    def unfinished_work(self) -> Mapping[str, TurnId]:
+        """By pending turn: the turn whose work in a worktree it continues."""
         ...
 
 

@@ -31,7 +31,7 @@ from logos.domain.roles import Role, phase_def_of
 from logos.domain.specs import Question
 from logos.domain.turns import Outcome, RunId, TurnId
 from logos.domain.usage import Spent, Usage
-from logos.errors import LogDamaged, LogError
+from logos.errors import LogDamaged
 from logos.flows.cycle.flow import CycleState
 from logos.flows.cycle.verdicts import ReportedResult, evidence_found, is_approved, read_result, says_approved
 from logos.flows.fold import RunFold, flow_for, started_by
@@ -274,9 +274,9 @@ def view_run(run: RunId, records: Iterable[Recorded], read_report: ReadReport) -
         for record in records:
             read.append(record)
     except LogDamaged as error:
+        if not read:
+            raise
         damage = str(error)
-    if damage and not read:
-        raise LogError(damage)
     fold = RunFold[Any](run, flow_for(started_by(run, read[0] if read else None), read_report))
     builder, states = TurnViewBuilder(read_report), list[State]()
     for record in read:

@@ -28,7 +28,7 @@ from logos.domain.events import (
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
 from logos.domain.roles import ANSWERS, RESPONSE_FILES, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
 from logos.domain.specs import Question
-from logos.domain.turns import Action, AgentName, Check, Fact, FailureKind, Outcome, Turn, TurnId
+from logos.domain.turns import Action, AgentName, Check, Fact, FailureKind, Outcome, Turn, TurnId, Worktree
 from logos.flows import Position, condense
 from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
 
@@ -96,6 +96,22 @@ class CycleState:
     @property
     def result(self) -> str | None:
         return None
+
+    @property
+    def head(self) -> str | None:
+        return None
+
+    @property
+    def merged(self) -> str | None:
+        return None
+
+    @property
+    def uncommitted(self) -> Mapping[TurnId, Worktree]:
+        return {}
+
+    @property
+    def unfinished_work(self) -> Mapping[str, TurnId]:
+        return {}
 
 
 class Cycle:

@@ -163,6 +163,12 @@ class LevelsState:
         return {**back, **{done.pending.turn: done.place for done in self.answered.values()}}
 
     @property
+    def unfinished_work(self) -> Mapping[str, TurnId]:
+        """By key: the turn whose work is continued, or whose accepted work is not gathered yet."""
+        back = {pending.key: pending.before for pending in self.sent_back if pending.before is not None}
+        return {**back, **{done.pending.key: done.pending.turn for done in self.answered.values()}}
+
+    @property
     def in_progress(self) -> tuple[PendingTurn, ...]:
         """The turns that agents should work on now: those started, and as many more as `max_parallel` allows."""
         held = [pending for pending in self.pending_turns if pending.turn in self.started]
@@ -247,8 +253,11 @@ class LevelsState:
     @property
     def result(self) -> str | None:
         """The commit a build leaves behind as its branch; None when nothing was merged."""
-        kept = self.outcome in (Outcome.PASSED, Outcome.FAILED) and self.head != self.plan.base
-        return self.head if kept else None
+        return self.merged if self.outcome in (Outcome.PASSED, Outcome.FAILED) else None
+
+    @property
+    def merged(self) -> str | None:
+        return self.head if self.head != self.plan.base else None
 
     @property
     def loops(self) -> tuple[str, ...]:

@@ -1,0 +1,321 @@
+"""Garbage collection: old checkpoints, what their agents left, and mirrors of deleted work dirs. Logs are kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from stat import S_ISREG
+
+from logos.adapters.git.command import Git, is_repository, repository_of
+from logos.adapters.git.snapshots import Ref, held_by_nothing_else, refs_of_ours, remove_refs
+from logos.adapters.git.worktrees import remove
+from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
+from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
+from logos.adapters.store.registry import abandoned
+from logos.app.checkpoint_names import settings_of
+from logos.app.sessions import Unreadable, views_in
+from logos.app.workdir import TELOS, WorkDir, driver_at, has_log, place_of
+from logos.domain.events import RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted, TerminalOpened
+from logos.domain.plans import LevelsPlan
+from logos.errors import HostError
+from logos.flows.fold import UNFINISHED
+from logos.views.run import RunView
+
+DAY = 86_400.0
+# What Logos writes under refs/logos/: events of a run, commits that its log names, work of its turns; and snapshots.
+_OURS = re.compile(r"refs/logos/(?P<run>[A-Za-z0-9][A-Za-z0-9_-]*)/(?:\d{1,9}|[0-9a-f]{12,64}|left/.+)")
+_SNAPSHOTS = "snapshots"
+_FORK = "branch refs/heads/logos-fork/"
+_HOSTS = (LOCAL_SESSION, SCRIPTED_SESSION)
+_TERMINAL = re.compile(r"[0-9a-f]{8}")
+_MARK = b"LOGOS_TERMINAL="
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """Keep what ended less than `days` ago, and the newest `runs` runs of each work dir."""
+
+    days: int
+    runs: int
+    now: float
+
+    def is_old(self, at: float) -> bool:
+        return at < self.now - self.days * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedRun:
+    """A run in a log. `outcome` is empty where it can continue; `rank` is 1 for the newest run of its log."""
+
+    place: Path
+    run: str
+    outcome: str = ""
+    last: float = 0.0
+    commits: frozenset[str] = frozenset()
+    terminals: frozenset[tuple[str, str]] = frozenset()
+    rank: int = 1
+    driven: bool = False
+
+    @property
+    def why(self) -> str:
+        return f"{self.outcome} on {_date(self.last)}"
+
+    def removable(self, policy: RetentionPolicy) -> bool:
+        return bool(self.outcome) and not self.driven and self.rank > policy.runs and policy.is_old(self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Every run of every work dir of the repository, and what could not be read.
+
+    `forks` are runs that have a worktree and may not be in its log yet. `busy_terminals` are the terminals with live
+    processes; None where the system does not tell.
+    """
+
+    runs: tuple[SurveyedRun, ...]
+    unreadable: tuple[Unreadable, ...]
+    forks: frozenset[str]
+    busy_terminals: frozenset[str] | None
+
+    @property
+    def all_listed(self) -> bool:
+        """Whether every run of every log is known."""
+        return all(gap.run is not None for gap in self.unreadable)
+
+    @property
+    def notes(self) -> list[str]:
+        notes = [f"{gap.place}: {gap.why}" for gap in self.unreadable]
+        if not self.all_listed:
+            notes.append("not every log could be read, so checkpoints of unknown runs are kept")
+        if self.unreadable:
+            notes.append("not every run could be read, so all snapshots are kept")
+        if self.busy_terminals is None:
+            notes.append("folders of agents under .telos are kept: this system does not tell whether they are running")
+        return notes
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What is removed together: the refs of a run, a snapshot, or the folders of a run's agents."""
+
+    what: str
+    why: str
+    refs: tuple[Ref, ...] = ()
+    folders: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What was removed, or would be in a dry run. `commits_freed` are the commits that no other ref holds."""
+
+    policy: RetentionPolicy
+    dry_run: bool
+    removed: tuple[Removal, ...]
+    commits_freed: int
+    in_use: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def collect_garbage(
+    *, keep_days: int | None = None, keep_runs: int | None = None, dry_run: bool = False, wd: Path | None = None
+) -> Collected:
+    """Remove checkpoints of runs that ended long ago, in all work dirs of the repository.
+
+    The defaults are the settings checkpoints.keep_days and checkpoints.keep_runs.
+    """
+    place = place_of(wd)
+    default = settings_of(place).checkpoints
+    policy = RetentionPolicy(
+        default.keep_days if keep_days is None else keep_days,
+        default.keep_runs if keep_runs is None else keep_runs,
+        time.time(),
+    )
+    # Refs are listed before the logs are read: a run that starts meanwhile is in neither.
+    refs = refs_of_ours(place) if is_repository(place) else []
+    found = survey(place)
+    planned = [*removable_refs(refs, found, policy), *removable_folders(found, policy), *abandoned_mirrors()]
+    in_use: list[str] = []
+    removed = planned if dry_run else [*_remove(place, planned, in_use)]
+    freed = held_by_nothing_else(place, [ref for removal in removed for ref in removal.refs]) if refs else 0
+    return Collected(policy, dry_run, tuple(removed), freed, tuple(in_use), tuple(found.notes))
+
+
+def abandoned_mirrors() -> Iterator[Removal]:
+    """The mirrors of logs whose work dir no longer exists, of any repository."""
+    for folder, log in abandoned():
+        yield Removal(f"mirror of {log}", "its work dir is gone", (), (folder,))
+
+
+def _remove(place: Path, planned: Iterable[Removal], in_use: list[str]) -> Iterator[Removal]:
+    """What was removed; the names of what is in use, or could not be removed, are added to `in_use`."""
+    for removal in planned:
+        refs = remove_refs(place, removal.refs) if removal.refs else []
+        in_use += [ref.name for ref in removal.refs if ref not in refs]
+        folders: list[Path] = []
+        for folder in removal.folders:
+            try:
+                remove(folder)
+                folders.append(folder)
+            except HostError as error:
+                in_use.append(f"{folder} ({error})")
+        if refs or folders:
+            yield replace(removal, refs=tuple(refs), folders=tuple(folders))
+
+
+def survey(place: Path) -> Survey:
+    unreadable: list[Unreadable] = []
+    is_git = is_repository(place)
+    places = _work_dirs(place, unreadable) if is_git else [place] if has_log(place) else []
+    runs = [run for work_dir in places for run in _runs_in(work_dir, unreadable)]
+    forks = frozenset(_worktree_list(place, _FORK)) if is_git else frozenset[str]()
+    return Survey(tuple(runs), tuple(unreadable), forks, _busy_terminals())
+
+
+def _runs_in(place: Path, unreadable: list[Unreadable]) -> list[SurveyedRun]:
+    runs: list[SurveyedRun] = []
+    damage: list[str] = []
+    for view in views_in(place, damage.append):
+        if isinstance(view, Unreadable):
+            unreadable.append(view)
+            runs += [SurveyedRun(place, view.run)] if view.run else []
+        else:
+            runs.append(_surveyed(place, view))
+    unreadable += [Unreadable(place, None, text) for text in damage]
+    # A driver drives the run with the newest event. A damaged log does not tell which runs have ended.
+    newest = max((run.last for run in runs), default=0.0) if driver_at(place) is not None else None
+    return [
+        replace(run, rank=len(runs) - index, driven=run.last == newest, outcome="" if damage else run.outcome)
+        for index, run in enumerate(runs)
+    ]
+
+
+def _surveyed(place: Path, view: RunView) -> SurveyedRun:
+    events = [record.event for record in view.records]
+    # Terminals that were opened before a fork belong to the other run.
+    since_fork = events[view.forked.seq if view.forked is not None else 0 :]
+    ended = any(isinstance(event, RunEnded | RunAbandoned) for event in since_fork) and not view.damage
+    plans = [event.plan for event in events if isinstance(event, RunStarted | RunResumed | RunForked)]
+    bases = {plan.base for plan in plans if isinstance(plan, LevelsPlan)}
+    starts = {event.commit for event in events if isinstance(event, RunForked)}
+    terminals = {(event.session, str(event.terminal)) for event in since_fork if isinstance(event, TerminalOpened)}
+    outcome = str(view.outcome) if ended and view.outcome not in UNFINISHED else ""
+    last = max(record.at for record in view.records)
+    return SurveyedRun(place, view.run, outcome, last, frozenset(bases | starts), frozenset(terminals))
+
+
+def _work_dirs(place: Path, unreadable: list[Unreadable]) -> list[Path]:
+    """Every folder with a log, in every worktree of the repository."""
+
+    def cannot_read(error: OSError) -> None:
+        unreadable.append(Unreadable(Path(error.filename), None, str(error.strerror)))
+
+    found: dict[Path, Path] = {}
+    for top in dict.fromkeys((repository_of(place).top, *map(Path, _worktree_list(place, "worktree ")))):
+        if top.is_dir():
+            logs = [path for path in _candidates(top, cannot_read) if _is_file(WorkDir(path).database, cannot_read)]
+            found |= {path.resolve(): path for path in logs}
+        elif f"/{TELOS}/worktrees/" not in str(top):
+            # The worktrees of builds have no log, but the folder of a fork may only be unmounted.
+            why = "this worktree is gone; if it is gone for good, `git worktree prune` makes git forget it"
+            unreadable.append(Unreadable(top, None, why))
+    return [*found.values()]
+
+
+def _candidates(top: Path, cannot_read: Callable[[OSError], None]) -> Iterator[Path]:
+    """The folders of a worktree that may be work dirs, without other repositories inside it."""
+    for folder, inside, files in os.walk(top, onerror=cannot_read):
+        if ".git" in (*inside, *files) and folder != str(top):
+            inside.clear()
+        elif TELOS in inside:
+            yield Path(folder)
+        inside[:] = [name for name in inside if name not in (TELOS, ".git")]
+
+
+def _is_file(path: Path, cannot_read: Callable[[OSError], None]) -> bool:
+    """A file that may not be read counts as unreadable, not as missing."""
+    try:
+        return S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        cannot_read(error)
+        return False
+
+
+def _worktree_list(place: Path, prefix: str) -> list[str]:
+    """The lines of `git worktree list` with a prefix, without it."""
+    lines = map(os.fsdecode, Git(place).ask("worktree", "list", "--porcelain", "-z").split(b"\0"))
+    return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
+
+
+def _busy_terminals() -> frozenset[str] | None:
+    """The terminals with live processes: every process of an agent has the terminal's folder in its environment."""
+    marks: set[str] = set()
+    entries = [*Path("/proc").glob("[0-9]*/environ")]
+    for entry in entries:
+        try:
+            variables = entry.read_bytes().split(b"\0")
+        except OSError:
+            # The process has ended, or belongs to another user.
+            continue
+        marks |= {Path(os.fsdecode(variable)).name for variable in variables if variable.startswith(_MARK)}
+    return frozenset(marks) if entries else None
+
+
+def removable_refs(refs: Iterable[Ref], found: Survey, policy: RetentionPolicy) -> list[Removal]:
+    by_run: dict[str, list[Ref]] = {}
+    for ref in refs:
+        parts = _OURS.fullmatch(ref.name)
+        if parts is not None:
+            by_run.setdefault(parts["run"], []).append(ref)
+    snapshots = by_run.pop(_SNAPSHOTS, [])
+    whys = {run: why for run in by_run if (why := _why_removable(run, by_run[run], found, policy))}
+    needed = {ref.commit for run in by_run if run not in whys for ref in by_run[run]}
+    needed |= {commit for run in found.runs if run.run not in whys for commit in run.commits}
+    runs = [Removal(f"run {run}", why, tuple(by_run[run])) for run, why in whys.items()]
+    old = [ref for ref in snapshots if policy.is_old(ref.at) and ref.commit not in needed and not found.unreadable]
+    return [*runs, *(Removal(f"snapshot {ref.commit[:12]}", f"kept on {_date(ref.at)}", (ref,)) for ref in old)]
+
+
+def _why_removable(run: str, refs: list[Ref], found: Survey, policy: RetentionPolicy) -> str:
+    """Why the refs of a run may be removed; empty where they must stay."""
+    known = [surveyed for surveyed in found.runs if surveyed.run == run]
+    if known:
+        # Several logs may have the run: all must agree.
+        return known[0].why if all(surveyed.removable(policy) for surveyed in known) else ""
+    old = max(ref.at for ref in refs) < policy.now - DAY and run not in found.forks
+    return "in no log of this repository" if old and found.all_listed else ""
+
+
+def removable_folders(found: Survey, policy: RetentionPolicy) -> Iterator[Removal]:
+    """Folders under .telos of agents whose runs have ended and whose terminals have no live process."""
+    busy = found.busy_terminals
+    if busy is None:
+        return
+    staying = {(run.place, *terminal) for run in found.runs if not run.removable(policy) for terminal in run.terminals}
+    for run in found.runs:
+        folders = [
+            folder
+            for session, name in (sorted(run.terminals) if run.removable(policy) else [])
+            if name not in busy and (run.place, session, name) not in staying
+            for folder in _folders(run.place, session, name)
+        ]
+        if folders:
+            yield Removal(f"agents of run {run.run}", run.why, (), tuple(folders))
+
+
+def _folders(place: Path, session: str, terminal: str) -> list[Path]:
+    """The folder of a terminal, and those of closed terminals with the same id."""
+    if session not in _HOSTS or not _TERMINAL.fullmatch(terminal):
+        return []
+    root = WorkDir(place).host_dir(session)
+    folders = [root / terminal, *sorted(root.glob(f"{terminal}.closed-*"))]
+    return [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
+
+
+def _date(at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(at))

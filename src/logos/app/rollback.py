@@ -1,0 +1,222 @@
+"""Rollback and reset: return to a checkpoint of a run, or abandon an unfinished run. Nothing is lost either way."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from logos.adapters.files import write_atomically
+from logos.adapters.git.snapshots import kept_commit
+from logos.adapters.git.workspace import GitWorkspace
+from logos.adapters.lock import DriverLock
+from logos.adapters.store.sqlite import SqliteLog
+from logos.app.checkpoint_names import finding, locate, match, run_name, settings_of
+from logos.app.checkpoints import (
+    Checkpoint,
+    NewRun,
+    checkpoint_at,
+    forked_at,
+    keep_history,
+    left_work,
+    snapshots_for,
+    start_from,
+)
+from logos.app.hosts import host_to_end
+from logos.app.runs import load_run, runs_with, unfinished_runs
+from logos.app.settings import Settings
+from logos.app.state_files import write_run_state
+from logos.app.workdir import Tell, place_of, require_log, say, writing
+from logos.domain.events import RunAbandoned
+from logos.domain.plans import CyclePlan, Plan
+from logos.domain.turns import RunId
+from logos.engine.checkpoints import Checkpoints, work_tree
+from logos.engine.journal import Journal
+from logos.engine.runner import new_run_id
+from logos.engine.terminals import AgentTerminals
+from logos.errors import HostError, UsageError
+from logos.flows.fold import UNFINISHED
+from logos.views.run import RunView
+
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredFiles:
+    """Files of a work dir that were restored from `commit`; what they replaced is in the commit `kept`."""
+
+    wd: Path
+    commit: str
+    kept: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonedRun:
+    """A run that was abandoned. `kept` is the commit with the files that were replaced, where they were restored."""
+
+    run: RunId
+    wd: Path
+    restored: bool = False
+    kept: str = ""
+
+
+def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> NewRun:
+    """Restore files and run state to a checkpoint, as a new run. The replaced files are kept in a commit."""
+    place = place_of(wd)
+    name = locate(place, checkpoint)
+    if name.place != place:
+        raise UsageError(f"run {name.run} is in {name.place}: use --wd to roll back there")
+    require_log(place)
+    settings = settings_of(place)
+    with DriverLock(settings.paths.lock), writing(place, tell) as log:
+        found = match(log, name)
+        finish_interrupted(settings, log, found.view, tell)
+        return roll_back_to(settings, log, checkpoint_at(place, found.view, found.seq), tell)
+
+
+def roll_back_to(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell) -> NewRun:
+    """Start a run from a checkpoint, in its own work dir. The caller holds the driver lock.
+
+    If this is killed while it replaces files, the rollback mark stays; the next command finishes the rollback.
+    """
+    run, snapshots = new_run_id(), snapshots_for(settings, tell)
+    is_build = at.state.head is not None
+    if is_build and not at.commit:
+        raise UsageError(f"the merged work of run {at.run} at event {at.seq} was not kept: commit {at.state.head}")
+    replaces_files = bool(at.commit) and not is_build
+    if replaces_files and snapshots is not None:
+        # Whatever cannot be kept is an error before anything is changed.
+        snapshots.keep_before(at.commit)
+    left = left_work(settings, at)
+    abandon_runs(settings, log, type(at.plan), f"gone back to event {at.seq} of {at.run}, as run {run}", tell, at.view)
+    event = forked_at(at, "rollback", settings, left)
+    if snapshots is not None:
+        keep_history(snapshots, at, run, left)
+    if snapshots is None or not replaces_files:
+        return start_from(at, log, run, event, settings)
+    kept = snapshots.keep_before(at.commit)
+    mark = settings.paths.rollback_mark
+    write_atomically(mark, json.dumps({"run": run, "commit": at.commit}))
+    started = start_from(at, log, run, event, settings)
+    snapshots.restore(at.commit)
+    mark.unlink()
+    return replace(started, kept=kept if kept != at.commit else "", restored=True)
+
+
+def finish_interrupted(settings: Settings, log: SqliteLog, known: RunView, tell: Tell) -> None:
+    """Finish an interrupted rollback, and make the checkpoints that a killed driver could not make.
+
+    The caller holds the driver lock; `known` is a run that is loaded already.
+    """
+    finish_rollback(settings, log, tell)
+    snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
+    if snapshots is None:
+        return
+    is_newest = isinstance(known.plan, CyclePlan) and log.runs()[-1] == known.run
+    cycles = [known.run] if is_newest else runs_with(log, CyclePlan)
+    if cycles:
+        Checkpoints(snapshots, log, work_tree(snapshots), tell).catch_up(cycles[-1])
+
+
+def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
+    """Finish an interrupted rollback: its run is in the log, but some of its files may be missing."""
+    mark = settings.paths.rollback_mark
+    try:
+        pending: dict[str, str] = json.loads(mark.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        pending = {}
+    snapshots = snapshots_for(settings, tell)
+    if pending.get("run") in log.runs() and snapshots is not None:
+        kept = snapshots.restore(pending["commit"])
+        tell(
+            f"finished an interrupted rollback: the files are those of run {pending['run']}; "
+            f"`logos rollback --files {kept[:12]}` restores the files that it replaced"
+        )
+        write_run_state(settings, load_run(log, RunId(pending["run"])).fold)
+    mark.unlink(missing_ok=True)
+
+
+def restore_files(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> RestoredFiles:
+    """Restore the files alone to a checkpoint, or to a commit that a rollback has kept; no run is changed."""
+    place = place_of(wd)
+    commit = _commit_named(place, checkpoint)
+    settings = settings_of(place)
+    snapshots = snapshots_for(settings, tell)
+    if snapshots is None:
+        raise UsageError(f"{place} is not a git repository: no files were kept")
+    with DriverLock(settings.paths.lock):
+        # These files are wanted instead of those of an interrupted rollback.
+        settings.paths.rollback_mark.unlink(missing_ok=True)
+        return RestoredFiles(place, commit, snapshots.restore(commit))
+
+
+def _commit_named(place: Path, checkpoint: str) -> str:
+    if _COMMIT.fullmatch(checkpoint) and (kept := kept_commit(place, checkpoint)):
+        return kept
+    with finding(place, checkpoint) as found:
+        at = checkpoint_at(found.place, found.view, found.seq)
+    if at.state.head is not None:
+        raise UsageError(f"run {at.run} is a build: it never changes your files, so none of them were kept")
+    if not at.commit:
+        raise UsageError(f"the files of run {at.run} at event {at.seq} were not kept")
+    return at.commit
+
+
+def reset(run: str | None = None, *, files: bool = False, wd: Path | None = None, tell: Tell = say) -> AbandonedRun:
+    """Abandon a run, by default the newest unfinished one; with `files`, restore the files it started with."""
+    name = locate(place_of(wd), run_name(run))
+    require_log(name.place)
+    settings = settings_of(name.place)
+    with DriverLock(settings.paths.lock), writing(name.place, tell) as log:
+        view = match(log, name).view if run else next(unfinished_runs(log), None)
+        if view is None:
+            raise UsageError(f"nothing unfinished is in {name.place}")
+        if view.outcome not in UNFINISHED:
+            raise UsageError(f"run {view.run} has ended ({view.outcome}): there is nothing to give up")
+        finish_interrupted(settings, log, view, tell)
+        start = checkpoint_at(name.place, view, view.forked.seq if view.forked is not None else 1)
+        snapshots = snapshots_for(settings, tell) if files and start.state.head is None else None
+        if files and start.state.head is None and not start.commit:
+            raise UsageError(f"the files that run {view.run} began with were not kept: reset it without --files")
+        abandon(settings, log, view, "reset by a person", tell)
+        kept = snapshots.restore(start.commit) if snapshots is not None else ""
+    return AbandonedRun(view.run, name.place, snapshots is not None, kept)
+
+
+def abandon_runs(
+    settings: Settings, log: SqliteLog, kind: type[Plan], why: str, tell: Tell, known: RunView | None = None
+) -> None:
+    """Abandon every unfinished run of a flow; `known` is a run that is loaded already."""
+    # Oldest first: the state file shows the newest.
+    for view in reversed([*unfinished_runs(log, kind, known)]):
+        abandon(settings, log, view, why, tell)
+
+
+def abandon(settings: Settings, log: SqliteLog, view: RunView, why: str, tell: Tell) -> None:
+    """End a run's agents, record that it was abandoned, and remove its worktrees; unmerged work is kept as commits."""
+    # The view stays as it was read.
+    journal = Journal(log, copy(view.fold))
+    if journal.ledger.terminals:
+        host = host_to_end(settings, journal.ledger.session, tell)
+        try:
+            AgentTerminals(host, journal.record, time.monotonic, time.sleep).close(journal.ledger)
+        finally:
+            host.close()
+        if journal.ledger.terminals:
+            still = ", ".join(terminal.id for terminal in journal.ledger.terminals.values())
+            tell(f"warning: not every agent of run {journal.run} could be ended ({still}); it may still change files")
+    state = journal.state
+    journal.record(RunAbandoned(why))
+    if state.head is not None:
+        with suppress(HostError):
+            workspace = GitWorkspace(settings.work_dir, journal.run)
+            for turn, worktree in state.uncommitted.items():
+                workspace.keep(worktree, turn)
+            workspace.give_up(state.merged)
+    write_run_state(settings, journal.fold)

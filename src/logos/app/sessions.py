@@ -1,0 +1,117 @@
+"""Sessions: what each driver did of each run, in a work dir and in the forks of its repository."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from logos.app.checkpoint_names import locate, work_dirs
+from logos.app.runs import load_run
+from logos.app.workdir import Tell, driver_at, find_run, place_of, reading, say
+from logos.domain.turns import RunId
+from logos.errors import LogError, LogosError
+from logos.views.run import RunView
+from logos.views.sessions import Session
+
+KILLED = "killed"
+_WAYS = {"fork": "forked from", "rollback": "rolled back to"}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """One session of one run. `ending` says how it ended; `newest` is the last session of its run."""
+
+    place: Path
+    run: RunId
+    flow: str
+    session: Session
+    ending: str
+    damage: str = ""
+    newest: bool = False
+    driver: int | None = None
+
+    @property
+    def lineage(self) -> str:
+        origin, given_up = self.session.forked, self.session.given_up
+        parts = (
+            f"{_WAYS[origin.way]} {origin.parent}@{origin.at}" if origin is not None else "",
+            f"abandoned: {given_up}" if given_up else "",
+            f"damaged: {self.damage}" if self.damage else "",
+        )
+        return "; ".join(filter(None, parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A log, or one run of it, that cannot be read."""
+
+    place: Path
+    run: RunId | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionList:
+    place: Path
+    rows: tuple[SessionRow, ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+def list_sessions(run: str | None = None, *, wd: Path | None = None) -> SessionList:
+    """The sessions of all runs, or of one, oldest first. What a fork inherited is listed with the original run."""
+    place = place_of(wd)
+    only, places = None, work_dirs(place)
+    if run is not None:
+        # The `@` keeps an id from being read as a number or a date.
+        name = locate(place, f"{run.partition('@')[0]}@")
+        with reading(name.place) as log:
+            only, places = find_run(log, name.run), [name.place]
+    rows: list[SessionRow] = []
+    unreadable: list[Unreadable] = []
+    for work_dir in places:
+        found = [*views_in(work_dir)]
+        unreadable += [view for view in found if isinstance(view, Unreadable)]
+        listed = [row for view in found if isinstance(view, RunView) for row in rows_of(work_dir, view)]
+        rows += _with_driver(listed, work_dir)
+    rows = sorted((row for row in rows if only in (None, row.run)), key=lambda row: row.session.began)
+    gaps = tuple(gap for gap in unreadable if only is None or gap.run in (None, only))
+    if gaps and not rows:
+        raise LogError(gaps[0].why)
+    return SessionList(place, tuple(rows), gaps)
+
+
+def views_in(place: Path, tell: Tell = say) -> Iterator[RunView | Unreadable]:
+    """Every run of a log, oldest first; one that cannot be read does not hide the others."""
+    try:
+        with reading(place, tell) as log:
+            for run in log.runs():
+                try:
+                    view: RunView | Unreadable = load_run(log, run)
+                except LogError as error:
+                    view = Unreadable(place, run, str(error))
+                yield view
+    except LogosError as error:
+        yield Unreadable(place, None, str(error))
+
+
+def rows_of(place: Path, view: RunView) -> list[SessionRow]:
+    """The sessions of a run, without those that it inherited."""
+    rows = [_row(place, view, session) for session in view.sessions if not session.inherited]
+    return [*rows[:-1], replace(rows[-1], newest=True, damage=view.damage)] if rows else []
+
+
+def _row(place: Path, view: RunView, session: Session) -> SessionRow:
+    unresumed = session.end == KILLED and session.last == len(view.records) and not session.given_up
+    ending = f"{KILLED}, not resumed" if unresumed else session.end
+    return SessionRow(place, view.run, view.plan.flow, session, ending)
+
+
+def _with_driver(rows: list[SessionRow], place: Path) -> list[SessionRow]:
+    """A driver that runs in a work dir drives the run with the newest event."""
+    driver = driver_at(place)
+    candidates = [row for row in rows if row.newest and not (row.session.outcome or row.session.given_up)]
+    if driver is None or not candidates:
+        return rows
+    driven = max(candidates, key=lambda row: row.session.ended)
+    return [replace(row, ending=f"at work (pid {driver})", driver=driver) if row is driven else row for row in rows]
