@@ -1,10 +1,11 @@
-"""The live view of a build: what goes on right now, and nine rungs with what each is doing."""
+"""The live view of a build: what happens now, and the nine levels with what each is doing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from rich.text import Text
 
 from logos.cli.output.console import short
 from logos.domain.ledger import Ledger
@@ -16,9 +17,6 @@ from logos.flows.levels.state import LevelsState, LevelStatus, PendingTurn, Stag
 from logos.views.redact import one_line
 from logos.views.run import TurnView
 from logos.views.text import count, duration, listed
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 Part = tuple[str, str]
 
@@ -44,7 +42,7 @@ _MARKS: dict[LevelStatus, Part] = {
     LevelStatus.UNPROVEN: ("○", "yellow"),
     LevelStatus.FAILED: ("✗", "red"),
 }
-# Down to here, everything above is specified while the stage lasts.
+# The levels above this one have their specs in a stage.
 _FLOOR = {Stage.BUILD: Level.L2, Stage.MERGE: Level.L2, Stage.LINT: Level.L1}
 _TITLE = max(len(level_def.title) for level_def in LEVELS.values())
 # Before a title: mark and level. Authors are many, so their line begins right after its title.
@@ -53,8 +51,8 @@ _GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What the rungs are drawn from; `turns` by their ids."""
+class BuildSnapshot:
+    """What the view of a build is drawn from; `turns` by their ids."""
 
     state: LevelsState
     ledger: Ledger
@@ -62,34 +60,34 @@ class Sight:
     now: float
 
 
-def where(sight: Sight) -> list[Text]:
-    """What goes on right now, the most telling word first; in a reconciliation, over which question."""
-    state = sight.state
+def where(snapshot: BuildSnapshot) -> list[Text]:
+    """What happens now, the most important word first; in a reconciliation also its question."""
+    state = snapshot.state
     sweep = (f" · sweep {state.sweep}", "")
     if state.outcome is not None:
         style = "bold green" if state.outcome is Outcome.PASSED else "bold red"
         return [short((state.outcome.value, style), (f": {one_line(state.reason)}", ""), sweep)]
     if state.stalled is not None:
         return [short((f"stopped: {one_line(state.stalled)}", "red"), sweep)]
-    first = short((_going(sight), "bold"), sweep)
+    first = short((_going(snapshot), "bold"), sweep)
     if state.dispute is None:
         return [first]
     return [first, short((one_line(state.dispute.question), "yellow"))]
 
 
-def _going(sight: Sight) -> str:
-    state = sight.state
+def _going(snapshot: BuildSnapshot) -> str:
+    state = snapshot.state
     match state.stage:
         case Stage.DOWN:
             return f"down: {state.level.name} writes its spec"
         case Stage.BUILD:
-            held = sum(ask.turn in sight.ledger.in_flight for ask in state.pending_turns)
+            held = sum(ask.turn in snapshot.ledger.in_flight for ask in state.pending_turns)
             left = len(state.todo) - len(state.gathered)
             return f"build: {count(held, 'author')} at work, {len(state.gathered)} done, {left - held} to come"
         case Stage.MERGE:
             return f"Logos merges {count(len(state.unmerged), 'component')}"
         case Stage.LINT:
-            return "L1 makes the linters content"
+            return "L1: fixing lint errors"
         case Stage.UP:
             return f"up: {_checking(state) or f'{state.level.name} validates'}"
         case Stage.DISPUTE:
@@ -106,23 +104,23 @@ def _reconciling(dispute: Dispute, max_rounds: int) -> str:
     return f"reconciliation {dispute.id} at {dispute.level.name} ({dispute.cause}), {around}"
 
 
-def level_defs(sight: Sight, width: int) -> list[Text]:
+def level_lines(snapshot: BuildSnapshot, width: int) -> list[Text]:
     """The nine levels, purpose on top, each on one line of `width` characters at most."""
-    return [_line(sight, level_def, width) for level_def in LEVELS.values()]
+    return [_line(snapshot, level_def, width) for level_def in LEVELS.values()]
 
 
-def _line(sight: Sight, level_def: LevelDef, width: int) -> Text:
-    state, level = sight.state, level_def.level
+def _line(snapshot: BuildSnapshot, level_def: LevelDef, width: int) -> Text:
+    state, level = snapshot.state, level_def.level
     mark, style = _mark(state, level)
     writing = level is Level.L2 and level in _at_work(state) and state.stage is Stage.BUILD
     title = (level_def.title if writing else level_def.title.ljust(_TITLE)) + _GAP
     if writing:
-        told = [_authors(sight, width - _LEAD - len(title))]
+        parts = [_authors(snapshot, width - _LEAD - len(title))]
     else:
-        told = [_doing(sight, level), _version(state, level), _standing(state, level)]
+        parts = [_doing(snapshot, level), _version(state, level), _standing(state, level)]
     quiet = "dim" if style == "dim" else ""
-    said = " · ".join(part for part in told if part)
-    return short((f"{mark} {level_def.name} ", style), (title, quiet), (said, quiet))
+    text = " · ".join(part for part in parts if part)
+    return short((f"{mark} {level_def.name} ", style), (title, quiet), (text, quiet))
 
 
 def _mark(state: LevelsState, level: Level) -> Part:
@@ -153,13 +151,13 @@ def _at_work(state: LevelsState) -> set[Level]:
 
 
 def _is_judged(state: LevelsState) -> bool:
-    """Whether the standings are of what is there now: a new sweep asks again."""
+    """Whether the levels' results are those of this sweep."""
     failed = state.dispute is not None and state.dispute.cause is Cause.FAILURE
     return state.stage is Stage.UP or (state.stage is Stage.DISPUTE and failed)
 
 
 def _is_specified(state: LevelsState, level: Level) -> bool:
-    """Whether a level has handed on what it had to, as far as this sweep has come."""
+    """Whether a level has written its spec in this sweep."""
     if _is_judged(state):
         return False
     if state.stage is Stage.DISPUTE:
@@ -167,8 +165,8 @@ def _is_specified(state: LevelsState, level: Level) -> bool:
     return level > _FLOOR.get(state.stage, state.level)
 
 
-def _doing(sight: Sight, level: Level) -> str:
-    state = sight.state
+def _doing(snapshot: BuildSnapshot, level: Level) -> str:
+    state = snapshot.state
     if level not in state.levels:
         return "skipped"
     if state.outcome is Outcome.REJECTED and level is max(state.levels):
@@ -179,7 +177,7 @@ def _doing(sight: Sight, level: Level) -> str:
         return ""
     ask = next((ask for ask in state.pending_turns if ask.level is level), None)
     if ask is not None:
-        return f"{_DOING[ask.kind]}{_again(ask)}, {_since(sight, ask)}"
+        return f"{_DOING[ask.kind]}{_again(ask)}, {_since(snapshot, ask)}"
     return _checking(state) or ("being merged" if state.stage is Stage.MERGE else "being gathered")
 
 
@@ -187,35 +185,35 @@ def _again(ask: PendingTurn) -> str:
     return f", attempt {ask.attempt}" if ask.attempt > 1 else ""
 
 
-def _since(sight: Sight, ask: PendingTurn) -> str:
-    told = sight.turns.get(ask.turn)
-    if told is None:
-        return "at work" if ask.turn in sight.ledger.in_flight else "starting"
-    if told.waits:
+def _since(snapshot: BuildSnapshot, ask: PendingTurn) -> str:
+    turn = snapshot.turns.get(ask.turn)
+    if turn is None:
+        return "at work" if ask.turn in snapshot.ledger.in_flight else "starting"
+    if turn.waits:
         return "waits for you"
-    if told.rests:
-        return f"rests: {one_line(told.rests)}"
-    if told.failure and sight.state.stalled is not None:
+    if turn.rests:
+        return f"rests: {one_line(turn.rests)}"
+    if turn.failure and snapshot.state.stalled is not None:
         return "stopped"
-    # Without tenths: a frame that is drawn four times a second would flicker.
-    seconds = float(int(max(sight.now - told.asked, 0.0)))
+    # Without tenths of a second, which would flicker.
+    seconds = float(int(max(snapshot.now - turn.asked, 0.0)))
     return f"at it for {duration(seconds).replace('.0', '')}"
 
 
-def _authors(sight: Sight, room: int) -> str:
-    """Who is at work first, who is done last; as many as fit."""
-    ranked = sorted((_author(sight, name) for name in sight.state.todo), key=lambda own: own[0])
+def _authors(snapshot: BuildSnapshot, room: int) -> str:
+    """Authors at work first, finished ones last; as many as fit."""
+    ranked = sorted((_author(snapshot, name) for name in snapshot.state.todo), key=lambda author: author[0])
     return capped([words for _, words in ranked], room)
 
 
-def _author(sight: Sight, name: str) -> tuple[int, str]:
-    state = sight.state
+def _author(snapshot: BuildSnapshot, name: str) -> tuple[int, str]:
+    state = snapshot.state
     ask = next((ask for ask in state.pending_turns if ask.component == name), None)
     if name in state.stuck:
         return 0, f"{name} ✗ stuck"
     if ask is not None:
-        held = ask.turn in sight.ledger.in_flight or ask.turn in sight.turns
-        since = _since(sight, ask).removeprefix("at it for ")
+        held = ask.turn in snapshot.ledger.in_flight or ask.turn in snapshot.turns
+        since = _since(snapshot, ask).removeprefix("at it for ")
         return (1, f"{name} ●{_again(ask).removeprefix(',')} {since}") if held else (3, f"{name} ○ next")
     if name in state.answered:
         return 2, f"{name} ● being gathered"
@@ -239,7 +237,7 @@ def capped(words: Sequence[str], room: int) -> str:
 
 def _version(state: LevelsState, level: Level) -> str:
     if level is Level.L2 and state.components:
-        built = sum(own.name in state.contributions for own in state.components)
+        built = sum(component.name in state.contributions for component in state.components)
         return f"{built} of {count(len(state.components), 'component')}"
     spec = state.spec_of(level)
     return f"v{spec.version}" if spec is not None else ""

@@ -24,7 +24,7 @@ _MARKS = {"good": "✓", "bad": "✗", "warning": "!", "alarm": "!"}
 
 def as_page(report: ContinuityReport) -> str:
     drawing = timeline.timeline(report)
-    return _template().render(
+    return load_template("report_page.html.j2").render(
         report=report,
         view=report.view,
         changed=report.changed,
@@ -43,17 +43,17 @@ def as_page(report: ContinuityReport) -> str:
 
 
 @cache
-def _template() -> Template:
-    """Every value is cleaned and escaped, whoever wrote it."""
+def load_template(name: str, *, escape: bool = True) -> Template:
+    """A template in which every value is cleaned, and in HTML escaped, whoever wrote it."""
     environment = Environment(
         loader=FileSystemLoader(_HERE),
-        autoescape=True,
+        autoescape=escape,
         undefined=StrictUndefined,
         finalize=_fit,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report_page.html.j2")
+    return environment.get_template(name)
 
 
 def _fit(value: object) -> object:
@@ -68,13 +68,13 @@ def _commands(text: str) -> Markup:
     return Markup("").join(Markup("<code>{}</code>").format(word) if at % 2 else word for at, word in enumerate(words))
 
 
-def _by_part(entries: Iterable[Entry]) -> list[list[Entry]]:
+def by_part(entries: Iterable[Entry]) -> list[list[Entry]]:
     """Neighbours with the same part."""
     return [[*group] for _, group in groupby(entries, lambda entry: entry.part)]
 
 
 _WORDS: dict[str, Callable[..., object]] = {
-    "by_part": _by_part,
+    "by_part": by_part,
     "commands": _commands,
     "count": count,
     "date": date,
