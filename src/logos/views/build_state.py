@@ -1,4 +1,4 @@
-""".telos/state.json: where a build stands, by id and in one line each; whole texts are in the log."""
+"""The state file of a build, .telos/state.json: ids and summaries; the log has the whole texts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Json = dict[str, Any]
 SUMMARY_CHARACTERS = 160
 
 
-class Shown(BaseModel):
+class StateModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ActiveAgent(Shown):
+class ActiveAgent(StateModel):
     level: str
     title: str
     turn: str
@@ -36,7 +36,7 @@ class ActiveAgent(Shown):
     asked: bool
 
 
-class StoredSpec(Shown):
+class StoredSpec(StateModel):
     id: str
     level: str
     version: int
@@ -47,7 +47,7 @@ class StoredSpec(Shown):
     in_force: bool
 
 
-class StoredHandoff(Shown):
+class StoredHandoff(StateModel):
     from_level: str
     to_level: str
     toward: Literal["down", "back", "up"]
@@ -55,14 +55,14 @@ class StoredHandoff(Shown):
     summary: str
 
 
-class LevelStanding(Shown):
+class LevelStanding(StateModel):
     level: str
     title: str
     takes_part: bool
     status: Literal["skipped", "pending", "proven", "unproven", "passed", "failed"]
 
 
-class StoredComponent(Shown):
+class StoredComponent(StateModel):
     name: str
     depends_on: list[str]
     commit: str | None
@@ -72,14 +72,14 @@ class StoredComponent(Shown):
     blocked_by: list[str]
 
 
-class ToolResult(Shown):
+class ToolResult(StateModel):
     level: str
     tool: str
     command: str
     exit_code: int
 
 
-class Reconciliation(Shown):
+class Reconciliation(StateModel):
     id: str
     cause: Literal["failure", "conflict", "constraint", "loop"]
     level: str
@@ -89,23 +89,23 @@ class Reconciliation(Shown):
     rounds: int
 
 
-class OpenQuestion(Shown):
+class OpenQuestion(StateModel):
     id: str
     text: str
     options: list[str]
 
 
-class LogMark(Shown):
+class LogMark(StateModel):
     run: str
     seq: int
 
 
-class TelosState(Shown):
+class TelosState(StateModel):
     """A build's state file."""
 
     version: Literal[1] = 1
     updated_at: str
-    logos: LogMark = Field(description="the run, and the last event of its log that changed what this file shows")
+    logos: LogMark = Field(description="the run, and the last event of its log that changed this file")
     feature: str
     wd: str
     base: str = Field(description="the commit that all work started from")
@@ -125,7 +125,7 @@ class TelosState(Shown):
     components: list[StoredComponent]
     tool_results: list[ToolResult]
     reconciliations: list[Reconciliation]
-    handoff_loops: list[str] = Field(description="handoff patterns that went round in this sweep")
+    handoff_loops: list[str] = Field(description="handoffs that repeat in this sweep")
     question: OpenQuestion | None
     violation: str | None
     alternatives: list[str]
@@ -135,7 +135,7 @@ Parts = ParamSpec("Parts")
 
 
 def once_for(make: Callable[Parts, list[Json]]) -> Callable[Parts, list[Json]]:
-    """Remember the rows of the newest values: most events leave most of the state as it was."""
+    """Cache the rows for the newest arguments: most events change little of the state."""
     newest: tuple[tuple[object, ...], list[Json]] = ((), [])
 
     def made(*values: Parts.args, **named: Parts.kwargs) -> list[Json]:
@@ -232,7 +232,7 @@ def _handoffs(handoffs: tuple[Handoff, ...]) -> list[Json]:
 
 
 def _pending(state: LevelsState) -> list[Json]:
-    """Handoffs whose taker has not done its part yet."""
+    """Handoffs whose receiver has not finished its turn."""
     waiting = {ask.level.name for ask in state.pending_turns}
     latest = {(handoff["to_level"], handoff["toward"]): handoff for handoff in _handoffs(state.handoffs)}
     now = f"s{state.sweep}."

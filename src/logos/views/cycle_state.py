@@ -1,4 +1,4 @@
-"""The JSON state file: a projection of the log after every event, and a format runs can be imported from."""
+"""The JSON state file of a cycle: written from the log after every event; runs can also be imported from it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StateDamaged(StateError):
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What a state file says, with everything unusable replaced by its default."""
+    """The contents of a state file; unusable values are replaced by their defaults."""
 
     seed: CycleSeed
     prompt: str = ""

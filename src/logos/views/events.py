@@ -39,8 +39,9 @@ from logos.flows.levels.flow import ATTEMPTS, ReadReport
 from logos.flows.levels.reconcile import Dispute, Settled
 from logos.flows.levels.state import LevelsState
 from logos.flows.levels.turn_ids import level_turn
-from logos.views.run import FLOW_WORDS, State, verdict_of
+from logos.views.run import FLOW_WORDS, State
 from logos.views.text import count, cut, duration, first_line, listed, number
+from logos.views.turns import verdict_of
 from logos.views.usage import in_short
 
 

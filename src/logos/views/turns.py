@@ -1,0 +1,211 @@
+"""The turns of a run, with their verdicts, built from its events."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from logos.domain.events import (
+    CheckRan,
+    Noted,
+    Recorded,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    Topic,
+    TurnAnswered,
+    TurnAsked,
+    TurnFailed,
+    TurnSent,
+    WorkGathered,
+    WorkMerged,
+)
+from logos.domain.plans import CyclePlan, Plan
+from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
+from logos.domain.roles import Role, phase_def_of
+from logos.domain.turns import TurnId
+from logos.domain.usage import Usage
+from logos.flows.cycle.verdicts import ReportedResult, evidence_found, is_approved, read_result, says_approved
+from logos.flows.levels.flow import ReadReport
+from logos.flows.levels.turn_ids import GATHER, LevelTurn, level_turn
+from logos.views.text import count, cut
+
+_TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)")
+# The agent of steps that Logos does itself.
+LOGOS = "logos"
+# A verdict is a few words; the log has the whole reason on a line of its own.
+REASON = 80
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """One turn of an agent, or a step of Logos itself: a check, a gathering, a merge."""
+
+    turn: str
+    agent: str
+    asked: float
+    prompt: str
+    response: str = ""
+    ended: float | None = None
+    verdict: str = ""
+    failure: str = ""
+    waits: str = ""
+    rests: str = ""
+    bills: tuple[Usage | None, ...] = ()
+    # Answered in the run that this one was forked from, and paid there.
+    inherited: bool = False
+
+    @property
+    def who(self) -> str:
+        """The agent's name for people; names of components stay as they are."""
+        return self.agent.replace("_", " ") if self.agent in set(Role) else self.agent
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage that its host reported, of all attempts together."""
+        known = [usage for usage in self.bills if usage is not None]
+        return reduce(Usage.plus, known) if known else None
+
+    @property
+    def seconds(self) -> float | None:
+        """Never negative, also where the clock was set back in between."""
+        return None if self.ended is None else max(self.ended - self.asked, 0.0)
+
+
+class TurnViewBuilder:
+    """Builds turns from events, in the order they were asked. A turn that was asked again after a crash stays one."""
+
+    def __init__(self, read_report: ReadReport) -> None:
+        self._read_report = read_report
+        self._turns: dict[str, TurnView] = {}
+        self._plan: Plan | None = None
+        self._before = 0.0
+
+    @property
+    def turns(self) -> tuple[TurnView, ...]:
+        return tuple(self._turns.values())
+
+    def add(self, record: Recorded) -> None:
+        changed = self._after(record)
+        if changed is not None:
+            self._turns[changed.turn] = changed
+        self._before = record.at
+
+    def _after(self, record: Recorded) -> TurnView | None:
+        """The turn that an event changes, after it."""
+        event, at = record.event, record.at
+        match event:
+            case RunStarted() | RunResumed():
+                self._plan = event.plan
+            case RunForked(_, _, plan):
+                self._plan = plan
+                self._inherit()
+            case TurnAsked(turn, agent, prompt):
+                self._sent_back(turn)
+                return self._turns.get(turn) or TurnView(turn, _agent_of(turn) or agent, at, prompt)
+            case TurnSent(turn) if turn in self._turns:
+                return replace(self._turns[turn], rests="")
+            case TurnAnswered(turn, text, _, usage):
+                ended = replace(self._of(turn, at), response=text, ended=at, verdict=self._verdict(turn, text))
+                return replace(ended, failure="", waits="", rests="", bills=(*ended.bills, usage))
+            case TurnFailed(turn, _, message, usage):
+                failed = self._of(turn, at)
+                return replace(failed, failure=message, waits="", rests="", bills=(*failed.bills, usage))
+            case Noted(Topic.TRIED_AGAIN, text, str(turn)):
+                return replace(self._of(turn, at), rests=text)
+            case Noted(Topic.PERMISSION_ASKED, text, str(turn)):
+                return replace(self._of(turn, at), waits=text)
+            case Noted(Topic.PERMISSION_GIVEN, _, str(turn)):
+                return replace(self._of(turn, at), waits="")
+            case CheckRan(turn, command, exit_code, output):
+                return TurnView(turn, LOGOS, self._before, command, output, at, f"exit {exit_code}")
+            case WorkGathered():
+                return self._gathered(event, at)
+            case WorkMerged(turn, commit, clashes):
+                text = "\n".join(clash.words for clash in clashes) or f"commit {commit}"
+                verdict = count(len(clashes), "conflict") if clashes else "merged"
+                return TurnView(turn, LOGOS, self._before, "merge the authors' work", text, at, verdict)
+            case _:
+                pass
+        return None
+
+    def _verdict(self, turn: TurnId, text: str) -> str:
+        return verdict_of(self._plan, turn, text, self._read_report)
+
+    def _of(self, turn: TurnId, at: float) -> TurnView:
+        # A view that starts in the middle sees answers to turns that were asked before.
+        return self._turns.get(turn) or TurnView(turn, _agent_of(turn), at, "")
+
+    def _inherit(self) -> None:
+        """Answered turns stay; turns in flight are asked again in the fork."""
+        done = (turn for turn in self._turns.values() if turn.ended is not None)
+        self._turns = {turn.turn: replace(turn, bills=(), inherited=True) for turn in done}
+
+    def _sent_back(self, turn: TurnId) -> None:
+        """Another attempt means that the last one was not accepted, whatever its report says."""
+        again = level_turn(turn)
+        last = self._turns.get(again.before) if again is not None else None
+        if last is not None and not last.verdict.startswith("refused"):
+            self._turns[last.turn] = replace(last, verdict="sent back")
+
+    def _gathered(self, event: WorkGathered, at: float) -> TurnView:
+        of = self._turns.get(event.turn.removesuffix(GATHER))
+        since = of.ended if of is not None and of.ended is not None else self._before
+        files = [f"{'changed' if touched.blob else 'deleted'} {touched.path}" for touched in event.touched]
+        text = "\n".join([f"commit {event.commit}", *files, *(f"problem: {problem}" for problem in event.problems)])
+        verdict = (
+            f"refused: {cut(event.problems[0], REASON)}" if event.problems else f"gathered {count(len(files), 'file')}"
+        )
+        return TurnView(event.turn, LOGOS, since, f"gather the work in {event.place}", text, at, verdict)
+
+
+def _agent_of(turn: str) -> str:
+    """The name of the agent of a turn, for people; empty when the id does not say."""
+    level, parts = level_turn(turn), _TURN.fullmatch(turn)
+    return level.who if level is not None else parts["role"] if parts else ""
+
+
+def verdict_of(plan: Plan | None, turn: str, text: str, read_report: ReadReport) -> str:
+    """The verdict of a response in a few words; empty for authors."""
+    level = level_turn(turn)
+    if level is not None:
+        return _level_verdict(level, read_report(level.kind, level.level, text))
+    return _role_verdict(plan, turn, text) if isinstance(plan, CyclePlan) else ""
+
+
+def _level_verdict(turn: LevelTurn, report: Report | Refused) -> str:
+    """In the order in which the flow acts on a report."""
+    if isinstance(report, Refused):
+        return f"refused: {cut(report.errors[0], REASON)}"
+    if report.next.step is ActionKind.ASK_PERSON:
+        return "asks a person"
+    if report.verdict is Verdict.MISALIGNED:
+        return report.verdict.value
+    if turn.kind is TurnKind.DECOMPOSE and report.next.step is ActionKind.HAND_BACK and report.next.to is not None:
+        return f"hands back to {report.next.to.name}"
+    if report.constraint is not None:
+        return "constraint"
+    return report.verdict.value if report.verdict is not None else ""
+
+
+def _role_verdict(plan: CyclePlan, turn: str, text: str) -> str:
+    parts = _TURN.fullmatch(turn)
+    if parts is None or parts["role"] not in set(Role):
+        return ""
+    role, cycle = Role(parts["role"]), int(parts["cycle"])
+    stage = phase_def_of(role)
+    if role is Role.TESTER:
+        verdict = read_result(text)
+        return "no verdict" if verdict is ReportedResult.UNCLEAR else verdict.value
+    if role is not stage.reviewer:
+        return ""
+    if not says_approved(text):
+        return "REVISE" if "REVISE" in text else "no verdict"
+    rules = plan.review
+    if is_approved(text, cycle, stage.phase, rules):
+        return "APPROVED"
+    if cycle < rules.min_cycles_before_approval:
+        return f"APPROVED, but cycle {cycle} is too early to count"
+    found = evidence_found(text, stage.phase)
+    return f"APPROVED, but with too little evidence to count ({found} of {rules.evidence_min_match})"
