@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from logos.app.profiles import install_profiles as install_profiles
     from logos.app.profiles import list_profiles as list_profiles
     from logos.app.resolve import Answer as Answer
-    from logos.app.resolve import OpenQuestion as OpenQuestion
+    from logos.app.resolve import BlockedBuild as BlockedBuild
     from logos.app.resolve import open_question as open_question
     from logos.app.resolve import resolve as resolve
     from logos.app.run_settings import run_settings as run_settings
@@ -48,7 +48,7 @@ _MODULES = {
     "logos.app.hosts": ("simulate",),
     "logos.app.init": ("InitResult", "init"),
     "logos.app.profiles": ("install_profiles", "list_profiles"),
-    "logos.app.resolve": ("Answer", "OpenQuestion", "open_question", "resolve"),
+    "logos.app.resolve": ("Answer", "BlockedBuild", "open_question", "resolve"),
     "logos.app.run_settings": ("run_settings",),
     "logos.app.settings": ("Settings", "load_settings"),
     "logos.app.start": ("build", "read_run", "run"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 
 from logos import profiles
@@ -33,14 +34,13 @@ MakeHost = Callable[[Settings, Tell], AgentHost]
 TOKEN = "CAO_AUTH_LOCAL_TOKEN"
 
 
+def _client(settings: Settings, patience: float, tell: Tell = lambda _line: None) -> ApiClient:
+    token = os.environ.get(TOKEN, "")
+    return ApiClient(settings.api, str(settings.work_dir), patience=patience, token=token, tell=tell)
+
+
 def cao_host(settings: Settings, tell: Tell) -> AgentHost:
-    return ApiClient(
-        settings.api,
-        str(settings.work_dir),
-        patience=settings.handoff.response_timeout,
-        token=os.environ.get(TOKEN, ""),
-        tell=tell,
-    )
+    return _client(settings, settings.handoff.response_timeout, tell)
 
 
 # The least permission that each role needs; AUTO_ACCEPT_PERMISSIONS allows everything.
@@ -111,7 +111,7 @@ def choose_host(settings: Settings, tell: Tell, session: str) -> tuple[Settings,
                 raise ConfigError(
                     "the unfinished run here is a simulation: --simulate SCRIPT resumes it, --fresh starts a new run"
                 )
-            if session or "api" in settings.model_fields_set or _answers(settings):
+            if session or "api" in settings.model_fields_set or _server_providers(settings) is not None:
                 return settings, cao_host
             return _with_installed_provider(settings, tell, f"no CAO server answers at {settings.api}"), local_host
 
@@ -153,15 +153,12 @@ def session_in(records: Iterable[Recorded]) -> str:
     return found
 
 
-def _answers(settings: Settings) -> bool:
-    host = ApiClient(settings.api, patience=0)
-    try:
-        host.preflight((), patience=0)
-    except HostError:
-        return False
-    finally:
-        host.close()
-    return True
+def _server_providers(settings: Settings) -> set[str] | None:
+    """The providers that the CAO server accepts; None when no server answers."""
+    with closing(_client(settings, patience=0)) as server, suppress(HostError):
+        server.preflight((), patience=0)
+        return set(server.providers())
+    return None
 
 
 def _with_installed_provider(settings: Settings, tell: Tell, why: str) -> Settings:
@@ -191,7 +188,7 @@ def host_to_end(settings: Settings, session: str, tell: Tell) -> AgentHost:
         return local_host(settings, lambda _: None)
     if session == SCRIPTED_SESSION:
         return ScriptedHost(settings.paths.host_dir(SCRIPTED_SESSION), {}, settings.response_dir, settings.work_dir)
-    return ApiClient(settings.api, str(settings.work_dir), patience=0, token=os.environ.get(TOKEN, ""), tell=tell)
+    return _client(settings, 0, tell)
 
 
 def scripted_host(script: Script) -> MakeHost:
@@ -218,20 +215,12 @@ def simulate(script: Path, flow: str = "cycle", tell: Tell = lambda _line: None)
 
 def server_client(api: str, patience: float = 5.0) -> ApiClient:
     """A client for a few requests, to `api` or else to the server that the environment and ./logos.json name."""
-    settings = load_settings(default_config(), os.environ, [f"api={api}"] if api else [])
-    return ApiClient(settings.api, patience=patience, token=os.environ.get(TOKEN, ""))
+    return _client(load_settings(default_config(), os.environ, [f"api={api}"] if api else []), patience)
 
 
 def known_providers(settings: Settings) -> set[str]:
     """The providers that the server accepts; if no server answers, the known ones."""
-    host = ApiClient(settings.api, patience=0, token=os.environ.get(TOKEN, ""))
-    try:
-        host.preflight((), patience=0)
-        return set(host.providers())
-    except HostError:
-        return set(PROVIDERS)
-    finally:
-        host.close()
+    return _server_providers(settings) or set(PROVIDERS)
 
 
 def check_host(host: AgentHost, agents: Sequence[Agent], tell: Tell, *, fresh: bool) -> None:

@@ -22,7 +22,7 @@ from logos.flows.levels.state import LevelsState
 
 
 @dataclass(frozen=True, slots=True)
-class OpenQuestion:
+class BlockedBuild:
     run: RunId
     question: Question
 
@@ -37,11 +37,11 @@ class Answer:
     text: str
 
 
-def open_question(work_dir: Path) -> OpenQuestion:
+def open_question(work_dir: Path) -> BlockedBuild:
     """The question that the newest build of a work dir is blocked on."""
     with reading(work_dir) as log:
         journal, question = _blocked_build(log)
-    return OpenQuestion(journal.run, question)
+    return BlockedBuild(journal.run, question)
 
 
 def resolve(work_dir: Path, words: Sequence[str]) -> Answer:

@@ -23,13 +23,13 @@ from logos.app.settings_sections import (
     CheckpointSettings,
     Condensation,
     Flag,
-    Handoff,
+    HandoffSettings,
     HostChoice,
     LevelName,
     Limits,
     Notifications,
     PostProcessing,
-    Section,
+    SettingsSection,
     Text,
 )
 from logos.app.workdir import WorkDir
@@ -48,7 +48,7 @@ Json = dict[str, Any]
 NO_AGENT_SETTINGS = AgentSettings.model_validate({})
 
 
-class Settings(Section):
+class Settings(SettingsSection):
     """A configuration file, and with defaults filled in, the settings of a run."""
 
     host: HostChoice = Field(HostChoice.AUTO, description="What the agents run on: auto, cao, local, scripted.")
@@ -78,7 +78,7 @@ class Settings(Section):
     build: Build = Field(default_factory=lambda: Build.model_validate({}))
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
     condensation: Condensation = Field(default_factory=lambda: Condensation.model_validate({}))
-    handoff: Handoff = Field(default_factory=lambda: Handoff.model_validate({}))
+    handoff: HandoffSettings = Field(default_factory=lambda: HandoffSettings.model_validate({}))
     post_processing: PostProcessing = Field(default_factory=lambda: PostProcessing.model_validate({}))
     notifications: Notifications = Field(default_factory=lambda: Notifications.model_validate({}))
     checkpoints: CheckpointSettings = Field(default_factory=lambda: CheckpointSettings.model_validate({}))
@@ -216,7 +216,7 @@ _JSON_ONLY = {"agents": "role", "level_agents": "level"}
 def _leaves() -> Iterator[Leaf]:
     for name, field in Settings.model_fields.items():
         section = field.annotation
-        if isinstance(section, type) and issubclass(section, Section):
+        if isinstance(section, type) and issubclass(section, SettingsSection):
             for inner, leaf in section.model_fields.items():
                 env = _PREFIXED.get(name, "") + inner.upper()
                 yield Leaf((name, inner), env, leaf.annotation, leaf.default, leaf.description or "")
@@ -333,7 +333,7 @@ def _known_keys(place: Worktree) -> list[str]:
         case ("agents" | "level_agents", *_):
             return sorted(AgentSettings.model_fields)
         case (str(name), *_):
-            return sorted(cast(type[Section], Settings.model_fields[name].annotation).model_fields)
+            return sorted(cast(type[SettingsSection], Settings.model_fields[name].annotation).model_fields)
         case _:
             return sorted(Settings.model_fields)
 

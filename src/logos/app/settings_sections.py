@@ -57,11 +57,11 @@ class HostChoice(StrEnum):
     SCRIPTED = "scripted"
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Limits(Section):
+class Limits(SettingsSection):
     max_rounds: PositiveInt = Field(8, description="Rounds before a run ends as FAIL.")
     max_review_cycles: PositiveInt = Field(3, description="Review cycles per phase.")
     min_review_cycles_before_approval: PositiveInt = Field(
@@ -82,7 +82,7 @@ class Limits(Section):
     max_minutes: Minutes | None = Field(None, description="Stop the run between turns after this many minutes.")
 
 
-class Condensation(Section):
+class Condensation(SettingsSection):
     condense_cross_phase: Flag = Field(True, description="Hand only the relevant parts to the next phase.")
     max_cross_phase_lines: PositiveInt = Field(40, description="Most lines of a condensed handoff.")
     condense_upstream_on_repeat: Flag = Field(True, description="Send the handoff only in the first review cycle.")
@@ -94,7 +94,7 @@ class Condensation(Section):
     )
 
 
-class Handoff(Section):
+class HandoffSettings(SettingsSection):
     strict_file_handoff: Flag = Field(
         True, description="A missing response file is an error; off: use the terminal's last output."
     )
@@ -116,7 +116,7 @@ class Handoff(Section):
     )
 
 
-class Build(Section):
+class Build(SettingsSection):
     """Settings of `logos build`."""
 
     max_parallel: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=64)] = Field(
@@ -126,7 +126,7 @@ class Build(Section):
     max_rounds: PositiveInt = Field(3, description="Rounds of one reconciliation before the build asks a person.")
 
 
-class CheckpointSettings(Section):
+class CheckpointSettings(SettingsSection):
     """`checkpoints` in the file."""
 
     enabled: Flag = Field(True, description="Keep the work tree at every event as a commit under refs/logos/RUN/.")
@@ -134,17 +134,17 @@ class CheckpointSettings(Section):
     keep_runs: NonNegativeInt = Field(10, description="`logos gc` always keeps checkpoints of the newest N runs.")
 
 
-class PostProcessing(Section):
+class PostProcessing(SettingsSection):
     openspec_archive: Flag = Field(False, description="After a PASS, archive the one active OpenSpec change.")
     git_commit: Flag = Field(False, description="After a PASS, commit everything in the work dir.")
     git_commit_comment: Text = Field("", description="Message of that commit; empty: made from the prompt.")
 
 
-class Notifications(Section):
+class Notifications(SettingsSection):
     ntfy_topic: Text = Field("", description="ntfy topic or URL to notify of the end and of permission prompts.")
 
 
-class AgentSettings(Section):
+class AgentSettings(SettingsSection):
     provider: Text | None = Field(None, description="Agent CLI.")
     profile: Text | None = Field(None, description="Profile that the agent gets.")
     providers: tuple[Text, ...] = Field((), description="Fallback agent CLIs, in order, for on_limit = fallback.")

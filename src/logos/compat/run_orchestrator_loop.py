@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -27,6 +28,7 @@ from logos.app.workdir import stamp
 from logos.compat.default_run import DefaultRun
 from logos.domain.events import Event, Recorded
 from logos.domain.ledger import Ledger
+from logos.domain.plans import CondenseRules
 from logos.domain.roles import Phase, Role, phase_def_of
 from logos.domain.turns import FailureKind, RunId, TerminalId
 from logos.engine.runner import new_run_id, rules_for
@@ -147,20 +149,14 @@ def is_review_approved(review_text: str, review_cycle: int, review_role: str) ->
     return is_approved(review_text, review_cycle, Phase(review_role), _default.plan().review)
 
 
-def extract_review_notes(text: str) -> str:
-    return condense.review_notes(text, _default.plan().condense)
+def _with_rules(condense_text: Callable[[str, CondenseRules], str]) -> Callable[[str], str]:
+    return lambda text: condense_text(text, _default.plan().condense)
 
 
-def extract_test_evidence(text: str) -> str:
-    return condense.test_evidence(text, _default.plan().condense)
-
-
-def condense_analyst_for_programmer(text: str) -> str:
-    return condense.analyst_for_programmer(text, _default.plan().condense)
-
-
-def condense_programmer_for_tester(text: str) -> str:
-    return condense.programmer_for_tester(text, _default.plan().condense)
+extract_review_notes = _with_rules(condense.review_notes)
+extract_test_evidence = _with_rules(condense.test_evidence)
+condense_analyst_for_programmer = _with_rules(condense.analyst_for_programmer)
+condense_programmer_for_tester = _with_rules(condense.programmer_for_tester)
 
 
 # Prompts.
