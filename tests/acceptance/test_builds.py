@@ -666,7 +666,7 @@ def test_a_loop_of_handoffs_ends_in_a_question_that_a_person_answers(site: Sandb
     assert (site.build_state["status"], site.build_state["question"]) == ("RUNNING", None)
     again = site("resolve", "1")
     assert again.code == 2
-    assert "nothing waits for a decision" in again.err
+    assert "there is no open question" in again.err
     done = site.build("--resume")
     assert (done.code, done.json["outcome"]) == (0, "PASSED"), done.err
     told = site.prompts["s2.L4.decompose"]
@@ -701,7 +701,7 @@ def test_nothing_is_resolved_where_nothing_waits(site: Sandbox) -> None:
     for words in ((), ("1",), ("euros",)):
         done = site("resolve", *words)
         assert done.code == 2
-        assert "nothing waits for a decision" in done.err
+        assert "there is no open question" in done.err
 
 
 def test_a_work_dir_inside_a_repository_is_built_in_its_own_folder(site: Sandbox) -> None:
