@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from logos.domain.roles import Role
 from logos.domain.turns import Outcome, Terminal, TurnId
 from logos.views.events import Severity, severity_of
 from logos.views.run import RECREATE, RunView, TurnView
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # How a driver reports that a budget is used up.
 BUDGET = re.compile(r"(limits\.max_\w+) reached")

@@ -100,7 +100,7 @@ def decode_whole(text: str) -> Decoded | str:
 @cache
 def _parser() -> MarkdownIt:
     # Imported on use: it takes 17 ms, and most reports are plain JSON.
-    from markdown_it import MarkdownIt
+    from markdown_it import MarkdownIt  # noqa: PLC0415
 
     return MarkdownIt("zero").enable(["fence", "heading"]).disable(["normalize", "inline", "text_join"])
 
