@@ -10,20 +10,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from logos.app.compare import compare as compare
     from logos.app.demo import prepare_demo as prepare_demo
     from logos.app.demo import run_demo as run_demo
+    from logos.app.diff import diff as diff
     from logos.app.doctor import Diagnosis as Diagnosis
     from logos.app.doctor import doctor as doctor
+    from logos.app.fork import fork as fork
+    from logos.app.gc import collect_garbage as collect_garbage
     from logos.app.hosts import simulate as simulate
     from logos.app.init import InitResult as InitResult
     from logos.app.init import init as init
     from logos.app.profiles import install_profiles as install_profiles
     from logos.app.profiles import list_profiles as list_profiles
+    from logos.app.report import report_on as report_on
     from logos.app.resolve import Answer as Answer
     from logos.app.resolve import BlockedBuild as BlockedBuild
     from logos.app.resolve import open_question as open_question
     from logos.app.resolve import resolve as resolve
+    from logos.app.resume import resume as resume
+    from logos.app.rollback import reset as reset
+    from logos.app.rollback import restore_files as restore_files
+    from logos.app.rollback import rollback as rollback
     from logos.app.run_settings import run_settings as run_settings
+    from logos.app.sessions import list_sessions as list_sessions
     from logos.app.settings import Settings as Settings
     from logos.app.settings import load_settings as load_settings
     from logos.app.start import build_here, run_here
@@ -43,6 +53,18 @@ __version__ = "0.1.0"
 
 # Where each public name is defined.
 _MODULES = {
+    "logos.app.compare": ("compare",),
+    "logos.app.diff": ("diff",),
+    "logos.app.fork": ("fork",),
+    "logos.app.gc": ("collect_garbage",),
+    "logos.app.report": ("report_on",),
+    "logos.app.resume": ("resume",),
+    "logos.app.rollback": (
+        "reset",
+        "restore_files",
+        "rollback",
+    ),
+    "logos.app.sessions": ("list_sessions",),
     "logos.app.demo": ("prepare_demo", "run_demo"),
     "logos.app.doctor": ("Diagnosis", "doctor"),
     "logos.app.hosts": ("simulate",),
