@@ -1,0 +1,82 @@
+"""What the documentation names exists: files, folders, links, settings, environment variables and commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from logos.app.settings import LEAVES
+from logos.cli.app import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+# Paths of this repository as the pages write them: from its root, or from src/logos/.
+_BASES = (ROOT, ROOT / "src" / "logos")
+_FOLDERS = {path.name for base in _BASES for path in base.iterdir() if path.is_dir()} - {"demo"}
+_PATH = re.compile(r"`([\w.-]+/[\w./*-]*)`")
+_LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+# A line of the tree in onboarding.md: its indentation, then names, then what they are.
+_TREE_LINE = re.compile(r"^    ( *)([\w./]+(?:, [\w./]+)*)(?:\s{2,}.*|)$")
+
+
+def named_paths(text: str) -> set[str]:
+    return {path for path in _PATH.findall(text) if path.split("/")[0] in _FOLDERS}
+
+
+def tree_paths(text: str) -> set[str]:
+    """The files and folders of the annotated tree, each under the folders above it."""
+    block = text.partition("## The tree")[2].partition("\n## ")[0]
+    above: dict[int, str] = {}
+    found: set[str] = set()
+    for line in block.splitlines():
+        entry = _TREE_LINE.match(line)
+        if entry is None:
+            continue
+        depth = len(entry[1])
+        folder = next((above[key] for key in sorted(above, reverse=True) if key < depth), "")
+        for name in entry[2].split(", "):
+            if name.endswith("/"):
+                above = {key: value for key, value in above.items() if key < depth} | {depth: folder + name}
+            if name.endswith("/") or "." in name:
+                found.add(folder + name)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_path_that_a_page_names_exists(name: str) -> None:
+    paths = named_paths((ROOT / name).read_text())
+    missing = {path for path in paths if not any(list(base.glob(path.rstrip("/"))) for base in _BASES)}
+    assert not missing
+
+
+def test_every_entry_of_the_tree_in_onboarding_exists() -> None:
+    paths = tree_paths((ROOT / "docs" / "onboarding.md").read_text())
+    assert len(paths) > 30
+    assert not {path for path in paths if not (ROOT / path).exists()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_of_a_page_leads_to_a_file(name: str) -> None:
+    page = ROOT / name
+    assert not {link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()}
+
+
+def test_the_readme_lists_every_command() -> None:
+    readme = (ROOT / "README.md").read_text()
+    table = " ".join(re.findall(r"^\| (`.*?) \|", readme, re.MULTILINE))
+    assert not {command for command in COMMANDS if not re.search(rf"`(?:logos )?{command}\b", table)}
+
+
+def test_decision_records_are_numbered_as_their_files_are() -> None:
+    for page in sorted((ROOT / "docs" / "decisions").iterdir()):
+        assert page.read_text().startswith(f"# {page.name[:3]} "), page.name
+
+
+def test_the_readme_names_every_setting_or_its_section() -> None:
+    readme = (ROOT / "README.md").read_text()
+    sections = set(re.findall(r"`(\w+)\.\*`", readme))
+    keys = set(re.findall(r"`(?:\w+\.)?(?:\w+)?\.?(\w+)`", readme))
+    assert not {leaf.key for leaf in LEAVES if leaf.path[0] not in sections and leaf.path[-1] not in keys}
