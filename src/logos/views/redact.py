@@ -1,4 +1,4 @@
-"""What may be shown of a text: no control sequences, and no secrets."""
+"""Remove control sequences and secrets from texts before they are shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECRETS: tuple[re.Pattern[str], ...] = tuple(
     )
 )
 SECRET_NAMES = ("_API_KEY", "_TOKEN", "_SECRET")
-# Shorter values are words that may stand anywhere.
+# Shorter values could be ordinary words.
 SHORTEST = 8
 
 
@@ -48,7 +48,7 @@ def redact(text: str, env: Mapping[str, str] | None = None) -> str:
 
 
 def clean(text: object) -> str:
-    """A text from anywhere, fit for a person's terminal."""
+    """A text without control sequences and secrets, safe for a terminal."""
     return redact(plain(str(text)))
 
 
@@ -57,7 +57,7 @@ def one_line(text: object) -> str:
 
 
 def redacted(data: object) -> Any:
-    """The same for everything inside a JSON document; control characters stay, JSON escapes them."""
+    """Redact every text inside a JSON document; control characters stay, JSON escapes them."""
     if isinstance(data, str):
         return redact(data)
     if isinstance(data, dict):

@@ -21,7 +21,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def first_line(text: str, at_most: int = 60) -> str:
-    """The first line that says something, cut."""
+    """The first line that is not blank, cut."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return cut(first, at_most)
 
@@ -31,7 +31,7 @@ def cut(text: str, at_most: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A clock that was set back in between tells nothing."""
+    """`1:02:03`, `2:03` or `3.4 s`; negative values, from a clock that was set back, count as zero."""
     seconds = max(seconds, 0.0)
     if seconds < 60:
         return f"{seconds:.1f} s"

@@ -1,4 +1,4 @@
-"""A continuity report as one HTML file: it needs no network, no script and no font of its own."""
+"""A continuity report as one HTML file without scripts, fonts or anything from the network."""
 
 from __future__ import annotations
 

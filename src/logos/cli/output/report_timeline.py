@@ -45,7 +45,7 @@ DAY = 86400
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a bar is drawn: never by its colour alone."""
+    """How a bar looks: its mark and hatch show the result as well as its colour."""
 
     name: str
     mark: str
@@ -73,7 +73,7 @@ _PATTERNS = (
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The names of the lanes, which stay in sight, and beside them the lanes; `narrowest` is in pixels."""
+    """The names of the lanes, which do not scroll, and the lanes; `narrowest` is in pixels."""
 
     labels: str
     plot: str
@@ -82,7 +82,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where a moment lies: sessions side by side as long as they took, the shortest still wide enough for its date."""
+    """The horizontal scale: sessions side by side by their duration, each at least wide enough for its date."""
 
     left: Mapping[int, float]
     width: Mapping[int, float]
@@ -158,7 +158,7 @@ def _lanes(report: ContinuityReport, scale: Scale) -> Iterator[Lane]:
 
 
 def _rows(spans: Iterable[TurnSpan], scale: Scale) -> Iterator[tuple[int, TurnSpan]]:
-    """Turns of one lane that went on at the same time, one under the other."""
+    """Put turns of one lane that overlap in time on rows of their own."""
     ends: list[float] = []
     for span in sorted(spans, key=lambda span: scale.x(span.begun)):
         begun, over = scale.x(span.begun), scale.x(span.over)
@@ -179,7 +179,7 @@ def _label(lane: Lane, flow: str) -> str:
 
 
 def _band(session: Session, scale: Scale, bottom: float, *, new: bool) -> str:
-    """A session: its ground, its number and date, whether it counts as new, and the hours in it."""
+    """A session: background, number and date, a stripe if it counts as new, and the hours."""
     x, width = f"{scale.left[session.number]:.3f}%", scale.width[session.number]
     room, took, (day, clock) = scale.room(width), duration(session.seconds), session.date.split(" ")
     dates = (f"session {session.number} · {day}", f"{session.number} · {day}", f"{session.number} · {day[5:]}", day[5:])
@@ -208,7 +208,7 @@ def _ticks(session: Session, scale: Scale, bottom: float) -> Iterator[str]:
     step = next((step for step in TICKS if session.seconds / step * TICKS_APART <= room), None)
     if step is None:
         return
-    # Round on the clock on the wall.
+    # Round in local time.
     shift = time.localtime(session.began).tm_gmtoff
     at = (int(session.began + shift) // step + 1) * step - shift
     while at < session.ended:
@@ -230,7 +230,7 @@ def _bar(span: TurnSpan, scale: Scale, top: float) -> str:
     title = " · ".join(part for part in parts if part)
     middle, room = f"{x + width / 2:.3f}%", scale.room(width)
     words = _fitting(room + MARK, f"{look.mark} {_component(span)}".strip(), look.mark, "")
-    # On a hatch, a mark needs a ground of its own.
+    # On a hatch, a mark needs a plain background.
     ground = f'<circle cx="{middle}" cy="{top + 7:g}" r="6"/>' if words and look in HATCHED else ""
     inside = f'{ground}<text x="{middle}" y="{top + 10.5:g}">{_text(words)}</text>' if words else ""
     return (

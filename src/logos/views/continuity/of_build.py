@@ -31,7 +31,7 @@ def sections(state: LevelsState, transitions: Sequence[Transition[LevelsState]])
 
 
 def completed(state: LevelsState, transitions: Transitions) -> Iterator[Entry]:
-    """What stands now: specs from the purpose down, the components' work, and the levels that are valid, upwards."""
+    """Specs in force from the purpose down, components that are built, and valid levels from syntax up."""
     origins = _origins(transitions)
     for level in state.levels:
         spec = state.spec_of(level)

@@ -1,4 +1,4 @@
-"""Which settings a new driver brought along: two plans, field by field."""
+"""The settings that a new driver changed: a comparison of two plans, field by field."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def changed_settings(before: object, after: object, name: str = "") -> Iterator[
 
 
 def _parts(value: object) -> dict[str, object] | None:
-    """What a value is made of, by name; None of one that is shown as it is."""
+    """The parts of a value by name; None for a value that has none."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {own.name: getattr(value, own.name) for own in fields(value)}
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     rows = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else ()
     if rows and all(is_dataclass(row) and hasattr(row, "name") for row in rows):
         return {str(row.name): row for row in rows}
@@ -38,11 +38,11 @@ def _parts(value: object) -> dict[str, object] | None:
 
 
 def _value(value: object, beside: object = None) -> str:
-    """Short values are shown; of long ones the length tells enough."""
+    """Short values as they are; of long ones only the length."""
     if value is None or value == () or value == "":
         return _NONE
     if is_dataclass(value) and not isinstance(value, type):
-        return ", ".join(_value(getattr(value, own.name)) for own in fields(value) if own.name != "name")
+        return ", ".join(_value(getattr(value, field.name)) for field in fields(value) if field.name != "name")
     if isinstance(value, tuple):
         return ", ".join(map(_value, cast("tuple[object, ...]", value)))
     if isinstance(value, Enum):

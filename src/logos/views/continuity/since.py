@@ -1,4 +1,4 @@
-"""The session a person means by `--since`: a number, a date, or the last."""
+"""The session that `--since` names: by its number, by a date, or the last."""
 
 from __future__ import annotations
 
