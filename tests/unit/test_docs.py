@@ -92,7 +92,9 @@ def test_the_readme_describes_every_setting_in_the_words_of_logos_schema() -> No
 
 def test_every_name_in_the_glossary_is_defined_in_the_code() -> None:
     source = "\n".join(path.read_text() for path in (ROOT / "src" / "logos").rglob("*.py"))
-    rows = [line.split("|") for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.count("|") == 4]
+    rows = [
+        line.split("|") for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.count("|") == 4
+    ]
     names = {name for cells in rows for name in re.findall(r"`(\w+)`", cells[3])}
     defined = set(re.findall(r"\b(?:class|def) (\w+)|^ *(\w+)(?=: | = )", source, re.MULTILINE))
     assert len(names) > 50
