@@ -160,7 +160,7 @@ class Snapshots(Protocol):
 class Workspace(Protocol):
     """The git worktrees of one run. The person's branch, index, stash and work tree are never touched."""
 
-    def open(self, place: Worktree, *, anew: bool) -> str:
+    def open(self, worktree: Worktree, *, anew: bool) -> str:
         """The folder of a worktree, created when missing. `anew`: discard what is in it."""
         ...
 
@@ -168,11 +168,11 @@ class Workspace(Protocol):
 
     def merge(self, action: Merge) -> WorkMerged: ...
 
-    def ready(self, place: Worktree) -> str:
+    def ready(self, worktree: Worktree) -> str:
         """The folder of a worktree, reset to its commit."""
         ...
 
-    def keep(self, place: Worktree, turn: TurnId) -> None:
+    def keep(self, worktree: Worktree, turn: TurnId) -> None:
         """Store what a turn left in a worktree as a commit, for an agent that continues it."""
         ...
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-Worktree = tuple[int | str, ...]
+Location = tuple[int | str, ...]
 CONTRADICTION = "contradiction"
 """The type of an error about several keys of one object: its line has no value."""
 
@@ -19,7 +19,7 @@ _MAX_SHOWN = 80
 _NO_OBJECT = ("dict_type", "model_type", "model_attributes_type", "dataclass_type")
 
 
-def dotted(place: Worktree) -> str:
+def dotted(place: Location) -> str:
     """`failures[0].conflicts_with[1]`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
 
@@ -37,8 +37,8 @@ class Wording:
     error; `message` gives the text of an error that needs more than its type, or an empty one.
     """
 
-    keys: Callable[[Worktree], Sequence[str]]
-    place: Callable[[Worktree], str] = dotted
+    keys: Callable[[Location], Sequence[str]]
+    place: Callable[[Location], str] = dotted
     object_name: str = "an object"
     key_names: Mapping[str, str] = field(default_factory=dict[str, str])
     messages: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -53,7 +53,7 @@ def explain_first(error: ValidationError, wording: Wording) -> str:
 def explain(error: ErrorDetails, wording: Wording) -> str:
     """One line about one problem."""
     loc, kind = error["loc"], error["type"]
-    place: Worktree = tuple(_cut(part) if isinstance(part, str) else part for part in loc if part != "[key]")
+    place: Location = tuple(_cut(part) if isinstance(part, str) else part for part in loc if part != "[key]")
     where = wording.place(place)
     message = wording.message(error) or wording.messages.get(kind, "")
     if kind == "missing":

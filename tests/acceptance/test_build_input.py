@@ -149,7 +149,7 @@ def soil(site: Sandbox) -> None:
 def test_uncommitted_work_is_never_built_on_unasked(site: Sandbox) -> None:
     soil(site)
     done = site.build("pay by invoice", "--levels", "2")
-    assert_refused(site, done, 2, "has changes that are not committed", "--allow-dirty")
+    assert_refused(site, done, 2, "has uncommitted changes", "--allow-dirty")
 
 
 def test_uncommitted_work_is_built_on_as_a_snapshot_and_stays_as_it_is(site: Sandbox) -> None:
@@ -290,7 +290,7 @@ def test_files_that_cannot_be_the_authors_or_are_not_there_are_sent_back(site: S
     assert done.code == 0, done.err
     problems = problems_of(site.prompts["s1.L2.feature.author.t2"])
     assert [path for path in OUTSIDE if f' = "{path}": ' not in problems] == []
-    assert "no.py was declared and is not there" in problems_of(site.prompts["s1.L2.feature.author.t3"])
+    assert "no.py is declared, but does not exist" in problems_of(site.prompts["s1.L2.feature.author.t3"])
     site.assert_tidy(site.result)
 
 

@@ -878,9 +878,9 @@ def test_more_than_a_snapshot_takes_is_refused_before_any_of_it_is_read(wd: Path
     for number in range(MOST_BYTES // LARGEST_FILE + 1):
         grow(wd, f"big{number}")
         os.truncate(wd / f"big{number}", LARGEST_FILE)
-    with left_alone(wd), pytest.raises(HostError, match=r"more than a checkpoint takes .* \.gitignore"):
+    with left_alone(wd), pytest.raises(HostError, match=r"more than a checkpoint can hold .* \.gitignore"):
         snapshots.take()
-    with pytest.raises(HostError, match="more than a checkpoint takes"):
+    with pytest.raises(HostError, match="more than a checkpoint can hold"):
         snapshots.restore(first)
     write(wd, ".gitignore", "big*\n")
     assert kept(wd, snapshots.take()) == {path: it for path, it in lying_small(wd).items() if path in TRACKED}
@@ -1465,7 +1465,7 @@ def test_a_fork_takes_the_place_of_nothing(wd: Path, tmp_path: Path, taken: str)
             git(wd, "branch", "fork/below")
     snapshots = GitSnapshots(wd)
     commit, before = snapshots.take(), lying(tmp_path)
-    with left_alone(wd), pytest.raises(UsageError, match=f"cannot make the worktree {tmp_path}/fork: .*exist"):
+    with left_alone(wd), pytest.raises(UsageError, match=f"cannot create the worktree {tmp_path}/fork: .*exist"):
         snapshots.unfold(commit, tmp_path / "fork", "fork")
     assert lying(tmp_path) == before
     assert git(wd, "worktree", "list", "--porcelain").count("worktree ") == 1

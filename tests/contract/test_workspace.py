@@ -223,7 +223,7 @@ def test_many_threads_open_many_places_at_once(shop: Shop) -> None:
 
 def test_a_name_that_is_no_slug_is_refused(shop: Shop) -> None:
     for name in ["", "..", "a/b", "a..b", "A", "-x", ".a", "a.", "a.lock", "a b", "a\n", "1a", "é"]:
-        with pytest.raises(HostError, match="cannot be the name of a place"):
+        with pytest.raises(HostError, match="is not a valid worktree name"):
             shop.open(name)
 
 
@@ -298,7 +298,9 @@ def test_a_change_that_keeps_size_and_time_is_seen(shop: Shop) -> None:
 def test_a_declared_file_must_be_there(shop: Shop) -> None:
     write(shop.open(), "src/a.py", "")
     gathered = shop.gather("cart", "src/a.py", "./cart.py", "src", "b.py", "../out.py", "*.py")
-    assert gathered.problems == tuple(f"{path} was declared and is not there" for path in ("b.py", "../out.py", "*.py"))
+    assert gathered.problems == tuple(
+        f"{path} is declared, but does not exist" for path in ("b.py", "../out.py", "*.py")
+    )
 
 
 def test_a_file_replaced_by_a_folder_and_the_other_way_round(shop: Shop) -> None:
@@ -343,7 +345,7 @@ def test_a_folder_replaced_by_a_link_to_elsewhere_takes_nothing_from_there(shop:
 
 def test_the_purpose_belongs_to_the_person(shop: Shop) -> None:
     write(shop.open(), "telos.toml", "purpose = 'mine'\n")
-    assert shop.gather().problems == ("telos.toml belongs to the person, and was put back as it was",)
+    assert shop.gather().problems == ("telos.toml belongs to the user and was restored",)
 
 
 def test_pipes_are_passed_over_even_where_a_file_was(shop: Shop) -> None:
@@ -383,7 +385,7 @@ def test_too_many_files_are_a_problem_and_are_not_stored(shop: Shop) -> None:
     for number in range(5_001):
         os.close(os.open(folder / f"many/{number}", os.O_CREAT))
     gathered = shop.gather(must_change=False)
-    assert gathered.problems == ("5001 files were changed, at most 5000 are taken; is a .gitignore missing?",)
+    assert gathered.problems == ("5001 files changed, more than 5000; is a .gitignore missing?",)
     assert gathered.commit == shop.base
 
 
@@ -475,7 +477,7 @@ def test_an_agent_that_throws_all_away_changed_nothing(shop: Shop) -> None:
 def test_a_folder_that_is_gone_is_a_problem_and_can_be_made_again(shop: Shop) -> None:
     shutil.rmtree(shop.open())
     gathered = shop.gather()
-    assert (gathered.commit, gathered.problems) == (shop.base, ("the folder of the work is gone",))
+    assert (gathered.commit, gathered.problems) == (shop.base, ("the worktree was deleted",))
     assert (shop.open() / "cart.py").exists()
 
 
@@ -484,7 +486,7 @@ def test_a_folder_replaced_by_a_link_to_the_persons_work_is_not_followed(shop: S
     shutil.rmtree(folder)
     folder.symlink_to(shop.wd)
     with left_alone(shop.wd):
-        assert shop.gather().problems == ("the folder of the work is gone",)
+        assert shop.gather().problems == ("the worktree was deleted",)
         assert (shop.open() / "cart.py").exists()
         shop.workspace.close(None)
 
@@ -740,8 +742,8 @@ def test_a_work_dir_below_the_top_is_the_same_folder_in_its_places(shop: Shop) -
         gathered = sub.gather("cart", "new.md", "deep/more.md", "cart.py")
         assert [it.path for it in gathered.touched] == ["../cart.py", "new.md", "telos.toml"]
         assert gathered.problems == (
-            "cart.py was declared and is not there",
-            "telos.toml belongs to the person, and was put back as it was",
+            "cart.py is declared, but does not exist",
+            "telos.toml belongs to the user and was restored",
         )
         sub.workspace.close(None)
     assert not (shop.wd / "docs/.telos/worktrees").exists()
@@ -757,7 +759,7 @@ def test_a_work_dir_replaced_by_a_link_is_not_worked_in(shop: Shop, tmp_path: Pa
     folder = Path(workspace.open(shop.place(), anew=True))
     shutil.rmtree(folder)
     folder.symlink_to(tmp_path)
-    with pytest.raises(HostError, match="leads out of the worktree"):
+    with pytest.raises(HostError, match="is outside the worktree"):
         workspace.open(shop.place(), anew=False)
 
 
@@ -851,7 +853,7 @@ def test_a_bare_repository_cannot_be_built_in(tmp_path: Path) -> None:
 def test_what_is_under_way_must_be_finished_first(shop: Shop) -> None:
     for path, what in (("CHERRY_PICK_HEAD", "cherry-pick"), ("rebase-merge", "rebase"), ("MERGE_HEAD", "merge")):
         write(shop.wd, f".git/{path}", shop.base)
-        with pytest.raises(UsageError, match=f"a {what} is under way"):
+        with pytest.raises(UsageError, match=f"a {what} is in progress"):
             base_of(shop.wd, allow_dirty=True)
 
 
@@ -910,14 +912,14 @@ def test_what_init_has_just_written_does_not_count_as_uncommitted(shop: Shop) ->
         write(shop.wd, name, "new")
     assert base_of(shop.wd, allow_dirty=False) == shop.base
     write(shop.wd, "docs/prompt.md", "somebody's own")
-    with pytest.raises(UsageError, match="not committed"):
+    with pytest.raises(UsageError, match="uncommitted changes"):
         base_of(shop.wd, allow_dirty=False)
 
 
 def test_a_file_that_was_declared_and_deleted_is_delivered(shop: Shop) -> None:
     (shop.open() / "docs/notes.md").unlink()
     assert shop.gather("cart", "docs/notes.md", "cart.py").problems == ()
-    assert shop.gather("cart", "docs/never.md").problems == ("docs/never.md was declared and is not there",)
+    assert shop.gather("cart", "docs/never.md").problems == ("docs/never.md is declared, but does not exist",)
 
 
 def test_work_that_was_refused_can_be_mended_and_the_telos_is_back(shop: Shop) -> None:

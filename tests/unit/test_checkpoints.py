@@ -322,7 +322,7 @@ HEADS: list[tuple[Event, str | None]] = [
     (WorkMerged(TURN, "merged"), "merged"),
     (WorkMerged(TURN, "onto", (CLASH,)), None),
     (WorkGathered(TURN, MAIN, "mended"), "mended"),
-    (WorkGathered(TURN, MAIN, "half", (), ("cart.py was declared and is not there",)), None),
+    (WorkGathered(TURN, MAIN, "half", (), ("cart.py is declared, but does not exist",)), None),
     (WorkGathered(TURN, "cart", "piece"), None),
     (RunStarted(a_plan()), None),
     *((event, None) for event in (RunResumed(PLAN), ANSWERED, ENDED, LEFT, CLOSED)),

@@ -39,7 +39,7 @@ from logos.domain.turns import Agent, AgentName
 from logos.engine.budgets import Budget
 from logos.engine.options import RunOptions
 from logos.errors import ConfigError
-from logos.validation import Wording, Worktree, dotted, explain_first
+from logos.validation import Location, Wording, dotted, explain_first
 from logos.waiting.rules import WaitRules
 
 Json = dict[str, Any]
@@ -323,7 +323,7 @@ def _from_text(leaf: Leaf, text: str, source: str) -> object:
     return text
 
 
-def _known_keys(place: Worktree) -> list[str]:
+def _known_keys(place: Location) -> list[str]:
     """The keys of the object at a place."""
     match place:
         case ("agents",):

@@ -16,7 +16,7 @@ from logos.app.tool_detection import Detected
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.specs import Tool
 from logos.errors import ConfigError
-from logos.validation import Wording, Worktree, dotted, explain_first, one_line
+from logos.validation import Location, Wording, dotted, explain_first, one_line
 
 TELOS_FILE = "telos.toml"
 MAX_BYTES = 200_000
@@ -155,7 +155,7 @@ _KEYS: dict[str, list[str]] = {
 }
 
 
-def _place(place: Worktree) -> str:
+def _place(place: Location) -> str:
     """A place as a person counts: `tools, number 2: level`."""
     if place[:1] == ("tools",) and len(place) > 1:
         return f"tools, number {int(place[1]) + 1}" + "".join(f": {part}" for part in place[2:])

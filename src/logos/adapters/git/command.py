@@ -1,4 +1,4 @@
-"""Git as Logos calls it: nothing that an agent may have planted in a repository runs."""
+"""Calling git so that nothing an agent may have put into a repository is executed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 Settings = tuple[tuple[str, str], ...]
 
-# An agent can make git wait for ever: a pipe in the place of a file that git reads is enough.
+# An agent can make git wait for ever, for example with a pipe where git expects a file.
 LONGEST_SECONDS = 900.0
 
-# Where the person's own settings are; every other GIT_* variable would point us at another repository or index.
+# These locate the user's settings; every other GIT_* variable could select another repository or index.
 _KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_EXEC_PATH"}
 _STANDING = {
     "LC_ALL": "C",
@@ -40,7 +40,7 @@ _SAFE: Settings = (
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
 )
-# Programs that the attributes of a file can name, and what takes their place: no filter, and git's own merge.
+# Programs that file attributes can name, and their replacements: no filter, and git's own merge.
 _DISARMED = {
     "filter": (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")),
     "merge": (("driver", "git merge-file -q %A %O %B"),),
@@ -93,7 +93,7 @@ class Git:
             logger.debug("git %s in %s: exit code %d", " ".join(arguments), self.cwd, done.returncode)
             return done
         except subprocess.TimeoutExpired as error:
-            raise HostError(f"git {arguments[0]} is not done after {LONGEST_SECONDS:.0f} s in {self.cwd}") from error
+            raise HostError(f"git {arguments[0]} timed out after {LONGEST_SECONDS:.0f} s in {self.cwd}") from error
         except FileNotFoundError as error:
             gone = not self.cwd.is_dir()
             raise HostError(f"the folder {self.cwd} is gone" if gone else "git is not installed") from error
@@ -107,23 +107,31 @@ class Git:
     def line(self, *arguments: str, stdin: bytes = b"") -> str:
         return os.fsdecode(self.ask(*arguments, stdin=stdin)).removesuffix("\n")
 
+    def paths(self, *arguments: str, stdin: bytes = b"") -> list[bytes]:
+        """The entries of an output that NUL bytes separate."""
+        return [path for path in self.ask(*arguments, stdin=stdin).split(b"\0") if path]
+
+    def commit(self, name: str) -> str:
+        """The commit that a name stands for; empty if there is none."""
+        return self.run("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").stdout.decode().strip()
+
     def using(self, **variables: str) -> Git:
         return replace(self, variables={**self.variables, **variables})
 
     def disarmed(self) -> Git:
-        """Without the filters and merge drivers that the repository's own settings name: agents can write those.
+        """Without the filters and merge drivers of the repository's own settings, which agents can write.
 
-        The person's own, set for all their repositories, stay.
+        Those of the user's global settings stay.
         """
         if not self._names_programs():
             return self
-        said = self.ask("config", "--list", "-z", "--show-scope", "--name-only").decode("utf-8", "surrogateescape")
-        fields = said.split("\0")
+        listed = self.ask("config", "--list", "-z", "--show-scope", "--name-only")
+        fields = listed.decode("utf-8", "surrogateescape").split("\0")
         named = {key for scope, key in zip(fields[::2], fields[1::2], strict=False) if scope in _PLANTABLE}
-        return replace(self, settings=(*self.settings, *_disarming(named)))
+        return replace(self, settings=(*self.settings, *without_drivers(named)))
 
     def _names_programs(self) -> bool:
-        """Whether the repository's own settings can name any; most have none, and git need not be asked."""
+        """Whether the repository's own settings may name programs. Most do not, which saves a call of git."""
         home = self.variables.get("GIT_DIR")
         if home is None:
             return True
@@ -148,31 +156,30 @@ class Git:
         return {**kept, **_STANDING, **numbered, "GIT_CONFIG_COUNT": str(len(self.settings)), **self.variables}
 
 
-def _disarming(keys: Iterable[str]) -> Settings:
-    drivers = {(section, name) for key in keys for section, name in [_driver(key)] if section in _DISARMED and name}
+def without_drivers(keys: Iterable[str], trusted: Iterable[str] = ()) -> Settings:
+    """Settings that turn off the filters and merge drivers which these keys configure, except `trusted` ones."""
+    # In `section.name.key` the name may contain dots; a key `section.key` has no name.
+    drivers = {key.rpartition(".")[0] for key in keys} - {*trusted}
+    split = (driver.partition(".") for driver in sorted(drivers))
     return tuple(
-        (f"{section}.{name}.{key}", value) for section, name in sorted(drivers) for key, value in _DISARMED[section]
+        (f"{section}.{name}.{key}", value)
+        for section, _, name in split
+        if name
+        for key, value in _DISARMED.get(section, ())
     )
-
-
-def _driver(key: str) -> tuple[str, str]:
-    """The section and the name in `section.name.key`; the name may have dots and is empty in `section.key`."""
-    section, _, rest = key.partition(".")
-    return section, rest.rpartition(".")[0]
 
 
 def provider_error(done: subprocess.CompletedProcess[bytes]) -> str:
-    """What git said went wrong, in one line."""
+    """Git's error message, in one line."""
     lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    told = (
-        [line for line in lines if line.startswith(("fatal:", "error:"))] or lines or [f"exit code {done.returncode}"]
-    )
-    return told[0].removeprefix("fatal:").removeprefix("error:").strip()
+    errors = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    message = next(iter(errors or lines), f"exit code {done.returncode}")
+    return message.removeprefix("fatal:").removeprefix("error:").strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository as seen from a folder in it: git's shared folder, the top, and the way from there to the folder."""
+    """The repository of a folder: the shared GIT_DIR, the top of the work tree, the path from there to the folder."""
 
     common: Path
     top: Path
@@ -181,18 +188,18 @@ class Repository:
 
 def repository_of(wd: Path) -> Repository:
     asked = ("--git-common-dir", "--show-toplevel", "--show-prefix")
-    said = Git(wd).line("rev-parse", "--path-format=absolute", *asked).split("\n")
-    if len(said) != len(asked):
-        # A folder's name has more than one line.
-        said = [Git(wd).line("rev-parse", "--path-format=absolute", one) for one in asked]
-    common, top, prefix = said
+    paths = Git(wd).line("rev-parse", "--path-format=absolute", *asked).split("\n")
+    if len(paths) != len(asked):
+        # The name of a folder contains a line break.
+        paths = [Git(wd).line("rev-parse", "--path-format=absolute", one) for one in asked]
+    common, top, prefix = paths
     if (Path(top) / prefix).resolve() != wd.resolve():
-        raise HostError(f"the repository of {wd} says that its work tree is {top}")
+        raise HostError(f"the repository of {wd} has its work tree at {top}")
     return Repository(Path(common), Path(top), prefix)
 
 
 def text_of(path: bytes) -> str:
-    """A path as text that can be stored; what is not UTF-8 in it is escaped."""
+    """A path as text that can be stored; bytes that are not UTF-8 are escaped."""
     return path.decode("utf-8", "backslashreplace")
 
 
@@ -210,33 +217,34 @@ def tree_of(git: Git, commit: str) -> str:
 
 
 def commit_tree(git: Git, tree: str, parents: Iterable[str], message: str, at: int | None = None) -> str:
-    """A commit of a tree, dated now or `at`."""
+    """Create a commit of a tree, dated now or `at`."""
     if at is not None:
         git = git.using(GIT_AUTHOR_DATE=f"@{at} +0000", GIT_COMMITTER_DATE=f"@{at} +0000")
     heritage = [word for parent in parents for word in ("-p", parent)]
-    said = message.replace("\0", "").encode("utf-8", "replace")
-    return git.line("commit-tree", tree, *heritage, stdin=said)
+    return git.line("commit-tree", tree, *heritage, stdin=message.replace("\0", "").encode("utf-8", "replace"))
 
 
 def point_refs(git: Git, common: Path, refs: Mapping[str, str | None]) -> None:
-    """Point refs of ours to commits, or delete those that point to None; all of them or none.
+    """Set our refs to commits, or delete those whose commit is None; all of them or none.
 
-    Never through a symbolic ref: an agent could have made one that leads to the person's branch.
+    `--no-deref`: an agent could have made a symbolic ref to the user's branch.
     """
     for ref in refs:
-        with suppress(OSError):  # what a killed git left behind
+        with suppress(OSError):  # left by a killed git
             (common / f"{ref}.lock").unlink()
     orders = (f"update {ref} {to}\n" if to else f"delete {ref}\n" for ref, to in refs.items())
     git.ask("update-ref", "--no-deref", "--stdin", stdin="".join(orders).encode())
 
 
-def refs_under(git: Git, *folders: str) -> list[str]:
-    return git.ask("for-each-ref", "--format=%(refname)", *folders).decode().split()
+def refs_under(git: Git, *folders: str) -> dict[str, str]:
+    """The refs in these folders (without folders: all refs), and their objects."""
+    lines = git.ask("for-each-ref", "--format=%(refname) %(objectname)", *folders).decode().splitlines()
+    return dict(line.split() for line in lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A path that differs between two commits. Mode and blob are empty on the side where it is not."""
+    """A path that differs between two commits. Mode and blob are empty on a side that does not have it."""
 
     path: bytes
     mode: str
@@ -254,7 +262,7 @@ def changes(git: Git, old: str, new: str) -> list[Change]:
 
 
 def changes_of_many(git: Git, old: str, commits: Iterable[str]) -> list[Change]:
-    """What each of these commits changes of the old one, one after the other, asked at once."""
+    """The changes of each commit against the old one, in order, with a single git call."""
     asked = "".join(f"{checked_commit(commit)} {checked_commit(old)}\n" for commit in commits)
     fields = git.ask("diff-tree", "--stdin", "--no-commit-id", *_DIFF, stdin=asked.encode()).split(b"\0")
     return list(map(_change, fields[0:-1:2], fields[1::2]))
@@ -262,24 +270,25 @@ def changes_of_many(git: Git, old: str, commits: Iterable[str]) -> list[Change]:
 
 def _change(about: bytes, path: bytes) -> Change:
     old_mode, mode, old_blob, blob, _ = about.decode().lstrip(":").split()
-    was, there = old_mode != "000000", mode != "000000"
-    return Change(path, mode if there else "", blob if there else "", old_mode if was else "", old_blob if was else "")
+    new = (mode, blob) if mode != "000000" else ("", "")
+    old = (old_mode, old_blob) if old_mode != "000000" else ("", "")
+    return Change(path, *new, *old)
 
 
 def blobs(git: Git, hashes: Iterable[str], largest: int) -> dict[str, bytes]:
-    """The contents of blobs, those over `largest` bytes left out."""
+    """The contents of the blobs of at most `largest` bytes."""
     asked = "".join(f"{blob}\n" for blob in sorted(set(hashes))).encode()
     sizes = git.ask("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=asked).decode().splitlines()
     small = [blob for blob, size in (line.split() for line in sizes) if size.isdigit() and int(size) <= largest]
-    said = git.ask("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in small).encode())
+    output = git.ask("cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in small).encode())
     contents: dict[str, bytes] = {}
     for blob in small:
-        head, _, said = said.partition(b"\n")
+        head, _, output = output.partition(b"\n")
         size = int(head.split()[-1])
-        contents[blob], said = said[:size], said[size + 1 :]
+        contents[blob], output = output[:size], output[size + 1 :]
     return contents
 
 
 def paths_in(git: Git, commit: str) -> set[bytes]:
     """Every file and folder of a commit."""
-    return set(git.ask("ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", commit).split(b"\0"))
+    return set(git.paths("ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", commit))

@@ -1,4 +1,4 @@
-"""What an agent left in a worktree, taken into a tree as it lies there, and what keeps it from being accepted."""
+"""Staging the files of a worktree exactly as they are, and the reasons to refuse them."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from logos.domain.specs import TouchedFile
 MOST_FILES = 5_000
 LARGEST_FILE = 20_000_000
 LONGEST_PATH = 4_096
-# Where prompts and responses lie, also where a project has a folder of that name in git.
+# Prompts and responses, which are left out even if a project tracks a folder of that name.
 OURS = (".tmp/agent-responses/", ".tmp/agent-prompts/")
 
 _LINK = "120000"
 _GITLINK = "160000"
-# What git says of a name that could be taken for one of its own files somewhere.
+# Git's message about a file name that it does not allow.
 _REFUSED = b"Ignoring path "
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What keeps a piece of work from being accepted; the path is empty where it is not about one file."""
+    """Why work cannot be accepted; the path is empty if the reason is not about one file."""
 
     path: bytes
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What is to become of the paths that differ from the start."""
+    """The changed paths, by what to do with them."""
 
     add: list[bytes] = field(default_factory=list[bytes])
     remove: list[bytes] = field(default_factory=list[bytes])
@@ -46,7 +46,7 @@ class Staged:
 
 
 def fresh_index(git: Git, index: Path, start: str, *flags: str) -> None:
-    """An index of ours that says what the start says, and remembers which files were looked at already."""
+    """Reset our index to the start commit; it keeps the time stamps of files that were checked already."""
     Path(f"{index}.lock").unlink(missing_ok=True)
     if git.run("read-tree", "--reset", *flags, start).returncode != 0:
         index.unlink(missing_ok=True)
@@ -54,27 +54,24 @@ def fresh_index(git: Git, index: Path, start: str, *flags: str) -> None:
 
 
 def stage(git: Git, folder: Path) -> list[Problem]:
-    """Bring the index from the start to what lies in the folder; returns what could not be taken."""
+    """Update the index from the start commit to the files in the folder; returns the problems."""
     paths = differing(git, OURS)
     if len(paths) > MOST_FILES:
-        return [
-            Problem(b"", f"{len(paths)} files were changed, at most {MOST_FILES} are taken; is a .gitignore missing?")
-        ]
+        return [Problem(b"", f"{len(paths)} files changed, more than {MOST_FILES}; is a .gitignore missing?")]
     return take(git, folder, paths)
 
 
 def differing(git: Git, unseen: Iterable[str], under: str = "") -> list[bytes]:
-    """The paths under a folder whose files are not as the index says; `unseen` and ignored ones only if it has them."""
+    """The paths under a folder that differ from the index; `unseen` and ignored ones only if the index has them."""
     flags = ("--modified", "--deleted", "--others", "--exclude-standard")
     patterns = (f"--exclude={pattern}" for pattern in unseen)
-    listed = git.ask("ls-files", "-z", *flags, *patterns, "--", *([under] if under else []))
-    return sorted({path for path in listed.split(b"\0") if path})
+    return sorted(set(git.paths("ls-files", "-z", *flags, *patterns, "--", *([under] if under else []))))
 
 
 def take(git: Git, folder: Path, paths: Iterable[bytes], largest: int = LARGEST_FILE) -> list[Problem]:
-    """Bring the index to what lies at these paths; returns what could not be taken.
+    """Update the index to the files at these paths; returns the problems.
 
-    Not `git add`: that would run git inside nested repositories, with the settings they bring along.
+    Not `git add`: it would run git inside nested repositories, with their settings.
     """
     staged = Staged()
     for path in paths:
@@ -88,7 +85,7 @@ def _sort_out(staged: Staged, folder: bytes, path: bytes, largest: int) -> None:
     try:
         there = os.lstat(full)
     except FileNotFoundError:
-        # Git removes what is not there, in one go with what is added.
+        # `update-index --remove` removes missing files in the same call that adds others.
         (staged.remove if _beyond_a_link(folder, path) else staged.add).append(path)
         return
     except NotADirectoryError:
@@ -112,10 +109,10 @@ def _sort_out(staged: Staged, folder: bytes, path: bytes, largest: int) -> None:
 
 
 def _sort_out_folders(git: Git, staged: Staged) -> None:
-    """A folder is a nested repository, new (git says so with a slash) or known, or it took the place of a file."""
+    """A folder is a nested repository (a new one is listed with a slash), or it has replaced a file."""
     if not staged.folders:
         return
-    entries = git.ask("ls-files", "-z", "--stage").split(b"\0")
+    entries = git.paths("ls-files", "-z", "--stage")
     gitlinks = {entry.partition(b"\t")[2] for entry in entries if entry.startswith(_GITLINK.encode())}
     for path in staged.folders:
         if path.endswith(b"/") or path in gitlinks:
@@ -142,7 +139,7 @@ def _update(git: Git, staged: Staged) -> list[Problem]:
 
 
 def problems_in(git: Git, folder: Path, changed: list[Change]) -> list[Problem]:
-    """What is wrong with files that were taken."""
+    """Why staged files cannot be accepted."""
     links = [change for change in changed if change.mode == _LINK]
     targets = blobs(git, (link.blob for link in links), LONGEST_PATH) if links else {}
     leading_out = (link.path for link in links if _leads_out(folder, link.path, targets.get(link.blob, b"/")))
@@ -157,23 +154,23 @@ def problems_in(git: Git, folder: Path, changed: list[Change]) -> list[Problem]:
 def _leads_out(folder: Path, path: bytes, target: bytes) -> bool:
     if target.startswith(b"/"):
         return True
-    said = posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).split(b"/")
-    if said[0] == b".." or b".git" in (part.lower() for part in said):
+    parts = posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).split(b"/")
+    if parts[0] == b".." or b".git" in (part.lower() for part in parts):
         return True
-    # By the letter a chain of links can stay inside and still lead out.
+    # The target of a link may itself be a link that points outside.
     root = os.path.realpath(os.fsencode(folder))
     return os.path.commonpath([root, os.path.realpath(os.path.join(root, path))]) != root
 
 
 def _filtered(git: Git, changed: list[Change]) -> list[Problem]:
-    """Files that a program of the repository encrypts or converts: committed as they lie there, they would leak."""
+    """Files that a filter of the repository encrypts or converts: committing them unfiltered would publish them."""
     asked = b"".join(change.path + b"\0" for change in changed if change.blob)
     if not git.disarmed_filters or not asked:
         return []
-    said = git.ask("check-attr", "-z", "--stdin", "filter", stdin=asked).split(b"\0")
+    fields = git.ask("check-attr", "-z", "--stdin", "filter", stdin=asked).split(b"\0")
     return [
         Problem(path, f"needs the filter {text_of(name)} of this repository, which Logos does not run")
-        for path, name in zip(said[0::3], said[2::3], strict=False)
+        for path, name in zip(fields[0::3], fields[2::3], strict=False)
         if text_of(name) in git.disarmed_filters
     ]
 
@@ -184,11 +181,11 @@ def not_in(git: Git, commit: str, paths: Iterable[str], changed: list[Change]) -
     there = {change.path for change in changed}
     if not there.issuperset(wanted):
         there |= paths_in(git, commit)
-    return [Problem(path, "was declared and is not there") for path in wanted if path not in there]
+    return [Problem(path, "is declared, but does not exist") for path in wanted if path not in there]
 
 
 def touched(git: Git, folder: Path, changed: list[Change], prefix: str) -> tuple[TouchedFile, ...]:
-    """What each changed file is now, and what it newly defines; paths are as seen from the work dir."""
+    """Each changed file with its blob and the names it newly defines; paths are relative to the work dir."""
     python = [change for change in changed if change.path.endswith(b".py") and change.mode.startswith("100")]
     texts = _lying_there(folder, python)
     hashes = [blob for it in python for blob in (it.blob, it.old_blob) if blob and blob not in texts]
@@ -197,7 +194,7 @@ def touched(git: Git, folder: Path, changed: list[Change], prefix: str) -> tuple
 
 
 def _lying_there(folder: Path, changed: list[Change]) -> dict[str, bytes]:
-    """The contents of blobs that are still in the files they were made of, so that git need not be asked."""
+    """The blobs whose files are unchanged since, read from these files to save a call of git."""
     found: dict[str, bytes] = {}
     for change in changed:
         with suppress(OSError):
@@ -212,7 +209,7 @@ def _lying_there(folder: Path, changed: list[Change]) -> dict[str, bytes]:
 
 
 def _blob_of(content: bytes, length: int) -> str:
-    """Git's name for a content, in a repository whose names are so long."""
+    """The hash of a blob; its length tells SHA-1 from SHA-256."""
     digest = hashlib.sha1 if length == 40 else hashlib.sha256
     return digest(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
@@ -226,14 +223,14 @@ def _newly_defined(change: Change, texts: dict[str, bytes]) -> tuple[str, ...]:
 
 
 def seen_from(prefix: str, path: bytes) -> str:
-    """A path as it is from the work dir; `prefix` leads there from the top of the repository."""
+    """A path relative to the work dir; `prefix` is the work dir relative to the top of the repository."""
     return text_of(posixpath.relpath(path, os.fsencode(prefix)) if prefix else path)
 
 
-def in_words(problem: Problem, prefix: str) -> str:
-    """One line, whatever is in the name of the file."""
+def describe_problem(problem: Problem, prefix: str) -> str:
+    """One line, also if the file name contains control characters."""
     path = seen_from(prefix, problem.path) if problem.path else ""
-    return f"{path if path.isprintable() else ascii(path)} {problem.words}".strip()
+    return f"{path if path.isprintable() else ascii(path)} {problem.message}".strip()
 
 
 def _is_utf8(path: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""A GIT_DIR of our own beside a person's: with their objects, and nothing else of theirs or that agents put there."""
+"""A separate GIT_DIR that shares the objects of the user's repository, but none of the files that agents can change."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from logos.adapters.files import own_folder, private_folder
-from logos.adapters.git.command import Git, Repository, Settings
+from logos.adapters.git.command import Git, Repository, Settings, without_drivers
 from logos.adapters.git.worktrees import remove
 
-# A ref that outlives a power cut must not lead to an object that did not.
+# After a power cut, no ref may point to an object that was lost.
 DURABLE: Settings = (("core.fsync", "committed,loose-object"), ("core.fsyncMethod", "batch"))
-# Never into other repositories; and an index whose hash tells whether it is whole.
+# Never descend into submodules, and write the index with a hash that shows damage.
 _PLAIN: Settings = (("submodule.recurse", "false"), ("index.skipHash", "false"))
 
-# Bytes are kept as they lie there: no line ends are converted, nothing is expanded or recoded.
+# Store bytes unchanged: no conversion of line ends, keywords or encodings.
 _ATTRIBUTES = b"* -text -ident !eol !working-tree-encoding\n"
-# What may lie in our folder, and whether it is a folder: another file could lead git to settings elsewhere.
+# The entries of our GIT_DIR, and whether each is a folder; any other file could make git read other settings.
 _OURS = {"index": False, "HEAD": False, "config": False, "info": True, "objects": True, "refs": True}
-# Its halves undo each other, and without it files would be taken that are too large for a repository.
-_TRUSTED_FILTERS = {"lfs"}
+# LFS restores what it stores, and without it files would be stored that are too large for a repository.
+_TRUSTED_FILTERS = ("filter.lfs",)
 
 
 class PrivateGit:
@@ -41,7 +41,7 @@ class PrivateGit:
         return self._git or self.prepare()
 
     def prepare(self) -> Git:
-        """Git with this GIT_DIR, written anew every time: what an agent may have put there does not count."""
+        """Git with this GIT_DIR, whose files are written again each time in case an agent changed them."""
         settings = self._known = self._known or {key: (scope, value) for scope, key, value in self._settings()}
         self._own(self.home)
         for entry in self.home.iterdir():
@@ -59,18 +59,14 @@ class PrivateGit:
             "GIT_LITERAL_PATHSPECS": "1",
         }
         plain = Git(self._repository.top, variables)
-        more = (
-            *DURABLE,
-            ("submodule.recurse", "false"),
-            ("index.skipHash", "false"),
-            *self._ignoring(settings),
-            *_without_filters(settings),
-        )
+        # A filter may remove content when a file is stored that it does not restore.
+        filters = without_drivers((key for key in settings if key.startswith("filter.")), _TRUSTED_FILTERS)
+        more = (*DURABLE, *_PLAIN, *self._ignoring(settings), *filters)
         self._git = replace(plain, settings=(*plain.settings, *more)).disarmed()
         return self._git
 
     def _own(self, folder: Path) -> None:
-        """Never through a link: it could lead to the person's own GIT_DIR."""
+        """Create a folder. A symbolic link is replaced: it could point to the user's GIT_DIR."""
         if self.home.is_relative_to(self._wd):
             own_folder(self._wd / ".telos")
         if folder.is_symlink() or not folder.is_dir():
@@ -78,9 +74,9 @@ class PrivateGit:
         private_folder(folder)
 
     def _settings(self) -> Iterator[tuple[str, str, str]]:
-        """Scope, key and value of all that holds in the person's repository."""
-        said = os.fsdecode(Git(self._wd).ask("config", "--list", "-z", "--show-scope")).split("\0")
-        for scope, setting in zip(said[::2], said[1::2], strict=False):
+        """Scope, key and value of every setting of the user's repository."""
+        fields = os.fsdecode(Git(self._wd).ask("config", "--list", "-z", "--show-scope")).split("\0")
+        for scope, setting in zip(fields[::2], fields[1::2], strict=False):
             key, _, value = setting.partition("\n")
             yield scope, key, value
 
@@ -92,17 +88,11 @@ class PrivateGit:
         yield "config", f"{core}{more}".encode()
         yield "HEAD", b"ref: refs/heads/none\n"
         yield "info/attributes", _ATTRIBUTES
-        yield "info/exclude", self._excluded()
-
-    def _excluded(self) -> bytes:
-        path = self._repository.common / "info" / "exclude"
-        try:
-            return path.read_bytes() if path.is_file() else b""
-        except OSError:
-            return b""
+        exclude = self._repository.common / "info" / "exclude"
+        yield "info/exclude", exclude.read_bytes() if exclude.is_file() and os.access(exclude, os.R_OK) else b""
 
     def _ignoring(self, settings: dict[str, tuple[str, str]]) -> Settings:
-        """The repository's own list of what to ignore, where it names one."""
+        """The ignore file that the repository's own settings name, if any."""
         if not _is_local(settings, "core.excludesfile"):
             return ()
         path = Path(settings["core.excludesfile"][1]).expanduser()
@@ -116,7 +106,7 @@ def _is_ours(entry: Path) -> bool:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """A new file in the place of whatever is there: never through a link."""
+    """Replace whatever is at the path with a new file; symbolic links are not followed."""
     new = path.with_name(f"{path.name}.new")
     for there in (new, path):
         if there.is_symlink() or not there.is_file():
@@ -134,12 +124,3 @@ def _clear(path: Path) -> None:
 
 def _is_local(settings: dict[str, tuple[str, str]], key: str) -> bool:
     return key in settings and settings[key][0] in ("local", "worktree")
-
-
-def _without_filters(settings: dict[str, tuple[str, str]]) -> Settings:
-    """What a filter takes away when a file is taken need not come back when it is put back."""
-    drivers = {key.split(".", 1)[1].rpartition(".")[0] for key in settings if key.startswith("filter.")}
-    off = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
-    return tuple(
-        (f"filter.{name}.{key}", value) for name in sorted(drivers - _TRUSTED_FILTERS - {""}) for key, value in off
-    )

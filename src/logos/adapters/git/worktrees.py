@@ -1,4 +1,4 @@
-"""Places on this machine: where they are, how a new one is set up, and how one is removed."""
+"""Worktrees on this machine: their paths, setup and removal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETUP_TAIL = 2_000
 
 @dataclass(frozen=True, slots=True)
 class WorktreePath:
-    """Where a place is on this machine. What Logos notes of it lies beside it, where names begin with a dot."""
+    """The folder and branch of a worktree. Our own files about it are hidden files beside the folder."""
 
     name: str
     folder: Path
@@ -32,23 +32,23 @@ class WorktreePath:
 
     @property
     def mark(self) -> Path:
-        """Says at which commit the place was made, once it is made whole."""
+        """A file with the start commit, written when the worktree is complete."""
         return self.folder.with_name(f".{self.name}.made")
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         return self.folder.is_dir() and not self.folder.is_symlink()
 
     @property
     def made_at(self) -> str:
         try:
-            return self.mark.read_text(encoding="ascii") if self.is_there else ""
+            return self.mark.read_text(encoding="ascii") if self.exists else ""
         except (OSError, UnicodeDecodeError):
             return ""
 
 
 def run_setup(command: str, folder: Path, root: Path) -> None:
-    """Run the person's command that makes a new worktree usable; nothing of it outlives the call."""
+    """Run the user's setup command in a new worktree; all its processes end with the call."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     with tempfile.TemporaryFile() as sink:
         process = subprocess.Popen(
@@ -62,31 +62,31 @@ def run_setup(command: str, folder: Path, root: Path) -> None:
             start_new_session=True,
         )
         try:
-            said = f"exit code {process.wait(SETUP_SECONDS)}"
+            result = f"exit code {process.wait(SETUP_SECONDS)}"
         except subprocess.TimeoutExpired:
-            said = f"not done after {SETUP_SECONDS:.0f} s"
+            result = f"not done after {SETUP_SECONDS:.0f} s"
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         sink.seek(max(0, sink.seek(0, os.SEEK_END) - SETUP_TAIL))
         output = text_of(sink.read()).strip()
-    if said != "exit code 0":
-        raise HostError(f"the setup command {command!r} failed in {folder} ({said}): {output}")
+    if result != "exit code 0":
+        raise HostError(f"the setup command {command!r} failed in {folder} ({result}): {output}")
 
 
 def worktrees_of(wd: Path) -> list[Path]:
-    """The same folder in every worktree of the repository; git itself would give up at one that is half made."""
+    """This folder in every worktree of the repository; git itself would fail at an unfinished one."""
     here = repository_of(wd)
     main = [here.common.parent] if here.common.name == ".git" else []
-    others = [Path(own).parent for folder in (here.common / "worktrees").glob("*") if (own := owner_of(folder))]
+    others = [Path(owner).parent for folder in (here.common / "worktrees").glob("*") if (owner := owner_of(folder))]
     return [top / here.prefix if here.prefix else top for top in dict.fromkeys([here.top, *main, *others])]
 
 
 def owner_of(folder: Path) -> str:
-    """The .git of the worktree that a folder of git's is about; empty where it does not say."""
-    said = text_in(folder / "gitdir").strip()
-    return os.path.normpath(folder / said) if said else ""
+    """The .git file of the worktree that a folder in GIT_DIR/worktrees belongs to; empty if unknown."""
+    path = text_in(folder / "gitdir").strip()
+    return os.path.normpath(folder / path) if path else ""
 
 
 def text_in(path: Path) -> str:
@@ -97,7 +97,7 @@ def text_in(path: Path) -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder with all that is in it, also where an agent took the right to do so away."""
+    """Remove a file or a folder with its contents, even if an agent has removed write permissions."""
     try:
         if path.is_symlink() or path.is_file():
             path.unlink()

@@ -28,7 +28,7 @@ from logos.domain.roles import Role
 from logos.domain.usage import Usage
 from logos.errors import ConfigError
 from logos.flows.levels.turn_ids import COMPONENT, NUMBER, LevelTurn, level_turn
-from logos.validation import CONTRADICTION, Wording, Worktree, explain_first, one_line
+from logos.validation import CONTRADICTION, Location, Wording, explain_first, one_line
 
 Json = dict[str, Any]
 
@@ -341,7 +341,7 @@ def _agent_keys(wrong: str, flow: Flow) -> str:
     return ", ".join([level.name, *(f"{level.name}.{kind}" for kind in _kinds_of(level)), *components])
 
 
-def _place(place: Worktree) -> str:
+def _place(place: Location) -> str:
     """A place as a person counts: `agents.tester, step 2: fault`."""
     if place[:1] == ("agents",) and len(place) > 2:
         inner = ".".join(map(str, place[3:]))
@@ -349,7 +349,7 @@ def _place(place: Worktree) -> str:
     return ".".join(map(str, place))
 
 
-def _known(place: Worktree, flow: Flow) -> list[str]:
+def _known(place: Location, flow: Flow) -> list[str]:
     if place[-1:] == ("usage",):
         return list(Spending.model_fields)
     if place == ("agents",):

@@ -17,7 +17,7 @@ from logos.adapters.reports.text import STANDARD, Decoded, Found, decode, decode
 from logos.adapters.reports.values import row_name, section_rows
 from logos.domain.levels import Level
 from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
-from logos.validation import Wording, Worktree, dotted, explain, shown
+from logos.validation import Location, Wording, dotted, explain, shown
 
 MAX_REPORT_CHARACTERS = 200_000
 MAX_ENTRIES = 10_000
@@ -174,11 +174,11 @@ def _message(error: ErrorDetails, keys: dict[str, Key], sections: tuple[str, ...
     return message + here
 
 
-def _names(place: Worktree) -> list[str]:
+def _names(place: Location) -> list[str]:
     return [part for part in place if isinstance(part, str)]
 
 
-def _place(place: Worktree, data: Json, sections: tuple[str, ...]) -> str:
+def _place(place: Location, data: Json, sections: tuple[str, ...]) -> str:
     """`failures[0].conflicts_with[1]`; the sections of a spec are called by their names."""
     match place:
         case ("spec_updates", int(number), "text"):
