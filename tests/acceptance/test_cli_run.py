@@ -7,7 +7,8 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -313,14 +314,29 @@ def test_a_signal_stops_a_run_that_can_be_resumed(sandbox: Sandbox, cao: FakeCao
 # What is seen meanwhile
 
 
-def a_run_on_a_terminal(sandbox: Sandbox, cao: FakeCao, *, piped_stdout: bool = False, **env: str) -> tuple[str, str]:
+def a_run_on_a_terminal(
+    sandbox: Sandbox,
+    cao: FakeCao,
+    *,
+    piped_stdout: bool = False,
+    on_output: Callable[[str], None] = lambda _seen: None,
+    **env: str,
+) -> tuple[str, str]:
     command = [LOGOS, "run", "words", "--test", "true", *QUICK]
     given = clean_env(**{"TERM": "xterm-256color", "COLORTERM": "", "API": cao.url, **env})
-    return on_a_terminal(command, sandbox.wd, given, piped_stdout=piped_stdout)
+    return on_a_terminal(command, sandbox.wd, given, piped_stdout=piped_stdout, on_output=on_output)
 
 
 def test_a_terminal_gets_a_live_view(sandbox: Sandbox, cao: FakeCao) -> None:
-    seen, _ = a_run_on_a_terminal(sandbox, cao)
+    shown = threading.Event()
+
+    def when_shown(_prompt: str) -> str:
+        """The programmer answers once the terminal shows that it is asked."""
+        assert shown.wait(LAST_RESORT)
+        return "Changed: greet()."
+
+    cao.script = script(programmer=[when_shown])
+    seen, _ = a_run_on_a_terminal(sandbox, cao, on_output=lambda seen: shown.set() if "● programmer" in seen else None)
     assert "logos · run " in seen
     assert "● programmer" in seen
     assert "\x1b[?25l" in seen

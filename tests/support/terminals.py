@@ -8,7 +8,7 @@ import pty
 import struct
 import subprocess
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,9 +18,17 @@ ROWS, COLUMNS = 40, 100
 
 
 def on_a_terminal(
-    command: Sequence[str | Path], cwd: Path, env: Mapping[str, str], *, piped_stdout: bool = False
+    command: Sequence[str | Path],
+    cwd: Path,
+    env: Mapping[str, str],
+    *,
+    piped_stdout: bool = False,
+    on_output: Callable[[str], None] = lambda _seen: None,
 ) -> tuple[str, str]:
-    """Run a program that must succeed; what it wrote on its terminal, and what went to its piped standard output."""
+    """Run a program that must succeed; what it wrote on its terminal, and what went to its piped standard output.
+
+    `on_output` is called with everything seen so far whenever there is more.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     out = subprocess.PIPE if piped_stdout else theirs
@@ -33,6 +41,7 @@ def on_a_terminal(
     with suppress(OSError):
         while new := os.read(ours, 65536):
             seen += new
+            on_output(seen.decode(errors="replace"))
     os.close(ours)
     piped, _ = process.communicate(timeout=LAST_RESORT)
     assert process.returncode == 0, seen.decode()
