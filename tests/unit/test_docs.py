@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from logos.app.settings import LEAVES
 from logos.cli.app import COMMANDS
@@ -99,3 +100,11 @@ def test_every_name_in_the_glossary_is_defined_in_the_code() -> None:
     defined = set(re.findall(r"\b(?:class|def) (\w+)|^ *(\w+)(?=: | = )", source, re.MULTILINE))
     assert len(names) > 50
     assert not names - {name for pair in defined for name in pair}
+
+
+def test_pre_commit_runs_the_tools_of_make_check() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = makefile.partition("\ncheck:")[2].partition("\n\n")[0].splitlines()[1:]
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert [hook["entry"] for hook in hooks] == [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe]
+    assert not any(hook["pass_filenames"] for hook in hooks)
