@@ -183,6 +183,6 @@ class Workspace(Protocol):
     def close(self, result: str | None) -> None:
         """Remove the worktrees and branches of the run; `result`, if given, becomes the run's branch.
 
-        Commits that the log names stay, so that the run can be gone back to.
+        Commits that the log names stay, so that a rollback can use them.
         """
         ...

@@ -85,7 +85,7 @@ def test_status_of_an_abandoned_run_says_who_holds_what_and_how_to_go_on(sandbox
     done = sandbox("status")
     assert "STOPPED" in done.out
     assert "r1.analyst.c1 is with the analyst since" in done.out
-    assert "no driver is at work on it" in done.out
+    assert "no driver is attached to it" in done.out
     assert "next: logos run --resume" in done.out
     held = sandbox("status", "--json").json["in_flight"]
     assert [(turn["turn"], turn["agent"]) for turn in held] == [("r1.analyst.c1", "analyst")]
@@ -300,7 +300,7 @@ def test_following_shows_events_as_they_come_and_says_that_nobody_drives(sandbox
     ) as follower:
         assert follower.stdout is not None
         assert follower.stderr is not None
-        assert "no driver is at work on run abcd1234" in follower.stderr.readline()
+        assert "no driver is attached to run abcd1234" in follower.stderr.readline()
         for _ in range(3):
             follower.stdout.readline()
         log = SqliteLog(sandbox.wd / ".telos" / "logos.db")

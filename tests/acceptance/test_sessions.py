@@ -903,7 +903,7 @@ def test_a_reset_gives_up_a_build_and_it_can_be_returned_to(room: Room) -> None:
     assert done.out.startswith(f"run {old} is abandoned\n")
     assert (room.outcomes(), room.build_state["status"]) == ({old: "ABANDONED"}, "ABANDONED")
     room.assert_tidy()
-    assert "given up: reset by a person" in room("log", old).out
+    assert "abandoned: reset by a person" in room("log", old).out
     again = room("reset")
     assert (again.code, again.err) == (2, f"logos: nothing unfinished is in {room.wd}\n")
     assert room.typed(hint(done.out, f"rollback {old}")).code == 0
@@ -959,7 +959,7 @@ def test_fresh_gives_up_the_unfinished_run_and_ends_its_agents(room: Room, flow:
     assert (done.code, done.json["run"] != old) == (0, True), done.err
     assert room.outcomes() == {old: "ABANDONED", done.json["run"]: "PASSED"}
     assert room.left_behind() == []
-    assert f"{old} given up: a new " in room("log", old).out
+    assert f"{old} abandoned: a new " in room("log", old).out
 
 
 # --- where files are not kept
@@ -979,7 +979,7 @@ def test_without_git_the_state_alone_is_kept_and_that_is_said(plain: Room) -> No
     plain.script(greeter, turns={"r1.peer_programmer.c1": CRASH})
     done = plain.cycle()
     assert done.code == 1
-    assert f"no checkpoints of the files are kept, only the log can be gone back to: {plain.wd} is no git" in done.err
+    assert f"file checkpoints are off ({plain.wd} is not a git repository); rollback restores" in done.err
     back = plain("rollback", "r1.analyst.c1")
     assert back.code == 0, back.err
     assert "they stay as they are, only the run state was rolled back" in back.out

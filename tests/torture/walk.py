@@ -25,7 +25,7 @@ MOST_PLACES = 4
 # What nobody should ever have to say in a walk.
 ALARMS = (
     "Traceback",
-    "no checkpoint could be made",
+    "the checkpoint failed",
     "not in the checkpoints",
     "resuming from the state file",
     "damaged",

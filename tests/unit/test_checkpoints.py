@@ -267,7 +267,7 @@ def test_a_run_goes_on_when_no_checkpoint_can_be_made_and_it_is_said_once(
     life.see(STARTED)
     album.broken["take"] = error
     life.see(ANSWERED, ASKED, ANSWERED)
-    assert life.told == ["warning: no checkpoint could be made, the run goes on without: disk full"]
+    assert life.told == ["warning: the checkpoint failed, the run continues without it: disk full"]
     album.broken["take"] = HostError("something else")
     life.see(ANSWERED)
     assert [line.rpartition(": ")[2] for line in life.told] == ["disk full", "something else"]
@@ -364,6 +364,4 @@ def test_where_no_files_are_kept_it_is_said_when_a_run_begins_and_not_again() ->
     log = MemoryLog()
     for seq, event in enumerate((STARTED, ANSWERED, RESUMED, ENDED)):
         watcher(log.append(RUN, event, after=seq), None, Ledger())
-    assert told == [
-        "no checkpoints of the files are kept, only the log can be gone back to: /repo is no git repository"
-    ]
+    assert told == ["file checkpoints are off (/repo is no git repository); rollback restores run state only"]

@@ -391,7 +391,7 @@ def test_status_of_a_build_under_way_names_level_direction_and_agents(sandbox: S
 def test_status_of_a_blocked_build_asks_the_question_and_says_how_to_answer(sandbox: Sandbox) -> None:
     keep(sandbox, built(here(sandbox, max_rounds=1), Talk(NEVER)))
     done = sandbox("status")
-    assert f"build {RUN}: BLOCKED, it waits for a decision of yours" in done.out
+    assert f"build {RUN}: BLOCKED, it is blocked on a question" in done.out
     assert "The question (s1.q1):\nL5 does not find its spec satisfied" in done.out
     assert "1. cache it" in done.out
     assert "  logos resolve 1    " in done.out
@@ -536,7 +536,7 @@ def test_a_rejected_build_shows_the_violation_and_what_could_be_built_instead() 
 
 def test_a_blocked_build_shows_the_question_whole_and_how_to_answer() -> None:
     text, document = summary(built(a_levels_plan(max_rounds=1), Talk(NEVER)))
-    assert "BLOCKED: it waits for a decision of yours" in text
+    assert "BLOCKED: it is blocked on a question" in text
     assert "checkout is slow (expected: 2 s; observed: 9 s)" in text
     assert "logos resolve 1 --wd /repo" in text
     assert "logos build --resume --wd /repo" in text

@@ -351,7 +351,7 @@ def test_a_fork_is_told_in_a_line_with_where_it_comes_from(plan: Any, way: Any, 
 @pytest.mark.parametrize(("plan", "what"), [(a_plan(), "run"), (a_levels_plan(Level.L2), "build")])
 def test_giving_up_is_told_with_its_reason(plan: Any, what: str) -> None:
     first, *_ = lines((1, RunStarted(plan)), (2, RunAbandoned("enough")))[1:]
-    assert first == (f"{what} fork given up: enough", Severity.WARNING)
+    assert first == (f"{what} fork abandoned: enough", Severity.WARNING)
 
 
 def test_how_long_a_turn_of_a_fork_took_is_told_from_when_the_fork_asked_it() -> None:

@@ -87,7 +87,8 @@ class NewRun:
     def next_command(self) -> str:
         if self.blocked:
             return f"logos resolve{wd_flag(self.wd)}"
-        return f"logos resume {self.run}{' --simulate SCRIPT' if self.simulated else ''}"
+        simulate = " --simulate SCRIPT" if self.simulated else ""
+        return f"logos resume {self.run}{simulate}{wd_flag(self.wd)}"
 
 
 def snapshots_for(settings: Settings, tell: Tell) -> GitSnapshots | None:

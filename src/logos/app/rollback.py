@@ -92,7 +92,9 @@ def roll_back_to(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell)
         # Whatever cannot be kept is an error before anything is changed.
         snapshots.keep_before(at.commit)
     left = left_work(settings, at)
-    abandon_runs(settings, log, type(at.plan), f"gone back to event {at.seq} of {at.run}, as run {run}", tell, at.view)
+    abandon_runs(
+        settings, log, type(at.plan), f"rolled back to event {at.seq} of {at.run}, as run {run}", tell, at.view
+    )
     event = forked_at(at, "rollback", settings, left)
     if snapshots is not None:
         keep_history(snapshots, at, run, left)

@@ -68,6 +68,6 @@ def checkpoints_for(
     if not settings.checkpoints.enabled:
         return []
     if not is_repository(settings.work_dir):
-        return [NoCheckpoints(f"{settings.work_dir} is no git repository", tell)]
+        return [NoCheckpoints(f"{settings.work_dir} is not a git repository", tell)]
     snapshots = GitSnapshots(settings.work_dir, [settings.state_path], tell)
     return [Checkpoints(snapshots, log, look(snapshots), tell)]

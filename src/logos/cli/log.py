@@ -73,5 +73,5 @@ def following(source: Log, run: RunId, place: Path, tell: Callable[[str], None])
         if ended and driver is None:
             return
         if driver is None and not alone:
-            tell(f"no driver is at work on run {run}; `{command} --resume` continues it, Ctrl-C ends this")
+            tell(f"no driver is attached to run {run}; `{command} --resume` continues it, Ctrl-C ends this")
         alone = driver is None

@@ -53,7 +53,7 @@ def put_status(target: Console, status: RunStatus) -> None:
     for turn in status.in_flight:
         _put_in_flight(target, status, turn)
     if view.outcome is None:
-        show.put(target, f"driver: pid {status.driver}" if status.driver else "no driver is at work on it")
+        show.put(target, f"driver: pid {status.driver}" if status.driver else "no driver is attached to it")
     if view.damage:
         show.put(target, f"damaged: {view.damage}", show.STYLES[Severity.BAD])
     if view.question is not None:

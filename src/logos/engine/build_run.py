@@ -162,7 +162,7 @@ class BuildRun(Runner[LevelsState]):
             self._workspace.close(self._running().state.result)
 
     def _keep_unfinished_work(self, record: Recorded, state: LevelsState, ledger: Ledger) -> None:
-        """What an agent did before its report was sent back is in no commit yet; whoever forks the run wants it.
+        """Store work of agents whose report was refused as commits: a fork of the run needs it.
 
         A killed driver may have come no further than the answer: at a resume all are looked at again.
         """

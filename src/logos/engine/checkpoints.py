@@ -128,7 +128,7 @@ class Checkpoints:
     def _warn_once(self, why: str) -> None:
         if why not in self._told:
             self._told.add(why)
-            self._tell(f"warning: no checkpoint could be made, the run goes on without: {why}")
+            self._tell(f"warning: the checkpoint failed, the run continues without it: {why}")
 
 
 class NoCheckpoints:
@@ -141,7 +141,7 @@ class NoCheckpoints:
     def __call__(self, record: Recorded, state: Any, ledger: Ledger) -> None:
         del state, ledger
         if isinstance(record.event, RunStarted):
-            self._tell(f"no checkpoints of the files are kept, only the log can be gone back to: {self._why}")
+            self._tell(f"file checkpoints are off ({self._why}); rollback restores run state only")
 
 
 def _leaves(event: Event) -> bool:

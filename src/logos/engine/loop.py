@@ -63,8 +63,8 @@ def drive(
 ) -> Outcome | None:
     """Run until there is an outcome (returned) or nothing more can be done now (None).
 
-    `brake` is asked before something is started. When it raises RunPaused nothing more is; whoever is at work
-    finishes, then it is raised.
+    `check_budget` is called before an action is started. When it raises RunPaused, no more actions are started; it is
+    raised again once the actions in progress are done.
     """
     inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
     busy: set[TurnId] = set()

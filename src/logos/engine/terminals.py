@@ -21,7 +21,7 @@ START_SECONDS = 20.0
 STILL_SECONDS = 1.0
 RECREATE = (
     "--recreate (handoff.recreate_terminals) gives agents new terminals and tells each what it said before, "
-    "--fresh (RESUME=0) starts the work anew"
+    "--fresh (RESUME=0) starts a new run"
 )
 
 

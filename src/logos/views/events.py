@@ -123,14 +123,14 @@ class EventFormatter:
                 return _started(record.run, record.event), Severity.NORMAL
             case RunResumed(plan):
                 self._plan = plan
-                return f"{_what(plan)} {record.run} goes on with a new driver", Severity.NORMAL
+                return f"{_what(plan)} {record.run} resumed by a new driver", Severity.NORMAL
             case RunForked(parent, at, plan, way):
                 self._plan = plan
                 self._asked.clear()
                 how = "forked from" if way == "fork" else "goes back to"
                 return f"{_what(plan)} {record.run} {how} event {at} of {parent}", Severity.NORMAL
             case RunAbandoned(why):
-                return f"{_what(self._plan)} {record.run} given up: {why}", Severity.WARNING
+                return f"{_what(self._plan)} {record.run} abandoned: {why}", Severity.WARNING
             case TerminalOpened(agent, terminal, provider):
                 return f"terminal {terminal} opened for {_name(agent)} ({provider})", Severity.QUIET
             case TerminalClosed(agent, terminal):

@@ -1,4 +1,4 @@
-"""Where a run stands now: its state in one word, why, who is at work, and the command to use next."""
+"""Where a run stands now: its state in one word, the reason, the active agents and the next command."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class RunStatus:
 
     @property
     def reason(self) -> str:
-        """Why the run ended or stopped; where it stands while it goes on."""
+        """Why the run ended or stopped; where it stands while it is driven."""
         state = self.view.state
         if self.view.question is not None:
-            return "it waits for a decision of yours"
+            return "it is blocked on a question"
         if state.outcome is not None:
             return state.reason
         stopped = state.stalled or ("" if self.driver else self.view.left)

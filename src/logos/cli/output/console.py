@@ -126,7 +126,7 @@ def put_summary(target: Console, view: RunView) -> None:
     passed = view.outcome is not None and view.outcome.value == "PASSED"
     word = view.outcome.value if view.outcome else "UNFINISHED"
     # The whole question is printed below.
-    reason = "it waits for a decision of yours" if view.question else view.reason
+    reason = "it is blocked on a question" if view.question else view.reason
     target.print(Text(word, f"bold {'green' if passed else 'red'}").append(f": {one_line(reason)}", ""))
     settled = f"{count(len(view.build.settled), 'reconciliation')}, " if view.build is not None else ""
     put(
