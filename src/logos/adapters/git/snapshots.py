@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from hashlib import sha1, sha256
 from pathlib import Path
 
-from logos.adapters.git.command import Git, checked_commit, commit_tree, point_refs, refs_under, repository_of
+from logos.adapters.git.command import (
+    Git,
+    checked_commit,
+    commit_tree,
+    is_repository,
+    point_refs,
+    refs_under,
+    repository_of,
+)
 from logos.adapters.git.contents import OURS, Problem, describe_problem, differing, take
 from logos.adapters.git.private import DURABLE, PrivateGit
 from logos.domain.turns import RunId, TurnId
@@ -373,6 +381,8 @@ def kept_as(commit: str) -> str:
 
 def kept_commit(wd: Path, name: str) -> str:
     """The commit that `restore` kept, by the beginning of its name; empty if there is none."""
+    if not is_repository(wd):
+        return ""
     return next((commit for commit in refs_under(Git(wd), f"{KEPT}/").values() if commit.startswith(name)), "")
 
 
