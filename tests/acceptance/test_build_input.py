@@ -257,8 +257,8 @@ def test_a_response_of_five_megabytes_is_not_taken_and_asked_again(site: Sandbox
     [
         ("ln -s /etc/passwd link", "link is a symbolic link that leads out of the repository"),
         ("ln -s ../../../.. up", "up is a symbolic link that leads out of the repository"),
-        ("echo 'purpose = \"Sell everything\"' > telos.toml", "telos.toml belongs to the person"),
-        ("rm telos.toml", "telos.toml belongs to the person"),
+        ("echo 'purpose = \"Sell everything\"' > telos.toml", "telos.toml belongs to the user"),
+        ("rm telos.toml", "telos.toml belongs to the user"),
         ("git init --quiet inner && touch inner/x", "inner/ is a repository of its own"),
     ],
 )
@@ -306,7 +306,7 @@ def test_a_linter_may_not_change_the_telos_either(site: Sandbox) -> None:
     site.script({"L1.lint": [harm, {"run": "git checkout --quiet HEAD -- telos.toml", **a_fact()}]})
     done = site.build("pay by invoice", "--levels", "2,1")
     assert done.code == 0, done.err
-    assert "telos.toml belongs to the person" in problems_of(site.prompts["s1.L1.lint.t2"])
+    assert "telos.toml belongs to the user" in problems_of(site.prompts["s1.L1.lint.t2"])
     assert list(site.built()) == ["feature.py"]
 
 
