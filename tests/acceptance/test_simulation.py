@@ -116,7 +116,7 @@ def test_an_edit_through_a_link_out_of_the_work_dir_is_refused(
     stage.script({"programmer": [{"edit": {"link/x": "text"}}]})
     done = stage.simulate()
     assert done.code == 1
-    assert "edit link/x: leads out of the work dir" in last_words(done)[0]
+    assert "edit link/x: is outside the work dir" in last_words(done)[0]
     assert list(elsewhere.iterdir()) == []
 
 

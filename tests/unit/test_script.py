@@ -94,7 +94,7 @@ def test_the_good_responses_pass_the_gates_of_a_real_run() -> None:
         assert is_approved(GOOD[role], 2, phase, ReviewRules())
 
 
-STEP = "say, delay, after, edit, run, usage, fault, times, message, question"
+STEP = "say, report, delay, after, edit, run, usage, fault, times, message, question"
 FAULTS = "hang, crash, no_file, garbage, permission, usage_limit, transient"
 ROLES = "analyst, peer_analyst, programmer, peer_programmer, tester"
 
@@ -125,7 +125,7 @@ ROLES = "analyst, peer_analyst, programmer, peer_programmer, tester"
         ("turns: {r1.tester.c1: {usage: {tokens: 1}}}", "usage.tokens: unknown key; known here: input, cached,"),
         ("turns: {r1.tester.c1: {usage: {input: 1.5}}}", "usage.input = 1.5: must be a whole number"),
         ("otherwise: maybe", 'otherwise = "maybe": must be one of good, error'),
-        ("agents:\n  tester:\n    - say: a\n      say: b", "script.yaml, line 4: the key 'say' is there twice"),
+        ("agents:\n  tester:\n    - say: a\n      say: b", "script.yaml, line 4: the key 'say' is repeated"),
         ("agents:\n\ttester: []", "script.yaml, line 2: found character '\\t' that cannot start any token"),
         ("agents: {tester: [", "script.yaml, line 1: expected the node content"),
         ("a: !!python/name:os.system ''", "script.yaml, line 1: could not determine a constructor"),

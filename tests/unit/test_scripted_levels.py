@@ -106,29 +106,30 @@ def test_a_script_has_a_key_for_whatever_a_level_can_be_asked(tmp_path: Path) ->
 
 
 STEP = "say, report, delay, after, edit, run, usage, fault, times, message, question"
-KEYS_OF_AGENTS = "L9, L8, L7, L6, L5, L4, L3, L2, L1, L5.validate, L2.cart"
+ROLES = "analyst, peer_analyst, programmer, peer_programmer, tester"
+KEYS_OF_LEVELS = "for levels: a level (L5), a kind (L5.validate) or an author (L2.cart)"
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("agents: {L9: [{}], boss: [{}]}", f'agents.boss = "boss": must be one of {KEYS_OF_AGENTS}'),
-        ("agents: {L10: [{}]}", f'agents.L10 = "L10": must be one of {KEYS_OF_AGENTS}'),
-        ("agents: {L5.author: [{}]}", "must be one of L5, L5.decompose, L5.validate, L5.position, L5.propose, L5.agree"),
-        ("agents: {L2.a.b: [{}]}", "must be one of L2, L2.author, L2.position, L2.propose, L2.agree, L2.COMPONENT"),
-        ("agents: {boss: [{}]}", f"peer_programmer, tester; for levels: {KEYS_OF_AGENTS}"),
+        ("agents: {L9: [{}], boss: [{}]}", f'agents.boss = "boss": must be one of {ROLES}; {KEYS_OF_LEVELS}'),
+        ("agents: {L10: [{}]}", f'agents.L10 = "L10": must be one of {ROLES}; {KEYS_OF_LEVELS}'),
+        ("agents: {L5.author: [{}]}", KEYS_OF_LEVELS),
+        ("agents: {L2.a.b: [{}]}", KEYS_OF_LEVELS),
+        ("agents: {boss: [{}]}", f"peer_programmer, tester; {KEYS_OF_LEVELS}"),
         ("agents: {L9: [{sya: x}]}", f"agents.L9, step 1: sya: unknown key; known here: {STEP}"),
         ("agents: {L9: [x]}", f'agents.L9, step 1 = "x": must be a mapping with the keys {STEP}'),
-        ("turns: {s1.L5.cart.validate: {}}", "must be a turn id such as s1.L5.validate"),
-        ("turns: {s1.L2.../x.author: {}}", "must be a turn id such as s1.L5.validate"),
+        ("turns: {s1.L5.cart.validate: {}}", "must be a turn id such as r2.programmer.c1 or s1.L5.validate"),
+        ("turns: {s1.L2.../x.author: {}}", "must be a turn id such as r2.programmer.c1 or s1.L5.validate"),
         ("agents: {L9: [{say: x, report: {}}]}", "agents.L9, step 1: `say` and `report` are two ways to give one response"),
         ("agents: {L9: [{report: x}]}", 'agents.L9, step 1: report = "x": must be a mapping'),
         ("agents: {L9: [{report: {when: 2026-01-01}}]}", "agents.L9, step 1: report.when = "),
         ("agents: {L9: [{edit: {a.py: 3}}]}", "agents.L9, step 1: edit.a.py = 3: must be text (put it in quotes)"),
         ("agents: {tester: [{}, {report: {}}]}", "agents.tester, step 2: `report` is for levels"),
         ("turns: {r1.tester.c1: {report: {}}}", "turns.r1.tester.c1: `report` is for levels"),
-        ("agents: {tester: [{}], L9: [{}]}", "a script speaks of roles or of levels, not of both: tester and L9"),
-        ("{agents: {L9: [{}]}, turns: {r1.tester.c1: {}}}", "not of both: r1.tester.c1 and L9"),
+        ("agents: {tester: [{}], L9: [{}]}", "a script has steps for roles or for levels, not for both: tester and L9"),
+        ("{agents: {L9: [{}]}, turns: {r1.tester.c1: {}}}", "not for both: r1.tester.c1 and L9"),
     ],
 )  # fmt: skip
 def test_a_wrong_script_is_one_line_with_what_its_flow_knows(tmp_path: Path, text: str, says: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from logos.errors import LogosError, UsageError
 
-# The disk is full, the person's share of it is used up, or the file may not grow any more.
+# The disk, the user's quota or the maximum size of a file is reached.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -27,15 +27,22 @@ def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
                     os.fsync(sink.fileno())
             os.replace(temporary, path)
         except BaseException:
-            # A signal may come when it is in its place already.
+            # missing_ok: a signal may arrive after the rename.
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
         raise refused(f"cannot write {path}", error) from error
 
 
+def text_of_file(path: Path, errors: str = "replace") -> str:
+    """The text of a file; empty if it cannot be read."""
+    with suppress(OSError):
+        return path.read_text(encoding="utf-8", errors=errors)
+    return ""
+
+
 def refused(what: str, error: OSError) -> LogosError:
-    """What the system did not let us do, and why. A full disk is nobody's mistake: with space again it works."""
+    """The error for a refused file operation. A full disk is not a usage error: the command works with more space."""
     kind = LogosError if error.errno in _FULL else UsageError
     return kind(f"{what}: {error.strerror}")
 
@@ -52,15 +59,15 @@ def private_folder(folder: Path) -> None:
 
 
 def own_folder(folder: Path) -> None:
-    """A private folder of ours inside a person's repository: git does not see it."""
+    """A private folder inside the user's repository, with a .gitignore for all its files."""
     private_folder(folder)
-    # One that is empty may be what somebody left who was killed just now.
+    # A process that was killed may have left it empty.
     if any(folder.iterdir()):
         return
     try:
         write_atomically(folder / ".gitignore", "*\n", durable=False)
     except LogosError:
-        # Whoever comes next must find it fresh again, or git would see it.
+        # The next process must find no folder, so that it writes the .gitignore.
         with suppress(OSError):
             folder.rmdir()
         raise
@@ -74,7 +81,7 @@ def set_aside(path: Path, stamp: str) -> Path:
 
 
 def aside(path: Path, stamp: str) -> Path:
-    """A name for a damaged file that nothing has yet."""
+    """An unused name for a damaged file."""
     for number in range(1000):
         kept = path.with_name(f"{path.name}.damaged-{stamp}" + (f"-{number}" if number else ""))
         if not kept.exists():

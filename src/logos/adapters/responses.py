@@ -71,10 +71,10 @@ class ResponseFiles:
         return FileProbe(f"{info.st_ino}-{info.st_size}-{info.st_mtime_ns}") if fit else FileProbe()
 
     def read(self, answer: str) -> str:
-        """The text; a link that took the file's place since the last look is not followed."""
+        """The text of the response; symbolic links are not followed."""
         path = self.path(answer)
         try:
-            # Without waiting: opening a pipe would block until somebody writes to it.
+            # O_NONBLOCK: opening a pipe would block until it has a writer.
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise HostError(f"cannot read {path}: {error.strerror}") from error
@@ -86,12 +86,12 @@ class ResponseFiles:
 
 
 def _is_a_response(text: str) -> bool:
-    """Something other than blank lines and the placeholder that the instruction itself contains."""
+    """Whether the text has more than blank lines and the placeholder of the instruction."""
     return any(line.strip() not in ("", PLACEHOLDER) for line in text.splitlines())
 
 
-# The events that can complete a response. Each wakes somebody who then asks the host, so one per response is best:
-# Linux tells when a written file is closed, and with full events also when a file is moved in from elsewhere.
+# The events that can complete a response. Each wakes a waiter that then asks the host, so one per response is best:
+# Linux reports when a written file is closed and, with full events, when a file is moved into the folder.
 _changes: list[type[FileSystemEvent]]
 _new_observer: Callable[[], BaseObserver]
 if sys.platform == "linux":
@@ -102,29 +102,35 @@ else:
     _new_observer = Observer
 
 
-class FileWatcher(FileSystemEventHandler):
-    """Rings when a file in a folder changes. The system wakes its threads; they use no processor time until then.
+class ManualSignal:
+    """A ChangeSignal that only `wake` triggers."""
 
-    Where the system reports no changes, the bell is silent, and polling still finds everything.
-    """
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._rings = 0
-        self._observer = self._observe(folder)
-
-    @property
-    def wakeups(self) -> int:
-        return self._rings
+        self.wakeups = 0
 
     def wait(self, seen: int, seconds: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._rings > seen, seconds)
+            self._changed.wait_for(lambda: self.wakeups > seen, seconds)
 
     def wake(self) -> None:
         with self._changed:
-            self._rings += 1
+            self.wakeups += 1
             self._changed.notify_all()
+
+    def close(self) -> None:
+        self.wake()
+
+
+class FileWatcher(ManualSignal, FileSystemEventHandler):
+    """A ChangeSignal for the files of a folder. Its threads use no processor time until the system wakes them.
+
+    If the system reports no changes, polling still finds every file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._observer = self._observe(folder)
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         del event
@@ -133,7 +139,7 @@ class FileWatcher(FileSystemEventHandler):
     def close(self) -> None:
         if self._observer is not None:
             self._observer.stop()
-        self.wake()
+        super().close()
 
     def _observe(self, folder: Path) -> BaseObserver | None:
         """None where the folder does not exist, or the user's limit of watched folders is reached."""

@@ -1,4 +1,4 @@
-"""Scripted agents and a log in memory, for our tests and yours: fast, and held to the contracts of the real ones."""
+"""Scripted agents and a log in memory for tests; they pass the contract tests of the real ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from logos.adapters.hosts.script import GOOD, LevelTurn, level_turn_of
 from logos.adapters.hosts.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report
+from logos.adapters.responses import ManualSignal
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
 from logos.domain.turns import RunId
@@ -39,7 +40,7 @@ class MemoryLog:
         with self._lock:
             if run in self._runs:
                 raise LogConflict(f"there is a run {run} already")
-            copied = [replace(own, run=run, seq=seq) for seq, own in enumerate(history, 1)]
+            copied = [replace(record, run=run, seq=seq) for seq, record in enumerate(history, 1)]
             record = Recorded(run, len(copied) + 1, self._clock(), event)
             self._runs[run] = [*copied, record]
             return record
@@ -65,28 +66,8 @@ class MemoryLog:
         return float(self._ticks)
 
 
-class ManualSignal:
-    """A Bell that is rung by hand."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self.wakeups = 0
-
-    def wait(self, seen: int, seconds: float) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self.wakeups > seen, seconds)
-
-    def wake(self) -> None:
-        with self._changed:
-            self.wakeups += 1
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        self.wake()
-
-
 @dataclass(slots=True)
-class _Seated:
+class _Terminal:
     key: str
     provider: str
     working: bool = False
@@ -94,22 +75,37 @@ class _Seated:
     turns: int = 0
 
 
-# What is answered: a text or, at a level, a good report but for what the mapping says; with changes to files, if any.
+# A response: a text or, at a level, the differences from a good report; with changes to files, if any.
 Answer = str | Mapping[str, Any]
 Said = Answer | tuple[Edit, Answer]
 Says = Said | Callable[[str], Said]
 
 
 @dataclass(slots=True)
-class LevelAnswers:
-    """What agents of levels do: what the script says for the first of a turn's keys that it has, or what is good."""
+class ScriptedAnswers:
+    """The responses of scripted agents; those of roles are written to `folder`."""
 
+    folder: Path
     script: Mapping[str, Sequence[Says]]
     _known: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def give(self, turn: LevelTurn, prompt: str, home: Path) -> str:
-        """Do a turn's work in the folder `home` and leave the response there; returns it."""
+    def work_for(self, message: str, position: int, home: Path) -> Callable[[], str] | None:
+        """A function that does the work of a prompt and returns the response; None if the message asks for none.
+
+        `position` is the number of earlier turns of the agent, and `home` the folder in which it works.
+        """
+        turn = level_turn_of(message)
+        if turn is not None:
+            return lambda: self._level_response(turn, message, home)
+        answer = next((answer for answer, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
+        if answer is None:
+            return None
+        says = self.script[answer][min(position, len(self.script[answer]) - 1)]
+        return lambda: _role_response(self.folder / RESPONSE_FILES[answer], says, message)
+
+    def _level_response(self, turn: LevelTurn, prompt: str, home: Path) -> str:
+        """Edit files and write the response below `home`, as the script says for the turn's first key in it."""
         says = self._says(turn)
         said = says(prompt) if callable(says) else says
         edit, answer = said if isinstance(said, tuple) else (_unasked(turn, said), said)
@@ -124,7 +120,7 @@ class LevelAnswers:
             return {}
         with self._lock:
             known = self._known.setdefault(key, [])
-            # A turn that is asked again keeps its place in the script.
+            # A repeated turn keeps its position in the script.
             if turn.id not in known:
                 known.append(turn.id)
             return self.script[key][min(known.index(turn.id), len(self.script[key]) - 1)]
@@ -150,8 +146,8 @@ class ScriptedAgents:
 
     `script` maps a response name (`analyst`, `analyst_review`, …) to what is said turn by turn; the last answer
     repeats. An answer may be a function of the prompt. Everything sent is kept in `sent` as (terminal, message).
-    Turns of levels are done as `LevelAnswers` says, in the terminal's own folder (see `folders`) or, where it has none,
-    in the one whose `.tmp/agent-responses` is `folder`.
+    Agents of levels work in the folder of their terminal (see `folders`), by default the one whose
+    `.tmp/agent-responses` is `folder`.
     """
 
     folder: Path
@@ -161,12 +157,12 @@ class ScriptedAgents:
     exited: list[str] = field(default_factory=list[str])
     profiles: dict[str, str] = field(default_factory=dict[str, str])
     folders: dict[str, str] = field(default_factory=dict[str, str])
-    _seats: dict[str, _Seated] = field(default_factory=dict[str, _Seated])
-    _levels: LevelAnswers = field(init=False)
+    _terminals: dict[str, _Terminal] = field(default_factory=dict[str, _Terminal])
+    _answers: ScriptedAnswers = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._levels = LevelAnswers(self.script)
+        self._answers = ScriptedAnswers(self.folder, self.script)
 
     def create_session(
         self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
@@ -189,47 +185,36 @@ class ScriptedAgents:
         working_directory: str = "",
     ) -> Mapping[str, str]:
         with self._lock:
-            same = (t for t, agent_def in self._seats.items() if idempotency_key and agent_def.key == idempotency_key)
-            terminal = next(same, f"{len(self._seats) + len(self.exited) + 1:08x}")
-            self._seats.setdefault(terminal, _Seated(idempotency_key, provider))
+            same = (name for name, known in self._terminals.items() if idempotency_key and known.key == idempotency_key)
+            terminal = next(same, f"{len(self._terminals) + len(self.exited) + 1:08x}")
+            self._terminals.setdefault(terminal, _Terminal(idempotency_key, provider))
             self.profiles[terminal] = agent_profile
             self.folders.setdefault(terminal, working_directory or str(self.folder.parents[1]))
         return {"id": terminal, "session_name": session_name}
 
     def send_input(self, terminal_id: str, message: str) -> None:
-        agent_def = self._seat(terminal_id)
+        terminal = self._terminal(terminal_id)
         self.sent.append((terminal_id, message))
-        turn = level_turn_of(message)
-        if turn is not None:
-            home = Path(self.folders[terminal_id])
-            self._work(agent_def, lambda: self._levels.give(turn, message, home))
-            return
-        answer = next((a for a, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
-        if answer is None:
-            return
-        said = self.script[answer]
-        says = said[min(agent_def.turns, len(said) - 1)]
-        self._work(agent_def, lambda: leave_response(self.folder / RESPONSE_FILES[answer], says, message))
-
-    def _work(self, agent_def: _Seated, work: Callable[[], str]) -> None:
-        agent_def.turns += 1
-        agent_def.working = True
-        agent_def.output = work()
-        self.change_signal.wake()
+        work = self._answers.work_for(message, terminal.turns, Path(self.folders[terminal_id]))
+        if work is not None:
+            terminal.turns += 1
+            terminal.working = True
+            terminal.output = work()
+            self.change_signal.wake()
 
     def get_status(self, terminal_id: str) -> str:
         """`processing` once after each prompt, so that a watcher has seen the agent work."""
-        agent_def = self._seat(terminal_id)
-        worked, agent_def.working = agent_def.working, False
-        return "processing" if worked else "completed" if agent_def.turns else "idle"
+        terminal = self._terminal(terminal_id)
+        worked, terminal.working = terminal.working, False
+        return "processing" if worked else "completed" if terminal.turns else "idle"
 
     def get_last_output(self, terminal_id: str) -> str:
-        return self._seat(terminal_id).output
+        return self._terminal(terminal_id).output
 
     def exit_terminal(self, terminal_id: str) -> None:
         with self._lock:
             self.exited.append(terminal_id)
-            self._seats.pop(terminal_id, None)
+            self._terminals.pop(terminal_id, None)
 
     def close(self) -> None:
         pass
@@ -238,14 +223,14 @@ class ScriptedAgents:
         """Every prompt that asked for this response, in order."""
         return [message for _, message in self.sent if f"/{RESPONSE_FILES[answer]}" in message]
 
-    def _seat(self, terminal_id: str) -> _Seated:
-        if terminal_id not in self._seats:
+    def _terminal(self, terminal_id: str) -> _Terminal:
+        if terminal_id not in self._terminals:
             raise TerminalGone(f"there is no terminal {terminal_id}")
-        return self._seats[terminal_id]
+        return self._terminals[terminal_id]
 
 
-def leave_response(path: Path, says: Says, prompt: str) -> str:
-    """What an agent of the cycle does: it answers with a text, and nothing else."""
+def _role_response(path: Path, says: Says, prompt: str) -> str:
+    """An agent of the cycle only writes its response."""
     said = says(prompt) if callable(says) else says
     if not isinstance(said, str):
         raise TypeError(f"{path.name}: roles answer with a text, not with {said!r}")
@@ -265,7 +250,7 @@ FAIL = "RESULT: FAIL\nEVIDENCE:\n- expected 2, observed 3\n"
 
 
 def script(**said: Sequence[Says]) -> dict[str, Sequence[Says]]:
-    """A script in which everybody does well, except where told otherwise."""
+    """A script of good responses, except for those that are given."""
     good: dict[str, Sequence[Says]] = {
         ROLE_DEFS[Role.ANALYST].answer: [GOOD_ANALYSIS],
         ROLE_DEFS[Role.PEER_ANALYST].answer: [APPROVED],

@@ -13,10 +13,9 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from logos.adapters.hosts.script import level_turn_of
 from logos.domain.levels import LEVELS
 from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS
-from logos.testing import LevelAnswers, Says, leave_response
+from logos.testing import Says, ScriptedAnswers
 
 MAX_URL = 65_535
 _ASKED = ("agent_profile", "provider", "working_directory")
@@ -53,10 +52,10 @@ class FakeCao:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _server: ThreadingHTTPServer | None = None
     _port: int = 0
-    _levels: LevelAnswers = field(init=False)
+    _answers: ScriptedAnswers = field(init=False)
 
     def __post_init__(self) -> None:
-        self._levels = LevelAnswers(self.script)
+        self._answers = ScriptedAnswers(self.folder, self.script)
 
     def __enter__(self) -> FakeCao:
         self.start()
@@ -102,13 +101,13 @@ class FakeCao:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            # One packet per answer: two would wait for each other on the way.
+            # Write each answer in one packet: two would be delayed by Nagle's algorithm.
             wbufsize = 65_536
             disable_nagle_algorithm = True
 
             def _serve(self) -> None:
                 if cao._server is not self.server:
-                    # A stopped server answers nobody, not even on a connection it had.
+                    # A stopped server does not answer on open connections either.
                     self.close_connection = True
                     return
                 parts = urlsplit(self.path)
@@ -194,31 +193,20 @@ class FakeCao:
                 return 200, {"success": True}
 
     def _input(self, agent: _Agent, message: str) -> None:
-        answer = self._answer_to(agent, message)
-        if answer is None and "Read the file '" in message:
+        work = self._answers.work_for(message, agent.turns, Path(agent.cwd))
+        if work is None and "Read the file '" in message:
             message = Path(message.split("'")[1]).read_text(encoding="utf-8")
-            answer = self._answer_to(agent, message)
-        if answer is not None:
+            work = self._answers.work_for(message, agent.turns, Path(agent.cwd))
+        if work is not None:
             self.taken.append(time.monotonic())
             agent.turns += 1
             unknown, agent.status = agent.status == "unknown", "processing"
-            threading.Thread(target=self._work, args=(agent, answer, unknown), daemon=True).start()
+            threading.Thread(target=self._work, args=(agent, work, unknown), daemon=True).start()
         time.sleep(self.input_seconds)
 
-    def _answer_to(self, agent: _Agent, message: str) -> Callable[[], str] | None:
-        """What leaves the response that a message asks for, and says it."""
-        turn = level_turn_of(message)
-        if turn is not None:
-            return lambda: self._levels.give(turn, message, Path(agent.cwd))
-        answer = next((a for a, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
-        if answer is None:
-            return None
-        says = self.script[answer][min(agent.turns, len(self.script[answer]) - 1)]
-        return lambda: leave_response(self.folder / RESPONSE_FILES[answer], says, message)
-
-    def _work(self, agent: _Agent, answer: Callable[[], str], unknown: bool) -> None:
+    def _work(self, agent: _Agent, work: Callable[[], str], unknown: bool) -> None:
         time.sleep(self.turn_seconds)
-        agent.output = answer()
+        agent.output = work()
         agent.screen = f"{agent.output}\n❯ "
         self.ready.append(time.monotonic())
         agent.status = "unknown" if unknown else "completed"

@@ -13,7 +13,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from logos.adapters.files import own_folder, private_folder
+from logos.adapters.files import own_folder, private_folder, text_of_file
 from logos.adapters.git.command import (
     Git,
     changes,
@@ -28,7 +28,7 @@ from logos.adapters.git.command import (
 )
 from logos.adapters.git.contents import Problem, describe_problem, fresh_index, not_in, problems_in, stage, touched
 from logos.adapters.git.merging import merge_pieces
-from logos.adapters.git.worktrees import WorktreePath, owner_of, remove, run_setup, text_in
+from logos.adapters.git.worktrees import WorktreePath, owner_of, remove, run_setup
 from logos.domain.events import WorkGathered, WorkMerged
 from logos.domain.turns import Gather, Merge, RunId, TurnId, Worktree
 from logos.errors import HostError, UsageError
@@ -337,7 +337,7 @@ class GitWorkspace:
             # copy2 keeps the time stamp, by which git decides which entries to check again.
             shutil.copy2(checkout.index, folder / "index.logos")
             os.replace(folder / "index.logos", folder / "index")
-            if text_in(folder / "HEAD") != f"ref: refs/heads/{checkout.branch}\n":
+            if text_of_file(folder / "HEAD", "surrogateescape") != f"ref: refs/heads/{checkout.branch}\n":
                 self._git.using(GIT_DIR=str(folder)).ask("symbolic-ref", "HEAD", f"refs/heads/{checkout.branch}")
 
     def _is_whole(self, checkout: WorktreePath) -> bool:

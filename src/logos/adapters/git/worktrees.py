@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from logos.adapters.files import text_of_file
 from logos.adapters.git.command import repository_of, text_of
 from logos.errors import HostError
 
@@ -85,15 +86,8 @@ def worktrees_of(wd: Path) -> list[Path]:
 
 def owner_of(folder: Path) -> str:
     """The .git file of the worktree that a folder in GIT_DIR/worktrees belongs to; empty if unknown."""
-    path = text_in(folder / "gitdir").strip()
+    path = text_of_file(folder / "gitdir", "surrogateescape").strip()
     return os.path.normpath(folder / path) if path else ""
-
-
-def text_in(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return ""
 
 
 def remove(path: Path) -> None:

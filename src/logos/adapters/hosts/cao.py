@@ -1,4 +1,4 @@
-"""Agents on a CAO server, over its HTTP API, with the server's traps handled here and nowhere else."""
+"""Agents on a CAO server, over its HTTP API; the peculiarities of the server are handled here only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
-from logos.adapters.files import own_folder, write_atomically
+from logos.adapters.hosts.prompt_files import read_instruction, write_prompt
 from logos.domain.turns import Agent
 from logos.errors import (
     ConfigError,
@@ -29,32 +29,32 @@ from logos.waiting.screens import plain, whole
 
 logger = logging.getLogger(__name__)
 
-# What CAO servers are known to accept, for when the server cannot be asked.
+# The providers that CAO servers accept, used if the server cannot list them.
 PROVIDERS = (
     "kiro_cli", "claude_code", "codex", "kimi_cli", "copilot_cli", "opencode_cli", "hermes", "cursor_cli",
     "antigravity_cli", "omp", "grok_cli", "mcode", "mock_cli", "q_cli",
 )  # fmt: skip
 
-# The server refuses URLs past 65 535 bytes; the rest of the URL needs some of them.
+# The server refuses URLs longer than 65 535 bytes, including path and parameters.
 MAX_MESSAGE_BYTES = 60_000
-# A missing agent binary makes the server hold the request for about two minutes before it answers.
+# If the agent's program is missing, the server answers after about two minutes.
 CREATE_SECONDS = 240.0
 REQUEST_SECONDS = 30.0
 
-# The request was never taken: sending it again is safe whatever it asks for.
+# The server has not received the request: any request can be repeated.
 _NOT_TAKEN = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-# For requests that may be repeated: anything on the way, and a gateway that says "later".
+# Errors after which idempotent requests are repeated, and the same for status codes.
 _ON_THE_WAY = (httpx.TransportError,)
 _LATER = (502, 503, 504)
 _NOT_FOUND, _CONFLICT, _MALFORMED = 404, 409, 422
 
 
 class _TryAgain(httpx.TransportError):
-    """The server is there and asks for patience."""
+    """A gateway answers that the server is temporarily unavailable."""
 
 
 class ApiClient:
-    """An AgentHost. `patience` is how long a server that is away is waited for."""
+    """An AgentHost. `patience` is how many seconds an unreachable server is retried."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ApiClient:
                 timeout=httpx.Timeout(REQUEST_SECONDS, connect=5.0),
                 headers={"Authorization": f"Bearer {token}"} if token else None,
                 transport=transport,
-                # A proxy for the outside world has no business between us and a server on this machine.
+                # No proxy for a server on this machine.
                 trust_env=not _is_loopback(self.base_url),
             )
         except (httpx.InvalidURL, ValueError) as error:
@@ -101,10 +101,11 @@ class ApiClient:
         return self._create(path, agent_profile, provider, idempotency_key, working_directory)
 
     def send_input(self, terminal_id: str, message: str) -> None:
-        # An escape sequence in an agent's text could end the paste and type on its own account.
+        # An escape sequence in the text could end the bracketed paste and press keys.
         message = plain(message)
         if len(quote(message, safe="")) > MAX_MESSAGE_BYTES:
-            message = self._by_reference(self._folder_of(terminal_id), message)
+            name = f"{hashlib.sha256(message.encode()).hexdigest()[:16]}.md"
+            message = read_instruction(write_prompt(self._folder_of(terminal_id), name, message))
         answer = self._post(f"{_terminal(terminal_id)}/input", {"message": message}, f"a prompt for {terminal_id}")
         if answer.status_code == _CONFLICT:
             raise InputRefused(f"terminal {terminal_id} takes no input: {_detail(answer)}")
@@ -132,7 +133,7 @@ class ApiClient:
                 answer = self._request(method, path, again=_ON_THE_WAY, patience=min(self.patience, 5.0))
             except httpx.TransportError as error:
                 raise self._away(error) from error
-            # Not found, or its removal already under way: either way it is gone.
+            # Not found, or being removed already.
             if answer.status_code not in (_NOT_FOUND, _CONFLICT):
                 self._expect(answer, terminal_id)
         self._folders.pop(terminal_id, None)
@@ -140,10 +141,8 @@ class ApiClient:
     def close(self) -> None:
         self._client.close()
 
-    # What the host can say before anything is started.
-
     def preflight(self, agents: Iterable[Agent], patience: float = 2.0) -> list[str]:
-        """Raise what would make the agents fail to start; returns what is only suspicious."""
+        """Raise an error if the agents cannot start; returns warnings."""
         try:
             self._request("GET", "/health", again=_ON_THE_WAY, patience=patience)
         except httpx.TransportError as error:
@@ -152,7 +151,7 @@ class ApiClient:
             ) from error
         known = self.providers()
         profiles = self.profiles()
-        suspicious: list[str] = []
+        warnings: list[str] = []
         for agent in agents:
             check_provider(agent.name, agent.provider, set(known))
             if profiles is not None and agent.profile not in profiles:
@@ -161,11 +160,11 @@ class ApiClient:
                     f"`logos profiles install` installs ours (provider {agent.provider})"
                 )
             if known.get(agent.provider) is False:
-                suspicious.append(f"the CAO server does not find the program of {agent.provider} on its own PATH")
-        return list(dict.fromkeys(suspicious))
+                warnings.append(f"the CAO server does not find the program of {agent.provider} on its own PATH")
+        return list(dict.fromkeys(warnings))
 
     def providers(self) -> dict[str, bool | None]:
-        """Each provider the server accepts, and whether it finds its program (None: it does not say)."""
+        """The providers that the server accepts, and whether their programs are installed (None: unknown)."""
         known: dict[str, bool | None] = dict.fromkeys(PROVIDERS, None)
         for row in self._list("/agents/providers") or []:
             known[str(row.get("name"))] = bool(row.get("installed"))
@@ -177,7 +176,7 @@ class ApiClient:
         return None if rows is None else {str(row.get("name")) for row in rows}
 
     def install_profile(self, name: str, content: str) -> bool:
-        """Put a profile into the server's store; False when one of that name is there already."""
+        """Install a profile on the server; False if the name is taken."""
         answer = self._store("POST", "/agents/profiles", {"name": name, "content": content})
         if answer.status_code == _CONFLICT:
             return False
@@ -200,7 +199,7 @@ class ApiClient:
         if key:
             wanted["idempotency_key"] = key
         try:
-            # Only a key makes it safe to ask again when the connection broke in the middle.
+            # Without a key, repeating an interrupted request could start a second agent.
             answer = self._request(
                 "POST", path, wanted, again=_ON_THE_WAY if key else _NOT_TAKEN, timeout=CREATE_SECONDS
             )
@@ -225,28 +224,19 @@ class ApiClient:
         return ""
 
     def _folder_of(self, terminal_id: str) -> Path:
-        """Where an agent works; a driver that did not start it asks the server."""
+        """The folder in which an agent works; a driver that did not start the agent asks the server."""
         if terminal_id not in self._folders:
-            self._folders[terminal_id] = self._told_folder(terminal_id)
+            self._folders[terminal_id] = self._reported_folder(terminal_id)
         return self._folders[terminal_id]
 
-    def _told_folder(self, terminal_id: str) -> Path:
-        """The worktree that the server finds an agent in, or our own folder."""
-        own = Path(self.working_directory).resolve()
+    def _reported_folder(self, terminal_id: str) -> Path:
+        """The worktree of the agent's current folder, or the work dir."""
+        wd = Path(self.working_directory).resolve()
         answer = self._get(f"{_terminal(terminal_id)}/working-directory")
-        told = Path(os.path.realpath(_told(answer, "working_directory") or own))
-        # An agent may go wherever it likes: what is written for it stays in our folder, at the top of its worktree.
-        inside = (folder for folder in (told, *told.parents) if folder.is_relative_to(own))
+        current = Path(os.path.realpath(_optional_text(answer, "working_directory") or wd))
+        # An agent may change to any folder; prompts are written only below the work dir, at the top of a worktree.
+        inside = (folder for folder in (current, *current.parents) if folder.is_relative_to(wd))
         return next((folder for folder in inside if os.path.exists(folder / ".git")), Path(self.working_directory))
-
-    def _by_reference(self, home: Path, message: str) -> str:
-        """What to send instead of a long prompt: a file in the one folder that its agent can surely read."""
-        folder = home / ".tmp" / "agent-prompts"
-        own_folder(folder.parent)
-        own_folder(folder)
-        path = folder / f"{hashlib.sha256(message.encode()).hexdigest()[:16]}.md"
-        write_atomically(path, message)
-        return f"Your instructions are in a file. Read the file '{path}' completely and follow it."
 
     def _output(self, terminal_id: str, mode: str) -> str:
         answer = self._get(f"{_terminal(terminal_id)}/output", {"mode": mode})
@@ -254,7 +244,7 @@ class ApiClient:
         return whole(str(_body(answer).get("output") or ""))
 
     def _list(self, path: str) -> list[dict[str, Any]] | None:
-        """The rows of a listing; None where the server has no such thing."""
+        """The rows of a listing; None if the server does not support it."""
         answer = self._get(path)
         try:
             rows: object = answer.json() if answer.is_success else None
@@ -271,7 +261,7 @@ class ApiClient:
             raise self._away(error) from error
 
     def _post(self, path: str, params: dict[str, str], what: str) -> httpx.Response:
-        """Send what must not be sent twice: again only while nobody took it."""
+        """Send a request that must not be sent twice; it is repeated only if the server has not received it."""
         try:
             return self._request("POST", path, params, again=_NOT_TAKEN)
         except _NOT_TAKEN as error:
@@ -280,7 +270,7 @@ class ApiClient:
             raise DeliveryUnknown(f"the connection broke while sending {what} ({_name(error)})") from error
 
     def _away(self, error: Exception) -> HostUnreachable:
-        return HostUnreachable(f"the CAO server at {self.base_url} is away ({_name(error)})")
+        return HostUnreachable(f"the CAO server at {self.base_url} is not reachable ({_name(error)})")
 
     def _request(
         self,
@@ -305,20 +295,15 @@ class ApiClient:
             retry=retry_if_exception_type(again),
             stop=stop_after_delay(self.patience if patience is None else patience),
             wait=wait_exponential(multiplier=0.1, max=5),
-            before_sleep=self._say_it_is_away,
+            before_sleep=self._report_retry,
             reraise=True,
         )
         return retrying(attempt)
 
-    def _say_it_is_away(self, call: RetryCallState) -> None:
+    def _report_retry(self, call: RetryCallState) -> None:
         error = call.outcome.exception() if call.outcome is not None else None
-        logger.info(
-            "%s: attempt %d failed (%r); retrying in %.1f s",
-            self.base_url,
-            call.attempt_number,
-            error,
-            call.upcoming_sleep,
-        )
+        attempt, delay = call.attempt_number, call.upcoming_sleep
+        logger.info("%s: attempt %d failed (%r); retrying in %.1f s", self.base_url, attempt, error, delay)
         if call.attempt_number == 3:
             self._tell(f"the CAO server at {self.base_url} does not answer; trying again")
 
@@ -344,17 +329,17 @@ def _body(answer: httpx.Response) -> dict[str, Any]:
     try:
         body: object = answer.json()
     except ValueError as error:
-        raise HostError("the CAO server answers with something that is not JSON; is it one?") from error
+        raise HostError("the answer is not JSON; is this a CAO server?") from error
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
 
-def _told(answer: httpx.Response, key: str) -> str:
-    """A text that not every server tells; empty where this one does not."""
+def _optional_text(answer: httpx.Response, key: str) -> str:
+    """A text that not every server reports; empty if it is missing."""
     try:
-        told = str(_body(answer).get(key) or "") if answer.is_success else ""
+        text = str(_body(answer).get(key) or "") if answer.is_success else ""
     except HostError:
         return ""
-    return "" if "\0" in told else told
+    return "" if "\0" in text else text
 
 
 def _detail(answer: httpx.Response) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from logos.adapters.files import own_folder, write_atomically
-from logos.adapters.hosts.processes import Job, Stage, TurnProcesses
+from logos.adapters.files import text_of_file, write_atomically
+from logos.adapters.hosts.processes import Job, Stage, TurnProcesses, exit_message
+from logos.adapters.hosts.prompt_files import read_instruction, write_prompt
 from logos.adapters.hosts.providers import (
     COMMAND,
     LOST_CONVERSATION,
@@ -26,13 +27,13 @@ from logos.domain.usage import Usage, total_of
 from logos.errors import ConfigError, TerminalNotCreated
 from logos.waiting.screens import plain
 
-# A program's arguments may not be longer than this on some systems; a longer prompt goes by file.
+# Some systems limit the length of an argument; a longer prompt is passed as a file.
 MAX_ARGUMENT_BYTES = 100_000
 SESSION = "local"
 
 
 class LocalHost:
-    """An AgentHost and a Reporter. Everything about a terminal is on disk, so a new driver finds it as it is."""
+    """An AgentHost and a TurnReporter. All state of a terminal is on disk, so a new driver can continue with it."""
 
     def __init__(
         self,
@@ -47,10 +48,10 @@ class LocalHost:
         self._turns = TurnProcesses(root)
         self._wd = wd
         self._env = env
-        self._leave_of = permission_of
+        self._permission_of = permission_of
         self._profile_text = profile_text
         self._agent_command = agent_command
-        # What ended turns said, by terminal: it does not change any more, so it is read once.
+        # The output of ended turns, by terminal; it does not change, so it is read once.
         self._ended: dict[str, dict[Path, Reading]] = {}
         self._warnings: dict[str, _GrowingFile] = {}
 
@@ -85,7 +86,7 @@ class LocalHost:
         return {"id": self._turns.create(idempotency_key, about), "session_name": session_name}
 
     def preflight(self, agents: Iterable[Agent]) -> None:
-        """Raise what would keep an agent from starting."""
+        """Raise an error if an agent cannot start."""
         for agent in agents:
             self._checked(agent.profile, agent.provider)
 
@@ -100,34 +101,35 @@ class LocalHost:
     def send_input(self, terminal_id: str, message: str) -> None:
         about = self._turns.about(terminal_id)
         if message.startswith("/rename "):
-            # A label for somebody who looks at the terminals of a server; there are none here.
+            # A label for the terminals of a server; there are none here.
             return
         if self._turns.stage(terminal_id)[0] is Stage.RUNNING:
-            # It was given up; what an ended turn left running on purpose is none of our business.
+            # The turn was abandoned. Processes that an ended turn left running are not touched.
             self._turns.end(terminal_id)
         row, turns = self._row(about["provider"]), self._turns.turns(terminal_id)
-        if turns and LOST_CONVERSATION.search(self._complaint(terminal_id, turns[-1])):
+        if turns and LOST_CONVERSATION.search(self._failure(terminal_id, turns[-1])):
             self._turns.note(terminal_id, {**about, "session": _new_name(row), "since": len(turns)})
         session = self._session(terminal_id)
-        # A conversation that has no name yet, or whose name is new, begins.
+        # A conversation without a name, or with a new one, starts now.
         again = bool(session) and len(turns) > self._since(terminal_id)
         prompt = plain(message) if again else f"{self._profile_text(about['profile']).strip()}\n\n{plain(message)}"
         folder = self._turns.next_turn(terminal_id)
         file = folder / "prompt.md"
         write_atomically(file, prompt)
-        leave, cwd = self._leave_of(about["profile"]), Path(about.get("cwd") or self._wd)
-        words = [word.replace("{prompt_file}", str(file)) for word in row.arguments(leave, session, again)]
-        command = [str(self._program(row)), *(word.replace("{cwd}", str(cwd)) for word in words)]
-        if row.as_argument:
-            long = len(prompt.encode()) > MAX_ARGUMENT_BYTES
-            command.append(_by_reference(file if cwd == self._wd else _copy(file, cwd)) if long else prompt)
-        env = {**row.env, **self._env, **(row.env_when_all if leave is Permission.ALL else {})}
+        permission, cwd = self._permission_of(about["profile"]), Path(about.get("cwd") or self._wd)
+        arguments = [part.replace("{prompt_file}", str(file)) for part in row.arguments(permission, session, again)]
+        command = [str(self._program(row)), *(part.replace("{cwd}", str(cwd)) for part in arguments)]
+        if row.as_argument and len(prompt.encode()) > MAX_ARGUMENT_BYTES:
+            name = f"{terminal_id}-{folder.name}.md"
+            command.append(read_instruction(file if cwd == self._wd else write_prompt(cwd, name, prompt)))
+        elif row.as_argument:
+            command.append(prompt)
+        env = {**row.env, **self._env, **(row.env_when_all if permission is Permission.ALL else {})}
         stdin = None if row.as_argument or row.name == COMMAND else file
         self._turns.begin(terminal_id, folder, Job(command, stdin, cwd, env))
 
     def get_status(self, terminal_id: str) -> str:
-        stage, _ = self._turns.stage(terminal_id)
-        return {Stage.NEVER: "idle", Stage.RUNNING: "processing"}.get(stage, "completed")
+        return self._turns.status(terminal_id)
 
     def get_last_output(self, terminal_id: str) -> str:
         turns = self._turns.turns(terminal_id)
@@ -135,21 +137,21 @@ class LocalHost:
 
     def provider_error(self, terminal_id: str) -> str:
         turns = self._turns.turns(terminal_id)
-        return self._complaint(terminal_id, turns[-1]) if turns else ""
+        return self._failure(terminal_id, turns[-1]) if turns else ""
 
     def usage(self, terminal_id: str) -> Usage | None:
-        told = [self._read(terminal_id, turn).usage for turn in self._turns.turns(terminal_id)]
+        usages = [self._read(terminal_id, turn).usage for turn in self._turns.turns(terminal_id)]
         cumulative = self._row(self._turns.about(terminal_id)["provider"]).cumulative
-        return told[-1] if told and cumulative else total_of(told)
+        return usages[-1] if usages and cumulative else total_of(usages)
 
     def exit_terminal(self, terminal_id: str) -> None:
         self._turns.remove(terminal_id)
-        # A terminal with the same key may come after it.
+        # A new terminal may get the same key.
         self._ended.pop(terminal_id, None)
         self._warnings.pop(terminal_id, None)
 
     def close(self) -> None:
-        """A driver that leaves in order takes its agents' processes with it; one that is killed cannot."""
+        """End the agents' processes; those of a driver that was killed continue."""
         self._turns.end_all()
 
     def _row(self, provider: str) -> Provider:
@@ -169,16 +171,16 @@ class LocalHost:
         known = self._ended.setdefault(terminal_id, {})
         if turn in known:
             return known[turn]
-        # The stage comes first: a turn that ends in between is read again.
+        # The stage is checked first: a turn that ends in between is read again.
         ended = turn != self._turns.turns(terminal_id)[-1] or self._turns.stage(terminal_id)[0] is not Stage.RUNNING
         row = self._row(self._turns.about(terminal_id)["provider"])
-        reading = row.reading(_text(turn / "out"), _text(turn / "err"))
+        reading = row.reading(text_of_file(turn / "out"), text_of_file(turn / "err"))
         if ended:
             known[turn] = reading
         return reading
 
     def _session(self, terminal_id: str) -> str:
-        """The conversation's name at its provider: given by us, or told by its first turns."""
+        """The provider's name of the conversation: chosen by us, or reported in its first turns."""
         about = self._turns.about(terminal_id)
         if about["session"]:
             return str(about["session"])
@@ -192,25 +194,24 @@ class LocalHost:
         """How many turns belong to a conversation that was lost."""
         return int(self._turns.about(terminal_id).get("since", 0))
 
-    def _complaint(self, terminal_id: str, turn: Path) -> str:
+    def _failure(self, terminal_id: str, turn: Path) -> str:
         stage, code = self._turns.stage(terminal_id)
         if stage is Stage.RUNNING:
             return self._warning(terminal_id, turn / "err")
         error = self._read(terminal_id, turn).error
         if error or (stage is Stage.ENDED and code == 0):
             return plain(error)[:600]
-        said = end_of(_text(turn / "err")) or end_of(_text(turn / "out"))
-        how = "its process was killed" if stage is Stage.LOST else f"its process ended with {code}"
-        return f"{how}{f': {said}' if said else ''}"
+        output = end_of(text_of_file(turn / "err")) or end_of(text_of_file(turn / "out"))
+        return exit_message(stage, code, output)
 
     def _warning(self, terminal_id: str, file: Path) -> str:
-        """What a running turn said on its error stream that a person should know of."""
-        stderr_warnings = self._row(self._turns.about(terminal_id)["provider"]).stderr_warnings
-        if stderr_warnings is None:
+        """A warning on the error stream of a running turn that the user should see."""
+        warnings = self._row(self._turns.about(terminal_id)["provider"]).stderr_warnings
+        if warnings is None:
             return ""
         if terminal_id not in self._warnings or self._warnings[terminal_id].file != file:
             self._warnings[terminal_id] = _GrowingFile(file)
-        found = self._warnings[terminal_id].search(stderr_warnings)
+        found = self._warnings[terminal_id].search(warnings)
         return plain(found[1])[:600] if found else ""
 
 
@@ -234,23 +235,3 @@ class _GrowingFile:
 
 def _new_name(row: Provider) -> str:
     return str(uuid.uuid4()) if row.names_sessions else ""
-
-
-def _copy(file: Path, cwd: Path) -> Path:
-    """A prompt where an agent that may read nothing but its own folder can read it."""
-    folder = cwd / ".tmp" / "agent-prompts"
-    own_folder(folder.parent)
-    own_folder(folder)
-    copy = folder / f"{file.parents[1].name}-{file.parent.name}.md"
-    write_atomically(copy, file.read_text(encoding="utf-8"))
-    return copy
-
-
-def _by_reference(file: Path) -> str:
-    return f"Your instructions are in a file. Read the file '{file}' completely and follow it."
-
-
-def _text(path: Path) -> str:
-    with suppress(OSError):
-        return path.read_text(encoding="utf-8", errors="replace")
-    return ""

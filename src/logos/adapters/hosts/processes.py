@@ -1,6 +1,6 @@
-"""Terminals without a server: each is a folder, and each of its turns a process that outlives its driver.
+"""Terminals without a server: each is a folder, and each turn a process that can outlive its driver.
 
-What happened is on disk, so a driver that comes back finds a turn still running, ended with a code, or gone.
+All state is on disk, so a new driver finds out whether a turn is running, has ended with a code, or was killed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from logos.adapters.files import own_folder, private_folder, write_atomically
 from logos.adapters.pids import noted_pid
 from logos.errors import HostError, TerminalGone
 
-# The shell is only there to write down what nobody may be left to wait for: the pid, then the exit code.
+# The shell writes the pid and the exit code, because no driver may be left to wait for the process.
 _WRAPPER = 'folder=$1; shift; echo $$ >"$folder/pid"; "$@"; code=$?; echo $code >"$folder/exit"; exit $code'
 END_SECONDS = 3.0
 MARK = "LOGOS_TERMINAL"
@@ -38,7 +38,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A turn's process: what to run, on what input, where."""
+    """The process of a turn: command, standard input, folder and environment."""
 
     command: Sequence[str]
     stdin: Path | None
@@ -53,7 +53,7 @@ class TurnProcesses:
         own_folder(root)
 
     def create(self, key: str, about: Mapping[str, Any]) -> str:
-        """A terminal; the same key gives the same one again."""
+        """Create a terminal; the same key gives the same terminal."""
         name = uuid.uuid5(uuid.NAMESPACE_OID, key) if key else uuid.uuid4()
         terminal = name.hex[:8]
         private_folder(self._root / terminal)
@@ -68,11 +68,11 @@ class TurnProcesses:
             raise TerminalGone(f"there is no terminal {terminal}") from error
 
     def note(self, terminal: str, about: Mapping[str, Any]) -> None:
-        # No power cut leaves a terminal that would need this: its processes are gone then.
+        # Not durable: after a power cut there are no processes that would need the file.
         write_atomically(self._root / terminal / "terminal.json", json.dumps(about), durable=False)
 
     def turns(self, terminal: str) -> list[Path]:
-        """The folders of the turns that really began, in order; a turn whose process never ran does not count."""
+        """The folders of the turns whose process started, in order."""
         self.about(terminal)
         folders = (self._root / terminal).glob("turn-*/pid")
         return sorted((pid.parent for pid in folders), key=lambda folder: int(folder.name[5:]))
@@ -83,7 +83,7 @@ class TurnProcesses:
         return folder
 
     def begin(self, terminal: str, folder: Path, job: Job) -> None:
-        """Start the process of a turn in a session of its own; it goes on when its driver dies."""
+        """Start the process of a turn in a new session, so that it continues when its driver dies."""
         source = job.stdin.open("rb") if job.stdin is not None else None
         try:
             with (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
@@ -103,8 +103,12 @@ class TurnProcesses:
                 source.close()
         self._children[terminal] = child
 
+    def status(self, terminal: str) -> str:
+        """The status of a terminal, as an AgentHost reports it."""
+        return {Stage.NEVER: "idle", Stage.RUNNING: "processing"}.get(self.stage(terminal)[0], "completed")
+
     def stage(self, terminal: str) -> tuple[Stage, int | None]:
-        """How its latest turn stands, and its exit code once it ended."""
+        """The stage of the latest turn, and the exit code if it has ended."""
         turns = self.turns(terminal)
         child = self._children.get(terminal)
         if child is not None and child.poll() is None:
@@ -115,13 +119,13 @@ class TurnProcesses:
             return Stage.ENDED, int((turns[-1] / "exit").read_text())
         if _alive(noted_pid(turns[-1] / "pid")):
             return Stage.RUNNING, None
-        # It may have ended between the two looks.
+        # It may have ended since its exit code was read.
         with suppress(OSError, ValueError):
             return Stage.ENDED, int((turns[-1] / "exit").read_text())
         return Stage.LOST, None
 
     def end(self, terminal: str) -> None:
-        """End whatever runs in a terminal, with all its children: politely, then not."""
+        """End all processes of a terminal, first with SIGTERM, then with SIGKILL."""
         group = self._group(terminal)
         for signum, patience in ((signal.SIGTERM, END_SECONDS), (signal.SIGKILL, END_SECONDS)):
             if group is None or not _alive(group):
@@ -138,7 +142,7 @@ class TurnProcesses:
         return str(self._root / terminal)
 
     def _sweep(self, terminal: str) -> None:
-        """End what an agent started in sessions of its own; every descendant carries the terminal's mark."""
+        """End descendants that are in other sessions; they inherit the terminal's mark in their environment."""
         mark = f"{MARK}={self._mark(terminal)}".encode()
         for entry in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError, ValueError):
@@ -146,7 +150,7 @@ class TurnProcesses:
                     os.kill(int(entry.parent.name), signal.SIGKILL)
 
     def _group(self, terminal: str) -> int | None:
-        """The process group of what runs in a terminal now."""
+        """The process group that runs in a terminal."""
         child = self._children.get(terminal)
         if child is not None and child.poll() is None:
             return child.pid
@@ -154,7 +158,7 @@ class TurnProcesses:
         return noted_pid(turns[-1] / "pid") if turns and not (turns[-1] / "exit").exists() else None
 
     def end_all(self) -> None:
-        """End what runs in all terminals, at once: each may need its time."""
+        """End the processes of all terminals in parallel, because each may take seconds."""
 
         def end(terminal: str) -> None:
             with suppress(TerminalGone):
@@ -165,7 +169,7 @@ class TurnProcesses:
             list(threads.map(end, running))
 
     def remove(self, terminal: str) -> None:
-        """End a terminal for good; what was said in it is kept under another name."""
+        """End a terminal; its folder is renamed and kept."""
         folder = self._root / terminal
         with suppress(TerminalGone):
             self.end(terminal)
@@ -183,6 +187,12 @@ class TurnProcesses:
             time.sleep(0.02)
 
 
+def exit_message(stage: Stage, code: int | None, output: str) -> str:
+    """How a turn failed, with the end of its output."""
+    message = "its process was killed" if stage is Stage.LOST else f"its process ended with {code}"
+    return f"{message}: {output}" if output else message
+
+
 def _alive(group: int | None) -> bool:
     """Whether any process of the group still runs."""
     if group is None:
@@ -197,24 +207,19 @@ def _alive(group: int | None) -> bool:
 
 
 def _has_more_than_zombies(group: int) -> bool:
-    """A process that ended and was not waited for is still in its group; where nothing tells them apart, it lives."""
-    everyone = Path("/proc")
-    # The group's leader usually lives as long as the group, and a look at all processes is slow.
-    if _is_at_work(everyone / str(group) / "stat", group):
+    """Zombies are still in their group. Without /proc they cannot be told apart, and the group counts as alive."""
+    proc = Path("/proc")
+    # The leader usually lives as long as the group, and reading all processes is slow.
+    if _is_running(proc / str(group) / "stat", group):
         return True
-    entries = list(everyone.glob("[0-9]*/stat"))
-    return not entries or any(_is_at_work(entry, group) for entry in entries)
+    entries = list(proc.glob("[0-9]*/stat"))
+    return not entries or any(_is_running(entry, group) for entry in entries)
 
 
-def _is_at_work(stat: Path, group: int) -> bool:
-    """Whether a process is of the group and has not ended."""
-    of, state = _group_and_state(stat)
-    return of == group and state not in ("Z", "X")
-
-
-def _group_and_state(stat: Path) -> tuple[int, str]:
-    with suppress(OSError, ValueError, IndexError):
-        # The name in brackets may have anything in it; what follows it is state, parent, group.
-        state, _, group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
-        return int(group), state
-    return 0, ""
+def _is_running(stat: Path, group: int) -> bool:
+    """Whether a process is in the group and is not a zombie."""
+    with suppress(OSError, ValueError):
+        # The command in parentheses may contain anything; then come state, parent and group.
+        state, _, own_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+        return int(own_group) == group and state not in ("Z", "X")
+    return False

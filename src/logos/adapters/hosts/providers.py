@@ -14,20 +14,21 @@ from logos.domain.usage import Usage
 from logos.waiting.screens import last_lines, plain
 
 Json = dict[str, Any]
+Flags = Mapping["Permission", tuple[str, ...]]
 
 
 class Permission(IntEnum):
-    """What an agent may do, from the mildest on."""
+    """What an agent may do, each level more than the one before."""
 
     RESPOND = 0  # read, write specs and its response
     EDIT = 1  # change the work tree
     RUN = 2  # run commands
-    ALL = 3  # anything: the person said so
+    ALL = 3  # anything, if the user allows it
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the output of one process tells."""
+    """What the output of one process contains."""
 
     session: str = ""
     usage: Usage | None = None
@@ -54,7 +55,7 @@ def _object(text: str) -> Json | None:
 
 
 def dig(data: object, *path: str) -> Any:
-    """What lies at a path of keys, or None."""
+    """The value at a path of keys, or None."""
     for key in path:
         data = cast(Json, data).get(key) if isinstance(data, dict) else None
     return data
@@ -108,7 +109,7 @@ def read_claude(rows: Sequence[Json]) -> Reading:
 
 
 def _claude_price(result: Json) -> float | None:
-    """This turn's; newer versions give the whole conversation's in the place where it used to be."""
+    """The price of this turn. Newer versions report that of the whole conversation as the total."""
     since = result.get("model_usage_since_last_result")
     prices = [dig(model, "costUSD") for model in cast(Json, since).values()] if isinstance(since, dict) else []
     prices = prices or [result.get("total_cost_usd")]
@@ -126,7 +127,7 @@ def read_opencode(rows: Sequence[Json]) -> Reading:
     output = _sum(*(dig(t, "output") for t in tokens), *(dig(t, "reasoning") for t in tokens))
     return Reading(
         session=str(_last(rows, "sessionID") or ""),
-        # A price of nothing means that the model's price is not known.
+        # A price of zero means that the price of the model is unknown.
         usage=Usage(_sum(fresh, cached), cached, output, sum(known) or None) if steps else None,
         final=str(_last(rows, "part", "text", kind="text") or ""),
         error=str(_last(rows, "error", "data", "message", kind="error") or ""),
@@ -156,7 +157,7 @@ def read_copilot(rows: Sequence[Json]) -> Reading:
     )
 
 
-# The client does not know the conversation it is to go on with: it was killed before it wrote it down.
+# The CLI does not know the conversation: it was killed before it stored it.
 LOST_CONVERSATION = re.compile(r"no conversation found|no rollout found|session not found", re.IGNORECASE)
 
 _KIMI_SESSION = re.compile(r"kimi -r ([\w-]+)")
@@ -171,17 +172,17 @@ def read_plain(rows: Sequence[Json]) -> Reading:
     return Reading()
 
 
-def _no_flags() -> Mapping[Permission, tuple[str, ...]]:
-    return {}
+def _flags(edit: tuple[str, ...], run: tuple[str, ...], everything: tuple[str, ...]) -> Flags:
+    return {Permission.RESPOND: edit, Permission.EDIT: edit, Permission.RUN: run, Permission.ALL: everything}
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
     """A CLI. `first` and `again` are its arguments; `{permissions}` and `{session}` are filled in.
 
-    The prompt goes to its standard input, or with `as_argument` to the end of its arguments. `cumulative`: its usage is
-    the whole conversation's. `names_sessions`: we choose the session's name. `nags`: what it only says on its error
-    stream while it waits for something that a person should know of.
+    The prompt goes to its standard input, or with `as_argument` to the end of its arguments. `cumulative`: it reports
+    the usage of the whole conversation. `names_sessions`: we choose the name of the session. `stderr_warnings` matches
+    messages on the error stream of a waiting process that the user should see.
     """
 
     name: str
@@ -190,7 +191,7 @@ class Provider:
     again: tuple[str, ...]
     read: Callable[[Sequence[Json]], Reading]
     install: str
-    permissions: Mapping[Permission, tuple[str, ...]] = field(default_factory=_no_flags)
+    permissions: Flags = field(default_factory=dict[Permission, tuple[str, ...]])
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     env_when_all: Mapping[str, str] = field(default_factory=dict[str, str])
     as_argument: bool = False
@@ -199,16 +200,14 @@ class Provider:
     stderr_warnings: re.Pattern[str] | None = None
     login: tuple[str, ...] = ()
 
-    def arguments(self, leave: Permission, session: str, again: bool) -> list[str]:
-        words: list[str] = []
-        for word in self.again if again else self.first:
-            words += (
-                self.permissions.get(leave, ()) if word == "{permissions}" else [word.replace("{session}", session)]
-            )
-        return words
+    def arguments(self, permission: Permission, session: str, again: bool) -> list[str]:
+        flags, arguments = self.permissions.get(permission, ()), list[str]()
+        for part in self.again if again else self.first:
+            arguments += flags if part == "{permissions}" else [part.replace("{session}", session)]
+        return arguments
 
     def reading(self, output: str, errors: str) -> Reading:
-        """What a process said; where it only talked to its error stream, the end of that."""
+        """What the output of a process contains; plain text if it has no JSON."""
         found = self.read(_objects(output))
         if self.name == "kimi_cli" and (session := _KIMI_SESSION.search(output + errors)):
             found = Reading(session[1], found.usage, found.final, found.error)
@@ -220,6 +219,8 @@ class Provider:
 _OPENCODE = ("run", "--format", "json", "--print-logs", "--log-level", "ERROR", "{permissions}")
 _GOOSE = ("--with-builtin", "developer", "--output-format", "json", "-i", "-")
 _CLAUDE_EDITS = ("--permission-mode", "acceptEdits")
+_COPILOT_EDITS = ("--allow-tool", "write")
+_SANDBOX = ("--sandbox", "workspace-write")
 _AUTO_EDIT = ("--approval-mode", "auto_edit")
 
 ROWS: tuple[Provider, ...] = (
@@ -230,12 +231,7 @@ ROWS: tuple[Provider, ...] = (
         again=("exec", "--json", "--skip-git-repo-check", "{permissions}", "resume", "{session}", "-"),
         read=read_codex,
         install="npm install -g @openai/codex",
-        permissions={
-            Permission.RESPOND: ("--sandbox", "workspace-write"),
-            Permission.EDIT: ("--sandbox", "workspace-write"),
-            Permission.RUN: ("--sandbox", "workspace-write"),
-            Permission.ALL: ("--dangerously-bypass-approvals-and-sandbox",),
-        },
+        permissions=_flags(_SANDBOX, _SANDBOX, ("--dangerously-bypass-approvals-and-sandbox",)),
         cumulative=True,
         login=("login", "status"),
     ),
@@ -246,15 +242,12 @@ ROWS: tuple[Provider, ...] = (
         again=("-p", "--output-format", "stream-json", "--verbose", "{permissions}", "--resume", "{session}"),
         read=read_claude,
         install="npm install -g @anthropic-ai/claude-code",
-        permissions={
-            Permission.RESPOND: _CLAUDE_EDITS,
-            Permission.EDIT: _CLAUDE_EDITS,
-            Permission.RUN: (*_CLAUDE_EDITS, "--allowedTools", "Bash"),
-            Permission.ALL: ("--dangerously-skip-permissions",),
-        },
-        # It would retry a refused key for minutes.
+        permissions=_flags(
+            _CLAUDE_EDITS, (*_CLAUDE_EDITS, "--allowedTools", "Bash"), ("--dangerously-skip-permissions",)
+        ),
+        # By default it retries a refused key for minutes.
         env={"CLAUDE_CODE_MAX_RETRIES": "5"},
-        # As root it refuses to skip permissions unless it is told that it is in a sandbox.
+        # As root it skips permissions only in a sandbox.
         env_when_all={"IS_SANDBOX": "1"},
         login=("auth", "status"),
     ),
@@ -266,7 +259,7 @@ ROWS: tuple[Provider, ...] = (
         read=read_opencode,
         install="npm install -g opencode-ai",
         permissions={Permission.ALL: ("--auto",)},
-        # It waits out a limit in silence, however long that is.
+        # It waits until a limit is reset and reports that only in its log.
         stderr_warnings=re.compile(r"AI_APICallError: ([^\"\n]*limit[^\"\n]*)", re.IGNORECASE),
         login=("auth", "list"),
     ),
@@ -277,12 +270,7 @@ ROWS: tuple[Provider, ...] = (
         again=("-o", "json", "{permissions}", "--resume", "{session}"),
         read=read_gemini,
         install="npm install -g @google/gemini-cli",
-        permissions={
-            Permission.RESPOND: _AUTO_EDIT,
-            Permission.EDIT: _AUTO_EDIT,
-            Permission.RUN: ("-y",),
-            Permission.ALL: ("-y",),
-        },
+        permissions=_flags(_AUTO_EDIT, ("-y",), ("-y",)),
     ),
     Provider(
         name="qwen",
@@ -291,12 +279,7 @@ ROWS: tuple[Provider, ...] = (
         again=("-o", "stream-json", "{permissions}", "--resume", "{session}"),
         read=read_claude,
         install="npm install -g @qwen-code/qwen-code",
-        permissions={
-            Permission.RESPOND: _AUTO_EDIT,
-            Permission.EDIT: _AUTO_EDIT,
-            Permission.RUN: ("-y",),
-            Permission.ALL: ("-y",),
-        },
+        permissions=_flags(_AUTO_EDIT, ("-y",), ("-y",)),
         cumulative=True,
     ),
     Provider(
@@ -306,12 +289,7 @@ ROWS: tuple[Provider, ...] = (
         again=("--output-format", "json", "{permissions}", "--resume={session}", "-p"),
         read=read_copilot,
         install="npm install -g @github/copilot",
-        permissions={
-            Permission.RESPOND: ("--allow-tool", "write"),
-            Permission.EDIT: ("--allow-tool", "write"),
-            Permission.RUN: ("--allow-tool", "write", "--allow-tool", "shell"),
-            Permission.ALL: ("--allow-all",),
-        },
+        permissions=_flags(_COPILOT_EDITS, (*_COPILOT_EDITS, "--allow-tool", "shell"), ("--allow-all",)),
         as_argument=True,
     ),
     Provider(

@@ -1,4 +1,4 @@
-"""Scripts of simulated agents: a YAML or JSON file read once, checked whole, and exact afterwards."""
+"""Scripts of simulated agents: a YAML or JSON file, validated when it is read."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Flow(StrEnum):
     LEVELS = "levels"
 
 
-_WORDED = (Fault.CRASH, Fault.GARBAGE, Fault.USAGE_LIMIT, Fault.TRANSIENT)
+_WITH_MESSAGE = (Fault.CRASH, Fault.GARBAGE, Fault.USAGE_LIMIT, Fault.TRANSIENT)
 _TURN = re.compile(rf"r{NUMBER}\.({'|'.join(Role)})\.c{NUMBER}")
 _FIRST_LINE = re.compile(r"Turn: (\S+)[ \t\r]*(?:\n|\Z)")
 
@@ -119,7 +119,7 @@ class Part(BaseModel):
 
 
 class Spending(Part):
-    """What a turn says it cost; what is left out is unknown."""
+    """The usage that a turn reports; left out: unknown."""
 
     input: Count | None = Field(None, description="tokens read, the cached ones among them")
     cached: Count | None = Field(None, description="tokens read from a cache")
@@ -146,9 +146,9 @@ class ScriptStep(Part):
     usage: Spending | None = Field(None, description="what the turn says it cost; left out: unknown")
     fault: Fault | None = Field(None, description="what goes wrong")
     times: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = Field(
-        None, description="the fault strikes only the first so many tries of a turn"
+        None, description="only the first so many tries of a turn have the fault"
     )
-    message: StrictStr = Field("", description="the words of a crash, garbage, usage_limit or transient")
+    message: StrictStr = Field("", description="the text of a crash, garbage, usage_limit or transient")
     question: StrictStr = Field("", description="what a permission prompt asks")
 
     @model_validator(mode="after")
@@ -157,9 +157,9 @@ class ScriptStep(Part):
             raise PydanticCustomError(CONTRADICTION, "`say` and `report` are two ways to give one response")
         if self.times is not None and self.fault is None:
             raise PydanticCustomError(CONTRADICTION, "`times` needs a `fault`")
-        if self.message and self.fault not in _WORDED:
+        if self.message and self.fault not in _WITH_MESSAGE:
             raise PydanticCustomError(
-                CONTRADICTION, "`message` needs one of the faults {words}", {"words": ", ".join(_WORDED)}
+                CONTRADICTION, "`message` needs one of the faults {words}", {"words": ", ".join(_WITH_MESSAGE)}
             )
         if self.question and self.fault is not Fault.PERMISSION:
             raise PydanticCustomError(CONTRADICTION, "`question` needs the fault permission")
@@ -187,7 +187,7 @@ class Script(Part):
         if of_levels and of_cycle:
             both = f"{of_cycle[0]} and {of_levels[0]}"
             raise PydanticCustomError(
-                CONTRADICTION, "a script speaks of roles or of levels, not of both: {both}", {"both": both}
+                CONTRADICTION, "a script has steps for roles or for levels, not for both: {both}", {"both": both}
             )
         if not of_levels:
             self._only_levels_report()
@@ -195,9 +195,11 @@ class Script(Part):
 
     def _only_levels_report(self) -> None:
         steps = {("agents", role, n): step for role, steps in self.agents.items() for n, step in enumerate(steps)}
-        for place, step in {**steps, **{("turns", turn): step for turn, step in self.turns.items()}}.items():
+        for location, step in {**steps, **{("turns", turn): step for turn, step in self.turns.items()}}.items():
             if step.report is not None:
-                raise PydanticCustomError(CONTRADICTION, "{place}: `report` is for levels", {"place": _place(place)})
+                raise PydanticCustomError(
+                    CONTRADICTION, "{location}: `report` is for levels", {"location": _location(location)}
+                )
 
     @property
     def flow(self) -> Flow | None:
@@ -248,7 +250,7 @@ GOOD: dict[Role, str] = {
 
 
 def load_script(path: Path) -> Script:
-    """The script in a file, or ConfigError with one line: the file, the place in it, and what is allowed there."""
+    """Read a script file. A ConfigError has one line: the file, the location in it, and what is allowed there."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -259,7 +261,7 @@ def load_script(path: Path) -> Script:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{line}: {error.problem or error.context or 'this is not YAML'}") from error
+        raise ConfigError(f"{path}{line}: {error.problem or error.context or 'not valid YAML'}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(one_line(f"{path} is not valid YAML: {error or 'nested too deeply'}")) from error
     if not isinstance(data, dict):
@@ -278,7 +280,7 @@ def _checked(data: Mapping[str, Any], where: str) -> Script:
     try:
         return Script.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {explain_first(error, _wording(_meant(data)))}") from error
+        raise ConfigError(f"{where}: {explain_first(error, _WORDING)}") from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -288,7 +290,7 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is there twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is repeated", problem_mark=key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
@@ -298,72 +300,42 @@ def _flow_of(name: str) -> Flow:
     return Flow.LEVELS if re.match(r"[Ls]\d", name) else Flow.CYCLE
 
 
-def _meant(data: Mapping[str, Any]) -> Flow:
-    """The flow that an invalid script is meant for."""
-    parts = [cast(Json, part) for part in (data.get("agents"), data.get("turns")) if isinstance(part, Mapping)]
-    return Flow.LEVELS if any(_flow_of(str(name)) is Flow.LEVELS for part in parts for name in part) else Flow.CYCLE
+def _location(location: Location) -> str:
+    """A location with steps counted from one: `agents.tester, step 2: fault`."""
+    if location[:1] == ("agents",) and len(location) > 2:
+        inner = ".".join(map(str, location[3:]))
+        return f"agents.{location[1]}, step {int(location[2]) + 1}" + (f": {inner}" if inner else "")
+    return ".".join(map(str, location))
 
 
-def _wording(flow: Flow) -> Wording:
-    return Wording(
-        lambda place: _known(place, flow),
-        _place,
-        object_name="a mapping",
-        messages={
-            "string_type": "must be text (put it in quotes)",
-            "float_type": "must be a number",
-            "int_type": "must be a whole number",
-            "tuple_type": "must be a list of steps",
-            "too_short": "must have at least one step",
-            "invalid-json-value": "must be text, a number, true, false, null, a list or a mapping",
-            "turn": f"must be a turn id such as {_EXAMPLES[flow][0]}",
-        },
-        message=lambda error: (
-            f"must be one of {_agent_keys(str(error['input']), flow)}" if error["type"] == "agent" else ""
-        ),
-    )
-
-
-_EXAMPLES = {
-    Flow.CYCLE: ["r2.programmer.c1", "r1.analyst.c1", "…"],
-    Flow.LEVELS: ["s1.L5.validate", "s1.L2.cart.author", "…"],
+_KNOWN: Mapping[int | str, tuple[str, ...]] = {
+    "agents": (*Role, *(level.name for level in ALL_LEVELS), "L5.validate", "L2.cart"),
+    "turns": ("r2.programmer.c1", "s1.L5.validate", "…"),
+    "edit": ("path",),
+    "usage": tuple(Spending.model_fields),
 }
-
-
-def _agent_keys(wrong: str, flow: Flow) -> str:
-    """The keys that are allowed in place of a wrong one."""
-    if flow is Flow.CYCLE:
-        return f"{', '.join(Role)}; for levels: {', '.join(_known(('agents',), Flow.LEVELS))}"
-    level = next((level for level in ALL_LEVELS if wrong.startswith(f"{level.name}.")), None)
-    if level is None:
-        return ", ".join(_known(("agents",), flow))
-    components = [f"{level.name}.COMPONENT"] if level is Level.L2 else []
-    return ", ".join([level.name, *(f"{level.name}.{kind}" for kind in _kinds_of(level)), *components])
-
-
-def _place(place: Location) -> str:
-    """A place as a person counts: `agents.tester, step 2: fault`."""
-    if place[:1] == ("agents",) and len(place) > 2:
-        inner = ".".join(map(str, place[3:]))
-        return f"agents.{place[1]}, step {int(place[2]) + 1}" + (f": {inner}" if inner else "")
-    return ".".join(map(str, place))
-
-
-def _known(place: Location, flow: Flow) -> list[str]:
-    if place[-1:] == ("usage",):
-        return list(Spending.model_fields)
-    if place == ("agents",):
-        return list(Role) if flow is Flow.CYCLE else [*(level.name for level in ALL_LEVELS), "L5.validate", "L2.cart"]
-    if place == ("turns",):
-        return _EXAMPLES[flow]
-    if place[-1:] == ("edit",):
-        return ["path"]
-    keys = list((ScriptStep if place else Script).model_fields)
-    return [key for key in keys if key != "report" or flow is Flow.LEVELS]
+_WORDING = Wording(
+    lambda location: (
+        _KNOWN.get(location[-1], tuple(ScriptStep.model_fields)) if location else tuple(Script.model_fields)
+    ),
+    _location,
+    object_name="a mapping",
+    messages={
+        "string_type": "must be text (put it in quotes)",
+        "float_type": "must be a number",
+        "int_type": "must be a whole number",
+        "tuple_type": "must be a list of steps",
+        "too_short": "must have at least one step",
+        "invalid-json-value": "must be text, a number, true, false, null, a list or a mapping",
+        "turn": "must be a turn id such as r2.programmer.c1 or s1.L5.validate",
+        "agent": f"must be one of {', '.join(Role)}; for levels: a level (L5), a kind (L5.validate) "
+        "or an author (L2.cart)",
+    },
+)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
+    """Writes multi-line texts as blocks."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

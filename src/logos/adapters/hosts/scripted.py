@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from logos.adapters.files import write_atomically
+from logos.adapters.files import text_of_file, write_atomically
 from logos.adapters.hosts import script as scripts
 from logos.adapters.hosts import scripted_agent
-from logos.adapters.hosts.processes import Job, Stage, TurnProcesses
+from logos.adapters.hosts.processes import Job, Stage, TurnProcesses, exit_message
 from logos.adapters.hosts.providers import end_of
 from logos.adapters.hosts.script import GOOD, Fault, LevelTurn, ScriptStep, Spending, level_turn_of, read_script
 from logos.adapters.reports import example
@@ -44,7 +44,7 @@ _QUESTION = "May I run this command?"
 
 
 class ScriptedHost:
-    """An AgentHost, a Reporter and a Screen: every turn is one step of the script, done by `scripted_agent`."""
+    """An AgentHost, a TurnReporter and a Screen: every turn is one step of the script, done by `scripted_agent`."""
 
     def __init__(self, root: Path, script: Script, response_dir: Path, wd: Path) -> None:
         self._turns = TurnProcesses(root)
@@ -87,7 +87,7 @@ class ScriptedHost:
             "provider": provider,
             "cwd": working_directory,
             # The worktrees of the agents of one run have the same parent folder.
-            "cast": str(Path(working_directory).parent) if working_directory else _text(self._root / "cast"),
+            "cast": str(Path(working_directory).parent) if working_directory else text_of_file(self._root / "cast"),
         }
         return {"id": self._turns.create(idempotency_key, about), "session_name": session_name}
 
@@ -116,18 +116,17 @@ class ScriptedHost:
         self._turns.begin(terminal_id, folder, Job(command, None, cwd, os.environ))
 
     def get_status(self, terminal_id: str) -> str:
-        stage, _ = self._turns.stage(terminal_id)
-        if stage is Stage.RUNNING and self._waiting_turn(terminal_id) is not None:
-            return "waiting_user_answer"
-        return {Stage.NEVER: "idle", Stage.RUNNING: "processing"}.get(stage, "completed")
+        status = self._turns.status(terminal_id)
+        waits = status == "processing" and self._waiting_turn(terminal_id) is not None
+        return "waiting_user_answer" if waits else status
 
     def get_last_output(self, terminal_id: str) -> str:
         turns = self._turns.turns(terminal_id)
-        return _text(turns[-1] / "said.md") if turns else ""
+        return text_of_file(turns[-1] / "said.md") if turns else ""
 
     def get_screen(self, terminal_id: str) -> str:
         turns = self._turns.turns(terminal_id)
-        return _text(turns[-1] / "out") + _text(turns[-1] / "err") if turns else ""
+        return text_of_file(turns[-1] / "out") + text_of_file(turns[-1] / "err") if turns else ""
 
     def press_key(self, terminal_id: str, key: str) -> None:
         """Every key answers an open question with yes."""
@@ -137,7 +136,7 @@ class ScriptedHost:
 
     def provider_error(self, terminal_id: str) -> str:
         turns = self._turns.turns(terminal_id)
-        return _complaint(turns[-1], *self._turns.stage(terminal_id)) if turns else ""
+        return _failure(turns[-1], *self._turns.stage(terminal_id)) if turns else ""
 
     def usage(self, terminal_id: str) -> Usage | None:
         return total_of([_usage_of(turn) for turn in self._turns.turns(terminal_id)])
@@ -170,8 +169,8 @@ class ScriptedHost:
         """Write the orders of a level's turn, under a lock: a parallel turn of the same key gets the next step."""
         key, steps = self._script.level_steps(turn)
         with self._positions_lock:
-            place, tries = self._position(cast, key, turn) if _needs_history(steps) else (0, 0)
-            orders = {"turn": turn.id, "role": key, **_level_orders(_step_at(steps, place, turn), turn, tries)}
+            position, tries = self._position(cast, key, turn) if _needs_history(steps) else (0, 0)
+            orders = {"turn": turn.id, "role": key, **_level_orders(_step_at(steps, position, turn), turn, tries)}
             _write_orders(folder, orders)
 
     def _position(self, cast: str, key: str, turn: LevelTurn) -> tuple[int, int]:
@@ -209,8 +208,8 @@ def _write_orders(folder: Path, orders: Json) -> None:
     """Write the orders as JSON for this host, and marshalled for the agent, which loads no library to read them."""
     write_atomically(folder / "orders.json", json.dumps(orders), durable=False)
     texts = {key: _as_text(orders.get(source)) for key, source in (("say", "report"), ("failed", "failed"))}
-    told = {**orders, **{key: text for key, text in texts.items() if text is not None}}
-    (folder / "orders").write_bytes(marshal.dumps(json.loads(json.dumps(told))))
+    orders = orders | {key: text for key, text in texts.items() if text is not None}
+    (folder / "orders").write_bytes(marshal.dumps(json.loads(json.dumps(orders))))
 
 
 def _as_text(report: object) -> str | None:
@@ -230,17 +229,17 @@ def _role_and_turn(message: str) -> tuple[Role, str] | None:
 
 def _role_orders(step: ScriptStep, role: Role, tries: int) -> Json:
     """The orders of a step for a role, with a good response where the step has none."""
-    said = step.say if step.say is not None else GOOD[role]
+    response = step.say if step.say is not None else GOOD[role]
     if step.say is None and not step.run:
-        said = said.replace("{verdict}", "PASS").replace("{output}\n", "")
-    return {"say": said, **_common_orders(step, tries)}
+        response = response.replace("{verdict}", "PASS").replace("{output}\n", "")
+    return {"say": response, **_common_orders(step, tries)}
 
 
 def _level_orders(step: ScriptStep, turn: LevelTurn, tries: int = 0) -> Json:
     """The orders of a step for a level, whose response is a report unless the step has a text."""
-    told = step.report or {}
-    edit = step.edit if "edit" in step.model_fields_set or step.say is not None else good_edit(turn, told)
-    report = good_report(turn, edit, told) if step.say is None else None
+    changes = step.report or {}
+    edit = step.edit if "edit" in step.model_fields_set or step.say is not None else good_edit(turn, changes)
+    report = good_report(turn, edit, changes) if step.say is None else None
     judged = turn.kind is TurnKind.VALIDATE and step.run and step.say is None and step.report is None
     failure = {"what": step.run, "expected": "exit code 0", "observed": "{output}"}
     return {
@@ -252,9 +251,9 @@ def _level_orders(step: ScriptStep, turn: LevelTurn, tries: int = 0) -> Json:
     }
 
 
-def good_edit(turn: LevelTurn, told: Mapping[str, Any]) -> Edit:
+def good_edit(turn: LevelTurn, changes: Mapping[str, Any]) -> Edit:
     """The edit of an author whose step names neither files nor a report with files: one function in one file."""
-    if turn.kind is not TurnKind.AUTHOR or "files" in told:
+    if turn.kind is not TurnKind.AUTHOR or "files" in changes:
         return {}
     name = (turn.component or turn.level.name.lower()).replace("-", "_")
     head = f"def {name}() -> None:"
@@ -263,11 +262,11 @@ def good_edit(turn: LevelTurn, told: Mapping[str, Any]) -> Edit:
     return {f"{name}.py": text}
 
 
-def good_report(turn: LevelTurn, edit: Edit, told: Mapping[str, Any]) -> Json:
-    """A report about these changes that is accepted, with the values of `told` over its own."""
+def good_report(turn: LevelTurn, edit: Edit, changes: Mapping[str, Any]) -> Json:
+    """A report about these changes that is accepted, with the values of `changes` over its own."""
     report = example(turn.kind, turn.level)
-    if isinstance(told.get("spec_updates"), Mapping):
-        # As a mapping, so that sections missing from `told` keep their text.
+    if isinstance(changes.get("spec_updates"), Mapping):
+        # As a mapping, so that sections missing from `changes` keep their text.
         report["spec_updates"] = {row["section"]: row["text"] for row in report["spec_updates"]}
     if turn.kind is TurnKind.AUTHOR:
         report |= {
@@ -275,14 +274,14 @@ def good_report(turn: LevelTurn, edit: Edit, told: Mapping[str, Any]) -> Json:
             "tests": [path for path in edit if _is_test(path)],
             "provides": _public_names(edit),
         }
-    return _merged(report, told)
+    return _merged(report, changes)
 
 
-def _merged(report: Mapping[str, Any], told: Mapping[str, Any]) -> Json:
-    """A report with the values of `told`: mappings are merged, other values replaced."""
+def _merged(report: Mapping[str, Any], changes: Mapping[str, Any]) -> Json:
+    """A report with the values of `changes`: mappings are merged, other values replaced."""
     both = {
         key: _merged(cast(Json, report[key]), cast(Json, value)) if _are_mappings(report.get(key), value) else value
-        for key, value in told.items()
+        for key, value in changes.items()
     }
     return {**report, **both}
 
@@ -311,9 +310,9 @@ def _needs_history(steps: tuple[ScriptStep, ...]) -> bool:
     return len(steps) > 1 or any(step.times is not None for step in steps)
 
 
-def _step_at(steps: tuple[ScriptStep, ...], place: int, turn: LevelTurn) -> ScriptStep:
+def _step_at(steps: tuple[ScriptStep, ...], position: int, turn: LevelTurn) -> ScriptStep:
     if steps:
-        return steps[min(place, len(steps) - 1)]
+        return steps[min(position, len(steps) - 1)]
     return ScriptStep.model_validate({"fault": Fault.CRASH, "message": f"the script has no step for {turn.id}"})
 
 
@@ -335,11 +334,11 @@ def _message(fault: Fault | None, message: str) -> str:
     """The message of a fault, worded so that it is recognised as that kind of error."""
     match fault:
         case Fault.USAGE_LIMIT:
-            told = message or _USAGE_LIMIT
-            return told if failure_kind_of(told) is FailureKind.LIMIT else f"usage limit reached: {told}"
+            message = message or _USAGE_LIMIT
+            return message if failure_kind_of(message) is FailureKind.LIMIT else f"usage limit reached: {message}"
         case Fault.TRANSIENT:
-            told = message or _TRANSIENT_ERROR
-            return told if failure_kind_of(told) is FailureKind.TRANSIENT else f"service unavailable: {told}"
+            message = message or _TRANSIENT_ERROR
+            return message if failure_kind_of(message) is FailureKind.TRANSIENT else f"service unavailable: {message}"
         case Fault.CRASH:
             return message or "crashed, as the script says"
         case _:
@@ -349,18 +348,15 @@ def _message(fault: Fault | None, message: str) -> str:
 def _usage_of(turn: Path) -> Usage | None:
     """The usage that a turn reported; None when it did not end normally."""
     usage = _json(turn / "orders.json").get("usage")
-    return Spending.model_validate(usage).known() if usage and _text(turn / "exit").strip() == "0" else None
+    return Spending.model_validate(usage).known() if usage and text_of_file(turn / "exit").strip() == "0" else None
 
 
-def _complaint(turn: Path, stage: Stage, code: int | None) -> str:
+def _failure(turn: Path, stage: Stage, code: int | None) -> str:
     if stage is Stage.RUNNING or (stage is Stage.ENDED and code == 0):
         return ""
-    if stage is Stage.LOST:
-        return "its process was killed"
-    said = end_of(_text(turn / "err"))
-    if _json(turn / "orders.json").get("fault") in (Fault.USAGE_LIMIT, Fault.TRANSIENT):
-        return said
-    return f"its process ended with {code}: {said}"
+    output = end_of(text_of_file(turn / "err"))
+    is_provider_error = _json(turn / "orders.json").get("fault") in (Fault.USAGE_LIMIT, Fault.TRANSIENT)
+    return output if is_provider_error and stage is not Stage.LOST else exit_message(stage, code, output)
 
 
 def _modified_at(file: Path) -> int:
@@ -368,12 +364,6 @@ def _modified_at(file: Path) -> int:
     with suppress(OSError):
         return file.stat().st_mtime_ns
     return 0
-
-
-def _text(path: Path) -> str:
-    with suppress(OSError):
-        return path.read_text(encoding="utf-8", errors="replace")
-    return ""
 
 
 def _json(path: Path) -> Json:

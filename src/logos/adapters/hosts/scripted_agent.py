@@ -1,7 +1,7 @@
-"""One turn of a scripted agent, as a process of its own: edits files, runs commands, writes its response.
+"""One turn of a scripted agent as a process: it edits files, runs commands and writes its response.
 
-It reads its orders from `orders` in the folder of the turn. It imports what every interpreter has loaded already and
-the rest where it is needed, so that it is there at once: an agent's start must not be what a measurement measures.
+It reads its orders from the file `orders` in the folder of the turn. It imports only modules that every interpreter has
+already loaded, and others where it needs them, so that benchmarks do not measure its start.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 import sys
 import time
 
-# A hung agent is ended by whoever started it; one that nobody comes back for must not stay for ever.
+# The driver ends a hung agent; without a driver, it ends itself after this time.
 HANG_SECONDS = 86_400
-# The end of an output is enough for a report.
-OUTPUT_SIGNS = 2_000
+# A report contains the end of the output.
+OUTPUT_CHARACTERS = 2_000
 GARBAGE = b"\x1b[2J\x00\xff\xfe%PDF-1.4 \xc3\x28 0xDEADBEEF\n\x07lorem ipsum, half a sent"
 
 
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
             pass
     for name, text in orders["edit"].items():
         edit(name, text)
-    text = words(orders["say"], orders.get("failed"), orders["run"], is_report=orders.get("report") is not None)
+    text = response_text(orders["say"], orders.get("failed"), orders["run"], is_report=orders.get("report") is not None)
     say(text)
     write(os.path.join(folder, "said.md"), in_bytes(text))
     if orders["fault"] != "no_file":
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 def ask(question: str, folder: str) -> None:
-    """Wait for somebody to allow it: whoever presses a key, or a person who makes the file."""
+    """Wait for permission: a pressed key, or a file that a user creates."""
     answer = os.path.join(folder, "answer")
     say(f"{question}\nto allow it: touch {answer}")
     write(os.path.join(folder, "question"), b"")
@@ -59,7 +59,7 @@ def ask(question: str, folder: str) -> None:
 def edit(name: str, text: str | None) -> None:
     here = os.path.realpath(os.getcwd())
     if os.path.commonpath([here, os.path.realpath(name)]) != here:
-        raise SystemExit(f"edit {name}: leads out of the work dir")
+        raise SystemExit(f"edit {name}: is outside the work dir")
     if text is None:
         if os.path.lexists(name):
             os.unlink(name)
@@ -69,22 +69,26 @@ def edit(name: str, text: str | None) -> None:
     say(f"edited {name}")
 
 
-def words(said: str, failed: str | None, command: str, *, is_report: bool) -> str:
-    """What is said, with what the command gave in it; a report has it as JSON, and another text when that failed."""
-    gave = run(command) if command else {}
-    if is_report and gave:
+def response_text(response: str, failed: str | None, command: str, *, is_report: bool) -> str:
+    """The response with the results of the command; a report has them as JSON, and is `failed` if the command fails."""
+    results = run(command) if command else {}
+    if is_report and results:
+        # Only reports of levels need it, and importing it takes longer than the rest of the turn.
         import json  # noqa: PLC0415 - a scripted agent must start fast
 
-        said = failed if failed is not None and gave["{verdict}"] == "FAIL" else said
-        gave = {word: json.dumps(text[-OUTPUT_SIGNS:], ensure_ascii=False)[1:-1] for word, text in gave.items()}
-    for word, text in gave.items():
-        said = said.replace(word, text)
-    return said
+        response = failed if failed is not None and results["{verdict}"] == "FAIL" else response
+        results = {
+            name: json.dumps(text[-OUTPUT_CHARACTERS:], ensure_ascii=False)[1:-1] for name, text in results.items()
+        }
+    for name, text in results.items():
+        response = response.replace(name, text)
+    return response
 
 
 def run(command: str) -> dict[str, str]:
-    """What a command gave, by the words that stand for it."""
-    import subprocess  # noqa: PLC0415 - as above
+    """The results of a command, by their placeholders."""
+    # Most turns run no command.
+    import subprocess  # noqa: PLC0415 - a scripted agent must start fast
 
     ran = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     output = ran.stdout.decode("utf-8", "replace")
