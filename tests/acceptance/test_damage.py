@@ -335,7 +335,7 @@ def test_nobody_decides_anything_in_a_copy(kept: list[Recorded], onlooker: Onloo
     onlooker.lay(kept, cut(-1000))
     with reading(onlooker.wd) as log:
         *_, last = log.read(NAMES[0])
-        with pytest.raises(LogError, match="it must be repaired first, which `logos run`"):
+        with pytest.raises(LogError, match="it must be repaired first; `logos run`"):
             log.append(last.run, last.event, last.seq)
 
 

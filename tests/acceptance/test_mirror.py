@@ -424,7 +424,7 @@ def test_a_symbolic_link_in_the_place_of_a_mirror_is_not_followed(room: Room) ->
     room.mirror().symlink_to(precious)
     room.fill("b")
     assert room.texts() == ["a", "b"]
-    assert "going on without the mirror" in room.told[0]
+    assert "continuing without the mirror" in room.told[0]
     assert precious.read_text() == "precious"
 
 
@@ -538,7 +538,7 @@ def test_without_a_state_folder_a_log_goes_on_without_a_mirror_and_says_so_once(
         for seq, text in enumerate("abc"):
             log.append(RUN, note(text), seq)
     (line,) = room.told
-    assert "going on without a mirror" in line
+    assert "continuing without a mirror" in line
     assert room.read() == ["a", "b", "c"]
 
 
@@ -550,7 +550,7 @@ def test_what_was_written_while_the_mirror_could_not_be_is_believed_afterwards(r
         log.append(RUN, note("c"), 2)
         log.append(RUN, note("d"), 3)
         log.append(OTHER, note("x"), 0)
-    (line,) = (line for line in room.told if "going on without" in line)
+    (line,) = (line for line in room.told if "continuing without" in line)
     assert str(room.mirrors) in line
     room.mirrors.unlink()
     put_away.rename(room.mirrors)
@@ -580,7 +580,7 @@ def test_a_state_folder_that_may_only_be_read_is_said_once_and_nothing_is_lost(r
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=as_anybody, check=True)
     room.mirrors.chmod(0o700)
     room.mirror().chmod(0o600)
-    assert done.stdout.count("going on without the mirror") == 1
+    assert done.stdout.count("continuing without the mirror") == 1
     assert room.texts() == ["a", "b", "c"]
 
 

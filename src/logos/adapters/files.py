@@ -14,14 +14,14 @@ from logos.errors import LogosError, UsageError
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def write_atomically(path: Path, text: str, *, durable: bool = True) -> None:
-    """Temp file beside the target, fsync where it must outlive a power cut, rename."""
+def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) -> None:
+    """Write a temporary file beside the target and rename it; `durable` files survive a power cut."""
     try:
         private_folder(path.parent)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as sink:
-                sink.write(text)
+            with os.fdopen(handle, "wb") as sink:
+                sink.write(content.encode() if isinstance(content, str) else content)
                 sink.flush()
                 if durable:
                     os.fsync(sink.fileno())

@@ -1,7 +1,7 @@
-"""A run as hash-chained lines of JSON, and which of its two copies (mirror, database) is believed where they differ.
+"""A run as hash-chained lines of JSON, and the rules for differences between its two copies, mirror and database.
 
-A line is `{"hash":"H","seq":1,"at":1.5,"event":{…}}`. H is the SHA-256 of the hash before it and of all bytes of the
-line that follow H, as they are stored: a line is never encoded again to check it.
+A line is `{"hash":"H","seq":1,"at":1.5,"event":{…}}`. H is the SHA-256 of the previous hash and of the stored bytes of
+the line after H: checking a line does not encode it again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HASHES = re.compile(rb'^\{"hash":"([0-9a-f]{64})"', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The lines of a mirror file that can be believed. `rest` follows them: a torn last line, or damage."""
+    """The valid lines of a mirror file. `rest` follows them: an incomplete last line, or damage."""
 
     rows: tuple[Row, ...] = ()
     hashes: tuple[str, ...] = ()
@@ -47,10 +47,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """A run after its mirror and the database were compared.
+    """The result of comparing the mirror of a run with the database.
 
-    `missing` events were in the mirror only, `dropped` events were in the database and are not believed; `mirror` says
-    why the mirror file must be written anew, and is empty where it is as it should be.
+    `missing` events were only in the mirror, `dropped` events were only in the database and are rejected; `mirror` is
+    the reason to rewrite the mirror file, or empty.
     """
 
     run: RunId
@@ -61,12 +61,12 @@ class Reconciled:
 
     @property
     def kept(self) -> int:
-        """How many events of the database stay."""
+        """The number of events that stay in the database."""
         return len(self.rows) - self.missing
 
 
 def first_hash(run: RunId) -> str:
-    """What the first line is chained to: a file of one run is no file of another."""
+    """The hash before the first line; it depends on the run, so that files cannot be exchanged."""
     return hashlib.sha256(run.encode()).hexdigest()
 
 
@@ -99,8 +99,9 @@ def read_chain(run: RunId, data: bytes) -> Chain:
 
 
 def readable(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The rows of a run up to the first that is missing or is no event."""
-    return tuple(row for _, row in takewhile(lambda own: own[0] == own[1][0] and _is_event(own[1]), enumerate(rows, 1)))
+    """The rows of a run up to the first that is missing or invalid."""
+    numbered = takewhile(lambda pair: pair[0] == pair[1][0] and _is_event(pair[1]), enumerate(rows, 1))
+    return tuple(row for _, row in numbered)
 
 
 def reconcile(
@@ -112,10 +113,10 @@ def reconcile(
     registered: bool,
     vouched: Callable[[str], bool],
 ) -> Reconciled:
-    """Compare a run's mirror (None: there is no file) with its rows in the database.
+    """Compare a run's mirror (None: no file) with its rows in the database.
 
-    `known` is the head in the memory of a live driver. `registered`: the log is known to have this run. `vouched`: a
-    driver that could not write the mirror has signed a database that ends with this hash.
+    `known` is the head in the memory of a live driver. `registered`: the mirror's record lists this run. `vouched`: a
+    driver that could not write the mirror has signed this hash as the last one of the database.
     """
     if known is not None:
         rows, why = _known_rows(run, chain, stored, known)
@@ -146,7 +147,7 @@ def _believed(
         rows = readable(stored)
         hashes = make_lines(run, rows)[1]
         if claimed and claimed[-1] in hashes:
-            # The lines after the damage prove that the database has what was there.
+            # A hash after the damage proves that the database has the damaged lines.
             return rows[: hashes.index(claimed[-1]) + 1], "it was damaged"
         if hashes and vouched(hashes[-1]):
             return rows, "it could not be written before"
@@ -173,6 +174,6 @@ def _is_event(row: Row) -> bool:
         read: Any = json.loads(body.decode())
     except (ValueError, RecursionError):
         return False
-    # Leading and trailing blanks, or a line break, have no place in a line.
+    # Leading or trailing blanks and line breaks are not allowed in a line.
     whole = body[:1] == b"{" and body[-1:] == b"}" and b"\n" not in body
     return whole and isinstance(read, dict) and "kind" in read and abs(at) < float("inf")

@@ -14,7 +14,7 @@ from logos.domain.events import Event
 
 @cache
 def _adapter() -> TypeAdapter[Event]:
-    """Built when the first event is read or written: that takes longer than many a command that needs none."""
+    """Built on first use: that takes longer than many commands that read no events."""
     return TypeAdapter(Annotated[Event, Field(discriminator="kind")])
 
 
@@ -26,7 +26,7 @@ def encode(event: Event) -> str:
     try:
         return _adapter().dump_json(event).decode("utf-8")
     except PydanticSerializationError:
-        # A lone surrogate has no UTF-8 form; the rest of what was said must not be lost with it.
+        # A lone surrogate has no UTF-8 form; only this character is replaced.
         text = json.dumps(_adapter().dump_python(event), ensure_ascii=False)
         return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -36,5 +36,5 @@ def decode(body: str | bytes) -> Event:
         return _adapter().validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise Undecodable(f"{place + ': ' if place else ''}{first['msg']}") from error
+        location = ".".join(str(part) for part in first["loc"])
+        raise Undecodable(f"{location + ': ' if location else ''}{first['msg']}") from error

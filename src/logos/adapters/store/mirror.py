@@ -1,4 +1,4 @@
-"""The mirror of one log: a folder of the user state folder with a file of hash-chained lines per run."""
+"""The mirror of one log: a folder in the user state folder with a file of hash-chained lines per run."""
 
 from __future__ import annotations
 
@@ -28,19 +28,18 @@ from logos.domain.turns import RunId
 from logos.errors import LogError, LogosError
 
 Tell = Callable[[str], None]
-# When the database and the mirror file were last seen: a counter of SQLite, and what changes with every write.
-Seen = tuple[int, tuple[int, int, int] | None]
+# The versions of the database (a counter of SQLite) and of the mirror file when they were last compared.
+Versions = tuple[int, tuple[int, int, int] | None]
 
 RECORD = "log.json"
 # A run id becomes the name of a file.
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """What is known of a log outside its work dir. `runs` are in the order in which they began; `key` signs seals."""
+    """The metadata of a mirror. `runs` are in the order of their start; `key` signs seals."""
 
     id: str
     path: str
@@ -49,10 +48,10 @@ class LogRecord:
 
 
 class Mirror:
-    """`driving`: this process drives the log, and what it remembers outweighs what is on disk.
+    """Writes and checks the mirror files. `driving`: this process drives the log, and trusts its memory before files.
 
-    A mirror that cannot be written says so once. From then on the database gets a seal with every event, by which the
-    next driver knows that it may believe it.
+    If the mirror cannot be written, it warns once. From then on it signs the last hash with every event (a seal), so
+    that the next driver can trust the database.
     """
 
     def __init__(self, folder: Path, record: LogRecord, tell: Tell, *, driving: bool) -> None:
@@ -62,11 +61,11 @@ class Mirror:
         self._driving = driving
         self._heads: dict[RunId, Head] = {}
         self._before: dict[RunId, Head] = {}
-        self._seen: dict[RunId, Seen] = {}
+        self._seen: dict[RunId, Versions] = {}
         self.failed = False
 
     def runs(self) -> list[RunId]:
-        """Every run with a file or an entry in the record, in the order in which they began."""
+        """Every run with a file or an entry in the record, in the order of their start."""
         found = sorted(RunId(path.stem) for path in self._folder.glob("*.jsonl"))
         return [*dict.fromkeys((*self.record.runs, *filter(is_run_id, found)))]
 
@@ -74,7 +73,7 @@ class Mirror:
         return self._path(run).exists()
 
     def is_unchanged(self, run: RunId, version: int) -> bool:
-        """Whether nobody else has written since `remember`; `version` changes when somebody writes to the database."""
+        """Whether no other process has written since `remember`; `version` is the database's `data_version`."""
         return self._seen.get(run) == (version, self._mark(run))
 
     def remember(self, run: RunId, version: int) -> None:
@@ -85,7 +84,7 @@ class Mirror:
         return self._heads.get(run) or Head(0, first_hash(run))
 
     def reconcile(self, run: RunId, stored: tuple[Row, ...], seal: str = "") -> Reconciled:
-        """Compare with the rows of the database, and set the mirror right where the fault is there."""
+        """Compare with the rows of the database, and repair the mirror file if it is wrong."""
         chain = self._read(run)
         found, lines = self._compare(run, chain, stored, seal), chain or Chain()
         if found.mirror and lines.rest.count(b"\n") + len(lines.rows) > len(found.rows):
@@ -100,7 +99,7 @@ class Mirror:
         return replace(found, mirror="") if self.failed else found
 
     def compare(self, run: RunId, stored: tuple[Row, ...], seal: str = "") -> Reconciled:
-        """Which events are believed; nothing is changed."""
+        """Like `reconcile`, without changing anything."""
         return replace(self._compare(run, self._read(run), stored, seal), mirror="")
 
     def _compare(self, run: RunId, chain: Chain | None, stored: tuple[Row, ...], seal: str) -> Reconciled:
@@ -114,7 +113,7 @@ class Mirror:
         )
 
     def append(self, run: RunId, row: Row) -> None:
-        """Add a line, durably, before the database gets the event."""
+        """Append a line durably, before the event is inserted into the database."""
         head = self._before[run] = self.head(run)
         line, hashed = make_line(head.hash, row)
         self._attempt(lambda: self._add(run, line) if head.seq else self._write(run, line))
@@ -126,7 +125,7 @@ class Mirror:
         self._rewrite(run, rows)
 
     def undo(self, run: RunId, last: int) -> None:
-        """A transaction failed, and the database ends with event `last`: remove what it did not take."""
+        """Remove the lines of a failed transaction; `last` is the last event of the database."""
         self._seen.pop(run, None)
         head = self._before.pop(run, None)
         if head is not None and last <= head.seq:
@@ -135,13 +134,13 @@ class Mirror:
                 self._truncate(run, head.seq)
 
     def cut(self, run: RunId, from_seq: int) -> None:
-        """Remove the end of a run that cannot be read."""
+        """Remove the unreadable end of a run."""
         self._seen.pop(run, None)
         self._heads.pop(run, None)
         self._attempt(lambda: self._truncate(run, from_seq - 1))
 
     def seal(self, run: RunId) -> str:
-        """A signature of a run's last hash while the mirror cannot be written; otherwise empty."""
+        """The signature of a run's last hash if the mirror cannot be written; otherwise empty."""
         return self._sign(self.head(run).hash) if self.failed else ""
 
     def save(self, record: LogRecord) -> None:
@@ -156,21 +155,11 @@ class Mirror:
         self._heads[run] = Head(len(hashes), hashes[-1] if hashes else first_hash(run))
 
     def _write(self, run: RunId, data: bytes) -> None:
-        """Write the file of a run as a whole: temporary file, rename, fsync of the folder."""
-        # The record first: a run with an entry and without a file was never more than begun.
+        """Replace the file of a run: temporary file, rename, fsync of the folder."""
+        # The record first: a run with an entry but no file has no accepted event.
         if run not in self.record.runs or not (self._folder / RECORD).exists():
             self.save(replace(self.record, runs=tuple(dict.fromkeys((*self.record.runs, run)))))
-        path = self._path(run)
-        temporary = path.with_name(f"{path.name}.tmp")
-        try:
-            with open(os.open(temporary, _WRITE | os.O_TRUNC, 0o600), "wb") as sink:
-                sink.write(data)
-                sink.flush()
-                os.fsync(sink.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_atomically(self._path(run), data)
         sync_folder(self._folder)
 
     def _add(self, run: RunId, line: bytes) -> None:
@@ -196,10 +185,9 @@ class Mirror:
         os.truncate(path, sum(sizes) + lines)
 
     def _keep(self, run: RunId) -> None:
-        """Keep a copy of a file that loses more than a torn last line."""
+        """Copy a file that will lose more than an incomplete last line."""
         copy = self._path(run).with_name(f"{run}.damaged-{secrets.token_hex(4)}")
-        with open(os.open(copy, _WRITE | os.O_EXCL, 0o600), "wb") as sink:
-            sink.write(self._path(run).read_bytes())
+        write_atomically(copy, self._path(run).read_bytes())
 
     def _attempt(self, write: Callable[[], None]) -> None:
         if not self.failed:
@@ -211,7 +199,7 @@ class Mirror:
     def _fail(self, error: OSError | LogosError) -> None:
         if not self.failed:
             self.failed = True
-            self.tell(f"warning: going on without the mirror of the run log, {self._folder}: {reason(error)}")
+            self.tell(f"warning: continuing without the mirror of the run log, {self._folder}: {reason(error)}")
 
     def _read(self, run: RunId) -> Chain | None:
         try:
@@ -225,10 +213,10 @@ class Mirror:
 
     def _mark(self, run: RunId) -> tuple[int, int, int] | None:
         try:
-            found = os.lstat(self._path(run))
+            info = os.lstat(self._path(run))
         except OSError:
             return None
-        return found.st_ino, found.st_size, found.st_ctime_ns
+        return info.st_ino, info.st_size, info.st_ctime_ns
 
     def _path(self, run: RunId) -> Path:
         if not is_run_id(run):

@@ -1,4 +1,4 @@
-"""Opening a log: its database is compared with its mirror, and what is damaged, missing or foreign is repaired."""
+"""Opening a log: compare its database with its mirror, and repair damaged, missing or foreign rows."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from logos.adapters.store.rows import (
     beside,
     describe,
     error_kind,
+    insert,
     is_damage,
     keep_copy,
     read_stored,
@@ -32,16 +33,16 @@ from logos.adapters.store.rows import (
 from logos.adapters.store.sqlite import ReadOnlyLog, as_it_is, in_words, opened
 from logos.errors import LogError
 
-# How long a reader waits before it looks again, and how often: somebody may be writing right now.
+# How long a reader waits before it reads again, and how often, because a driver may be writing.
 MOMENT, TRIES = 0.05, 20
-# The files beside a database that belong to it.
-ENDS = ("-wal", "-shm")
+# The suffixes of the files that belong to a database.
+SUFFIXES = ("-wal", "-shm")
 
 
 def repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
-    """Bring the database of a log to what its mirror says, and return the mirror; a damaged file is kept aside.
+    """Correct the database of a log to its mirror, and return the mirror; a damaged file is kept under another name.
 
-    Nobody else may drive the log. Of several who open it at the same time one repairs it, and the others find it done.
+    The caller must hold the driver lock. If several processes open the log at the same time, one of them repairs it.
     """
     try:
         own_folder(path.parent)
@@ -65,13 +66,13 @@ def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
     mirror, found = _attached(path, damaged, tell, driving=driving)
     kept, new = keep_copy(path), beside(path, ".repaired")
     _write(new, found, mirror.record.id if mirror is not None else "")
-    # Beside a new database an old write-ahead log would be taken for its own.
-    for end in ENDS:
-        beside(path, end).unlink(missing_ok=True)
+    # SQLite would apply an old write-ahead log to the new database.
+    for suffix in SUFFIXES:
+        beside(path, suffix).unlink(missing_ok=True)
     os.replace(new, path)
-    has = ", ".join(f"{len(own.rows)} events of run {own.run}" for own in found if own.rows) or "no event"
-    source = "its mirror" if mirrored else "what could be read of it"
-    tell(f"the run log {path} is damaged ({damaged.damage}) and kept as {kept}; it was rebuilt from {source}: {has}")
+    events = ", ".join(f"{len(run.rows)} events of run {run.run}" for run in found if run.rows) or "no event"
+    source = "its mirror" if mirrored else "its readable part"
+    tell(f"the run log {path} is damaged ({damaged.damage}) and kept as {kept}; it was rebuilt from {source}: {events}")
     return mirror
 
 
@@ -83,15 +84,15 @@ def _repair_in_place(path: Path, tell: Tell, *, driving: bool, mirrored: bool) -
         mirror, found = _attached(path, stored, tell, driving=driving)
         if mirror is None:
             return None
-        kept = keep_copy(path) if any(own.dropped for own in found) else ""
-        for own in found:
-            write_rows(db, own)
-        write_list(db, mirror.record.id, [own.run for own in found if own.rows], stored)
+        kept = keep_copy(path) if any(run.dropped for run in found) else ""
+        for run in found:
+            write_rows(db, run)
+        write_list(db, mirror.record.id, [run.run for run in found if run.rows], stored)
         if not mirror.failed:
             db.execute("DELETE FROM seals")
     if not mirrored:
-        found = [replace(own, mirror="") for own in found]
-    notes = [*describe(found, kept)] if existed else ["the database was missing, and was rebuilt from the mirror"]
+        found = [replace(run, mirror="") for run in found]
+    notes = [*describe(found, kept)] if existed else ["the database was missing and was rebuilt from the mirror"]
     if notes and found:
         tell(f"the run log {path}: {'; '.join(notes)}")
     return mirror
@@ -104,9 +105,9 @@ def _attached(path: Path, stored: Stored, tell: Tell, *, driving: bool) -> tuple
 
 @contextmanager
 def open_readonly(path: Path, tell: Tell, *, driven: bool) -> Generator[ReadOnlyLog]:
-    """A log that is left as it is, read from a copy of what is believed where that is something else.
+    """Open a log without changing it; if it differs from its mirror, a corrected copy is read.
 
-    A live driver keeps its database right; while it is `driven` the mirror is asked only where the file is damaged.
+    A live driver keeps its database correct: with `driven`, the mirror is used only if the file is damaged.
     """
     with ExitStack() as stack:
 
@@ -129,28 +130,28 @@ def _open_readonly(path: Path, elsewhere: Callable[[], Path], tell: Tell, *, dri
     except sqlite3.Error as error:
         if error_kind(error) not in UNREACHABLE or not path.exists():
             raise
-        source, barred = _copied(path, elsewhere()), "it, or the folder it is in, may only be read"
+        source, barred = _copied(path, elsewhere()), "it or its folder is read-only"
         damage, found = _believed(path, source, tell, driven=driven)
     notes = [f"it is damaged ({damage})"] if damage else []
     notes += describe(found)
     if notes:
-        if not any(own.rows for own in found):
+        if not any(run.rows for run in found):
             raise LogError(f"the run log {path} cannot be read: {'; '.join(notes)}")
         tell(f"the run log {path}: {'; '.join(notes)}")
-        source, barred = elsewhere(), "it must be repaired first, which `logos run` and `logos build` do"
+        source, barred = elsewhere(), "it must be repaired first; `logos run` and `logos build` do that"
         _write(source, found, "")
     return ReadOnlyLog(path, source, lambda: repair(path, tell, driving=False), barred)
 
 
 def _believed(path: Path, source: Path, tell: Tell, *, driven: bool) -> tuple[str, list[Reconciled]]:
-    """What is wrong with a database, and its runs as they are believed; no runs where it can be read in its place."""
+    """The damage of a database and its corrected runs; no runs if the file itself can be read."""
     for _ in range(TRIES):
         stored = examine(source)
         mirror = None if driven and not stored.damage else registry.find(path, stored.id, tell)
         found = _compared(mirror.compare, mirror, stored) if mirror is not None else _prefixes(stored)
         if not stored.damage and (mirror is None or not any(describe(found))):
             return "", []
-        # A difference may only mean that somebody is writing right now.
+        # Another process may be writing at this moment.
         time.sleep(MOMENT)
         if source != path or stored == examine(source):
             return stored.damage, found
@@ -158,16 +159,16 @@ def _believed(path: Path, source: Path, tell: Tell, *, driven: bool) -> tuple[st
 
 
 def examine(path: Path) -> Stored:
-    """What a database holds, without changing it."""
-    size, wal = (own.stat().st_size if own.exists() else 0 for own in (path, beside(path, "-wal")))
+    """The content of a database, read without changing it."""
+    size, wal = (file.stat().st_size if file.exists() else 0 for file in (path, beside(path, "-wal")))
     if size == 0:
         return Stored(damage="it is empty, but its write-ahead log is not" if wal else "")
     try:
         with closing(as_it_is(path)) as db:
             stored = read_stored(db)
-            # SQLite reads the end of a page that is cut off as zeros.
+            # SQLite reads the missing end of a page as zeros.
             whole = size % db.execute("PRAGMA page_size").fetchone()[0] == 0
-        return stored if whole or stored.damage else replace(stored, damage="it is cut short")
+        return stored if whole or stored.damage else replace(stored, damage="it is truncated")
     except sqlite3.Error as error:
         if not is_damage(error):
             raise
@@ -175,7 +176,7 @@ def examine(path: Path) -> Stored:
 
 
 def _compared(compare: Callable[..., Reconciled], mirror: Mirror, stored: Stored) -> list[Reconciled]:
-    """Every run, in the order in which they began; those whose names cannot be ours are dropped."""
+    """Every run in the order of their start; runs with invalid names are dropped."""
     runs = dict.fromkeys((*mirror.runs(), *stored.runs))
     rows = {run: stored.runs.get(run, ()) for run in runs}
     return [
@@ -190,18 +191,18 @@ def _prefixes(stored: Stored) -> list[Reconciled]:
 
 
 def _write(path: Path, found: Iterable[Reconciled], id_: str) -> None:
-    """A new database with the runs that are believed."""
-    for end in ("", *ENDS):
-        beside(path, end).unlink(missing_ok=True)
-    runs = [replace(own, missing=len(own.rows), dropped=()) for own in found if own.rows]
+    """Create a database with the corrected runs."""
+    for suffix in ("", *SUFFIXES):
+        beside(path, suffix).unlink(missing_ok=True)
+    runs = [run for run in found if run.rows]
     with closing(opened(path)) as db, db:
-        for own in runs:
-            write_rows(db, own)
-        write_list(db, id_, [own.run for own in runs], Stored())
+        for run in runs:
+            insert(db, run.run, run.rows)
+        write_list(db, id_, [run.run for run in runs], Stored())
 
 
 def _copied(path: Path, to: Path) -> Path:
-    """A copy of a database and of its write-ahead log that belong together, also while somebody writes."""
+    """Copy a database and its write-ahead log consistently, even if a driver is writing."""
 
     def version() -> tuple[int, int, int]:
         wal = beside(path, "-wal")
@@ -209,9 +210,9 @@ def _copied(path: Path, to: Path) -> Path:
 
     for _ in range(TRIES):
         before = version()
-        for end in ("", "-wal"):
-            if beside(path, end).exists():
-                shutil.copyfile(beside(path, end), beside(to, end))
+        for suffix in ("", "-wal"):
+            if beside(path, suffix).exists():
+                shutil.copyfile(beside(path, suffix), beside(to, suffix))
         if version() == before:
             break
         time.sleep(MOMENT)

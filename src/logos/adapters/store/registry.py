@@ -1,4 +1,4 @@
-"""Which log has which mirror: by the path of the log, and by the id in the database where a work dir was moved."""
+"""Finding the mirror of a log: by the log's path, or by the id in the database if the work dir was moved."""
 
 from __future__ import annotations
 
@@ -21,21 +21,18 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 def mirrors_folder() -> Path:
-    """In the user state folder. Raises OSError where there is no home folder."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    try:
-        base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
-    except RuntimeError as error:
-        raise OSError(None, "no home folder") from error
-    if not base.is_absolute():
+    """The folder of all mirrors, in the user state folder. Raises OSError if there is no home folder."""
+    configured = os.environ.get("XDG_STATE_HOME", "")
+    base = configured if os.path.isabs(configured) else os.path.expanduser("~/.local/state")
+    if not os.path.isabs(base):
         raise OSError(None, "no home folder")
-    return base / "logos" / "mirrors"
+    return Path(base, "logos", "mirrors")
 
 
 def attach(path: Path, stored_id: str, runs: Iterable[RunId], tell: Tell, *, driving: bool) -> Mirror | None:
-    """The mirror of a log that is going to be written; a log without one gets one, with the runs of its database.
+    """The mirror of a log for writing; a log without a mirror gets one with the runs of its database.
 
-    None where the state folder cannot be used, which is said.
+    None, with a warning, if the state folder cannot be used.
     """
     try:
         folder = folder_of(path)
@@ -46,40 +43,39 @@ def attach(path: Path, stored_id: str, runs: Iterable[RunId], tell: Tell, *, dri
         mirror = Mirror(folder, record, tell, driving=driving)
         mirror.save(record)
         if stored_id:
-            tell(f"the run log {path} had no mirror (deleted, or this is a copy): a new one is made from the database")
+            tell(
+                f"the run log {path} had no mirror (deleted, or this is a copy): a new one is created from the database"
+            )
         return mirror
     except (OSError, LogosError) as error:
-        tell(f"warning: going on without a mirror of the run log {path}: {reason(error)}")
+        tell(f"warning: continuing without a mirror of the run log {path}: {reason(error)}")
         return None
 
 
 def find(path: Path, stored_id: str, tell: Tell) -> Mirror | None:
-    """The mirror of a log that is only read: nothing is created or moved."""
-    try:
+    """The mirror of a log for reading: nothing is created or moved."""
+    with suppress(OSError):
         folder = folder_of(path)
         record = read_record(folder)
-        moved = None if record else _moved(stored_id)
-        folder, record = moved or (folder, record)
-    except OSError:
-        return None
-    return Mirror(folder, record, tell, driving=False) if record else None
+        found = (folder, record) if record else _moved(stored_id)
+        return Mirror(*found, tell, driving=False) if found else None
+    return None
 
 
 def has_mirror(path: Path) -> bool:
-    try:
+    with suppress(OSError):
         return read_record(folder_of(path)) is not None
-    except OSError:
-        return False
+    return False
 
 
 def abandoned() -> Iterator[tuple[Path, Path]]:
-    """The mirrors whose work dir is gone: their folders, and the logs they were of."""
+    """The folders of mirrors whose work dir no longer exists, and the paths of their logs."""
     with suppress(OSError):
         yield from ((folder, Path(record.path)) for folder, record in _all() if _is_gone(record))
 
 
 def discard(path: Path) -> None:
-    """Forget the mirror of a log whose work dir was just created: what was there before is gone."""
+    """Delete an old mirror of the log of a newly created work dir."""
     with suppress(OSError):
         (folder_of(path) / RECORD).unlink(missing_ok=True)
         for file in folder_of(path).glob("*.jsonl"):
@@ -91,19 +87,19 @@ def folder_of(path: Path) -> Path:
 
 
 def read_record(folder: Path) -> LogRecord | None:
-    """None where there is none, or none that makes sense."""
+    """The metadata of a mirror; None if it is missing or invalid."""
     if folder.is_symlink():
         raise OSError(None, f"{folder} is a symbolic link")
     try:
-        said: Any = json.loads((folder / RECORD).read_bytes())
-        runs = tuple(RunId(run) for run in said["runs"] if is_run_id(run))
-        return LogRecord(str(said["id"]), str(said["path"]), str(said["key"]), runs)
+        data: Any = json.loads((folder / RECORD).read_bytes())
+        runs = tuple(RunId(run) for run in data["runs"] if is_run_id(run))
+        return LogRecord(str(data["id"]), str(data["path"]), str(data["key"]), runs)
     except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def _bound(path: Path, folder: Path, stored_id: str, tell: Tell) -> LogRecord | None:
-    """The record of a log; that of a moved work dir comes along. None: the log needs a new one."""
+    """The record of a log; the mirror of a moved work dir is moved as well. None: the log needs a new mirror."""
     record = read_record(folder)
     if record is None and (moved := _moved(stored_id)):
         os.rename(moved[0], folder)
@@ -117,17 +113,17 @@ def _bound(path: Path, folder: Path, stored_id: str, tell: Tell) -> LogRecord | 
 
 
 def _moved(stored_id: str) -> tuple[Path, LogRecord] | None:
-    """The mirror with this id, if the work dir that it was made for is gone; if it still exists, this is a copy."""
+    """The mirror with this id if its work dir no longer exists; otherwise the current work dir is a copy."""
     if not _ID.fullmatch(stored_id):
         return None
-    return next((own for own in _all() if own[1].id == stored_id and _is_gone(own[1])), None)
+    return next((found for found in _all() if found[1].id == stored_id and _is_gone(found[1])), None)
 
 
 def _is_gone(record: LogRecord) -> bool:
     try:
         return not Path(record.path).parent.parent.exists()
     except OSError:
-        # What may not be looked at is not the same as what is not there.
+        # A folder that may not be read is not missing.
         return False
 
 

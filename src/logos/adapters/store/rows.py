@@ -1,4 +1,4 @@
-"""The rows of a log's database: read as far as they can be, and brought to what the mirror says."""
+"""The rows of a log's database: reading them as far as possible, and correcting them to those of the mirror."""
 
 from __future__ import annotations
 
@@ -15,22 +15,27 @@ from logos.adapters.files import aside
 from logos.adapters.store.chain import Reconciled, Row
 from logos.domain.turns import RunId
 
-# Errors of a file that cannot be used now. They do not mean that it is damaged.
+# Errors that do not mean that the file is damaged.
 UNREACHABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _NOT_NOW = (
     *(*UNREACHABLE, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PERM),
     *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT),
 )
 # CAST so that corrupt columns still have the expected type.
-_ROWS = """
-SELECT seq, ifnull(CAST(at AS REAL), 9e999), ifnull(CAST(body AS BLOB), x'') FROM events WHERE run = ? ORDER BY seq
+ROWS = """
+SELECT seq, ifnull(CAST(at AS REAL), 9e999), ifnull(CAST(body AS BLOB), x'')
+FROM events WHERE run = ? AND seq >= ? ORDER BY seq
 """
-_NAMES = ("SELECT run FROM runs ORDER BY number", "SELECT run FROM events WHERE seq = 1 ORDER BY at, run")
+# No limit: a corrupt number may be below 1.
+_FROM_START = -(2**63)
+RUNS = "SELECT run FROM runs ORDER BY number"
+# Logs of older versions have no numbers of runs.
+RUNS_BY_TIME = "SELECT run FROM events WHERE seq = 1 ORDER BY at, run"
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a database holds. `damage` is what is wrong with the file; the runs are then what can be read of it."""
+    """The content of a database. `damage` describes a damaged file; the runs are then its readable rows."""
 
     id: str = ""
     runs: Mapping[RunId, tuple[Row, ...]] = field(default_factory=dict[RunId, tuple[Row, ...]])
@@ -40,18 +45,18 @@ class Stored:
 
 
 def read_stored(db: sqlite3.Connection) -> Stored:
-    """Plain reads, each until its first error."""
+    """Read all tables, each until its first error."""
     db.text_factory = partial(str, encoding="utf-8", errors="replace")
-    listed, begun = ([RunId(str(row[0])) for row in _until_error(db, query)] for query in _NAMES)
+    listed, begun = ([RunId(str(row[0])) for row in _until_error(db, query)] for query in (RUNS, RUNS_BY_TIME))
     others = (RunId(str(row[0])) for row in _until_error(db, "SELECT DISTINCT run FROM events"))
-    runs = {run: tuple(_until_error(db, _ROWS, run)) for run in dict.fromkeys((*listed, *begun, *others))}
+    runs = {run: tuple(_until_error(db, ROWS, run, _FROM_START)) for run in dict.fromkeys((*listed, *begun, *others))}
     ids = [str(row[0]) for row in _until_error(db, "SELECT id FROM log")]
     seals = {RunId(str(run)): str(seal) for run, seal in _until_error(db, "SELECT run, seal FROM seals")}
     return Stored(ids[0] if len(ids) == 1 else "", runs, seals, tuple(listed), _damage(db))
 
 
 def read_rows(db: sqlite3.Connection, run: RunId) -> tuple[Row, ...]:
-    return tuple(db.execute(_ROWS, (run,)))
+    return tuple(db.execute(ROWS, (run, _FROM_START)))
 
 
 def read_seal(db: sqlite3.Connection, run: RunId) -> str:
@@ -64,14 +69,14 @@ def insert(db: sqlite3.Connection, run: RunId, rows: Iterable[Row]) -> None:
 
 
 def write_rows(db: sqlite3.Connection, found: Reconciled) -> None:
-    """Make a run's rows those that are believed."""
+    """Correct the rows of a run."""
     if found.dropped:
         db.execute("DELETE FROM events WHERE run = ? AND NOT seq <= ?", (found.run, found.kept))
     insert(db, found.run, found.rows[found.kept :])
 
 
 def write_list(db: sqlite3.Connection, id_: str, runs: Iterable[RunId], before: Stored) -> None:
-    """Make the id of a log and the order of its runs those that are believed."""
+    """Correct the id of a log and the order of its runs."""
     names = tuple(runs)
     if names != before.listed:
         db.execute("DELETE FROM runs")
@@ -82,7 +87,7 @@ def write_list(db: sqlite3.Connection, id_: str, runs: Iterable[RunId], before: 
 
 
 def keep_copy(path: Path) -> str:
-    """Copy a database that is about to lose something, with its write-ahead log; returns the name of the copy."""
+    """Copy a database and its write-ahead log before rows are dropped; returns the name of the copy."""
     kept = aside(path, time.strftime("%Y%m%d-%H%M%S"))
     for end in ("", "-wal"):
         if beside(path, end).exists() and (not end or beside(path, end).stat().st_size):
@@ -92,16 +97,16 @@ def keep_copy(path: Path) -> str:
 
 
 def describe(found: Iterable[Reconciled], kept: str = "") -> Iterator[str]:
-    """What a person is told of the differences; `kept` is the copy of the database as it was."""
-    for own in found:
-        if own.mirror:
-            yield f"the mirror of run {own.run} was written anew ({own.mirror})"
-        if own.missing:
-            yield f"{_count(own.missing)} of run {own.run} missing in the database, restored from the mirror"
-        if own.dropped:
-            yield f"{_count(len(own.dropped))} of run {own.run} dropped, not in the mirror or unreadable"
+    """The differences, for the user; `kept` is the name of the copy of the database."""
+    for result in found:
+        if result.mirror:
+            yield f"the mirror of run {result.run} was rewritten ({result.mirror})"
+        if result.missing:
+            yield f"{_count(result.missing)} of run {result.run} missing in the database, restored from the mirror"
+        if result.dropped:
+            yield f"{_count(len(result.dropped))} of run {result.run} dropped, not in the mirror or unreadable"
     if kept:
-        yield f"the database as it was is kept as {kept}"
+        yield f"the previous database is kept as {kept}"
 
 
 def beside(path: Path, end: str) -> Path:
@@ -114,7 +119,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def error_kind(error: sqlite3.Error) -> int:
-    # The lower byte is the kind; what is above it tells the place in SQLite.
+    # The lower byte is the primary error code.
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
 
 
@@ -128,14 +133,14 @@ def _until_error(db: sqlite3.Connection, query: str, *values: object) -> Iterato
 
 def _damage(db: sqlite3.Connection) -> str:
     try:
-        said = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
-        # Ours has none; one that somebody added could change what is inserted.
+        checked = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+        # Our schema has none; a foreign trigger could change inserted rows.
         foreign = db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone()
     except sqlite3.Error as error:
         if not is_damage(error):
             raise
         return str(error)
-    return said.splitlines()[-1] if said != "ok" else "it has triggers or views" if foreign else ""
+    return checked.splitlines()[-1] if checked != "ok" else "it has triggers or views" if foreign else ""
 
 
 def _count(events: int) -> str:

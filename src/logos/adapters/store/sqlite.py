@@ -14,17 +14,28 @@ from logos.adapters.files import own_folder
 from logos.adapters.store.chain import Row
 from logos.adapters.store.codec import Undecodable, decode, encode
 from logos.adapters.store.mirror import Mirror
-from logos.adapters.store.rows import describe, insert, keep_copy, read_rows, read_seal, write_rows
+from logos.adapters.store.rows import (
+    ROWS,
+    RUNS,
+    RUNS_BY_TIME,
+    describe,
+    error_kind,
+    insert,
+    keep_copy,
+    read_rows,
+    read_seal,
+    write_rows,
+)
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, LogDamaged, LogError
 
-# What a person can do something about, in words for one; the rest SQLite says well enough.
-_WORDS = {
+# Messages for errors that the user can correct; the others keep SQLite's message.
+_MESSAGES = {
     sqlite3.SQLITE_FULL: "no space is left on the disk",
-    sqlite3.SQLITE_IOERR: "the disk fails, or is full ({})",
-    sqlite3.SQLITE_READONLY: "it may only be read",
-    sqlite3.SQLITE_CANTOPEN: "it, or the folder it is in, may not be used ({})",
+    sqlite3.SQLITE_IOERR: "the disk has errors or is full ({})",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_CANTOPEN: "no permission to use it or its folder ({})",
     sqlite3.SQLITE_CORRUPT: "it is damaged ({})",
     sqlite3.SQLITE_NOTADB: "it is damaged ({})",
 }
@@ -33,7 +44,7 @@ BATCH = 500
 LOCKED_SECONDS = 5.0
 # Beyond these seconds there is no date to show.
 END_OF_TIME = 250_000_000_000
-# What `user_version` says of a log in which every run has its number.
+# The `user_version` of a log in which every run has a number.
 NUMBERED = 1
 
 Clock = Callable[[], float]
@@ -41,23 +52,15 @@ Clock = Callable[[], float]
 _LAST = "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?"
 _SEAL = "INSERT OR REPLACE INTO seals VALUES (?, ?)"
 _BEGIN = "INSERT OR IGNORE INTO runs (run) VALUES (?)"
-# A log that was begun before runs were numbered knows only when its runs began.
-_RUNS = "SELECT run FROM runs ORDER BY number"
-_RUNS_BY_TIME = "SELECT run FROM events WHERE seq = 1 ORDER BY at, run"
-# Of a damaged row anything may come; what makes no sense must at least be of its kind.
-_READ = """
-SELECT seq, ifnull(CAST(at AS REAL), 9e999), ifnull(CAST(body AS BLOB), x'')
-FROM events WHERE run = ? AND seq >= ? ORDER BY seq
-"""
 
 
 def _passed() -> float:
-    """Seconds that nobody can set; where the system tells, those in which it slept are among them."""
+    """Seconds of a clock that cannot be set; with CLOCK_BOOTTIME they include the time of suspension."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class SqliteLog:
-    """With a mirror, every event is durable there before it is in the database."""
+    """A Log. With a mirror, every event is durable there before it is inserted into the database."""
 
     def __init__(self, path: Path, clock: Clock | None = None, mirror: Mirror | None = None) -> None:
         self._path = path
@@ -73,11 +76,11 @@ class SqliteLog:
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
         record = Recorded(run, after + 1, self._clock(), event)
         row = (record.seq, record.at, encode(event).encode())
-        # One transaction: whether this driver is next is asked and answered under the same lock.
+        # One transaction: the check of `after` and the insertion need the same lock.
         with self._transaction(run) as mirror:
             version = self._verify(run, mirror) if mirror is not None else 0
             if self._last(run) != after:
-                raise LogConflict(f"run {run} is not at event {after} any more: another driver is at work on it")
+                raise LogConflict(f"run {run} is not at event {after} any more: another driver is active")
             if mirror is not None:
                 mirror.append(run, row)
             self._insert(run, [row], mirror)
@@ -88,12 +91,11 @@ class SqliteLog:
     def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
         records = [*history]
         record = Recorded(run, len(records) + 1, self._clock(), event)
-        rows = [(seq, own.at, encode(own.event).encode()) for seq, own in enumerate((*records, record), 1)]
-        taken = LogConflict(f"there is a run {run} already")
+        rows = [(seq, copied.at, encode(copied.event).encode()) for seq, copied in enumerate((*records, record), 1)]
         with self._one_at_a_time:
             if self._last(run) or (self._mirror is not None and self._mirror.holds(run)):
-                raise taken
-            # Before the transaction: a kill in between leaves a mirror that is ahead, which is redone.
+                raise LogConflict(f"run {run} exists already")
+            # Before the transaction: after a kill in between, the mirror is ahead and is copied to the database.
             if self._mirror is not None:
                 self._mirror.begin(run, rows)
             with self._transaction(run) as mirror:
@@ -102,12 +104,12 @@ class SqliteLog:
 
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
         from_seq = max(from_seq, 1)
-        rows = self._batches(_READ, run, from_seq)
+        rows = self._batches(ROWS, run, from_seq)
         for expected, (seq, at, body) in enumerate(rows, from_seq):
             if seq != expected:
                 raise LogDamaged(run, expected, "it is missing")
             if not abs(at) < END_OF_TIME:
-                raise LogDamaged(run, seq, "its time makes no sense")
+                raise LogDamaged(run, seq, "its time is invalid")
             try:
                 yield Recorded(run, seq, at, decode(body))
             except Undecodable as error:
@@ -116,10 +118,10 @@ class SqliteLog:
     def runs(self) -> list[RunId]:
         """Every run, oldest first."""
         if self._rows("PRAGMA user_version")[0][0] >= NUMBERED:
-            return [RunId(str(row[0])) for row in self._rows(_RUNS)]
-        # Who only looks may come before there are tables.
+            return [RunId(str(row[0])) for row in self._rows(RUNS)]
+        # A reader may open the file before the schema exists.
         begun = self._rows("SELECT 1 FROM sqlite_master WHERE name = 'events'")
-        return [RunId(str(row[0])) for row in self._rows(_RUNS_BY_TIME)] if begun else []
+        return [RunId(str(row[0])) for row in self._rows(RUNS_BY_TIME)] if begun else []
 
     def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:
         while True:
@@ -130,7 +132,7 @@ class SqliteLog:
             time.sleep(WATCH_SECONDS)
 
     def cut(self, run: RunId, from_seq: int, copy: Path) -> None:
-        """Drop a run's unreadable tail after copying the whole log to `copy`."""
+        """Delete the unreadable end of a run after copying the log to `copy`."""
         try:
             with closing(_connect(copy)) as kept:
                 self._db.backup(kept)
@@ -146,7 +148,7 @@ class SqliteLog:
 
     @contextmanager
     def _transaction(self, run: RunId) -> Generator[Mirror | None]:
-        """A transaction that holds the write lock; where it fails the mirror goes back to what the database has."""
+        """A transaction with the write lock; if it fails, the mirror is reset to the state of the database."""
         with self._one_at_a_time:
             try:
                 with self._db:
@@ -154,7 +156,7 @@ class SqliteLog:
                     yield self._mirror
             except BaseException as error:
                 if self._mirror is not None:
-                    # What cannot be undone is redone when the log is opened next.
+                    # If that fails too, the event is copied to the database when the log is next opened.
                     with suppress(LogError):
                         self._mirror.undo(run, self._last(run))
                 if isinstance(error, sqlite3.Error):
@@ -169,7 +171,7 @@ class SqliteLog:
             self._db.execute(_SEAL, (run, seal))
 
     def _verify(self, run: RunId, mirror: Mirror) -> int:
-        """Compare a run with its mirror, unless nobody else has written to either since the last event."""
+        """Compare a run with its mirror if another process has written to either since the last event."""
         version = self._rows("PRAGMA data_version")[0][0]
         if mirror.is_unchanged(run, version):
             return version
@@ -184,7 +186,7 @@ class SqliteLog:
         return self._rows(_LAST, run)[0][0]
 
     def _batches(self, query: str, *values: object) -> Iterator[Row]:
-        """Rows as they are asked for: whoever wants only the first does not wait for all."""
+        """Rows in batches, so that the first ones are available at once."""
         try:
             cursor = self._db.execute(query, values)
             while rows := cursor.fetchmany(BATCH):
@@ -200,9 +202,9 @@ class SqliteLog:
 
 
 class ReadOnlyLog(SqliteLog):
-    """A log that is left as it is. Whoever read it and then has something to add opens it, unless that is `barred`.
+    """A log that reading does not change. The first append opens it for writing, unless `barred` says why not.
 
-    It is read from `source`: where it lies, or a copy of what is believed. `attach` repairs it and finds its mirror.
+    `source` is the file itself or a corrected copy; `attach` repairs the log and returns its mirror.
     """
 
     def __init__(self, path: Path, source: Path, attach: Callable[[], Mirror | None], barred: str = "") -> None:
@@ -238,33 +240,32 @@ class ReadOnlyLog(SqliteLog):
 
 
 def steady(wall: Clock = time.time, passed: Clock = _passed) -> Clock:
-    """The time of day when this was called, and what has passed since: who sets the clock then does not change it."""
+    """A clock that starts at the time of day, and is not affected if the system clock is set later."""
     began, start = wall(), passed()
     return lambda: began + (passed() - start)
 
 
 def as_it_is(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing.
+    """A connection for reading.
 
-    Where there is no write-ahead log SQLite makes one to read, and only a connection that may write removes it again.
+    SQLite creates a missing write-ahead log even to read, and only a connection that may write removes it again.
     """
     mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "rw"
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=10, check_same_thread=False)
 
 
 def in_words(error: sqlite3.Error) -> str:
-    code = getattr(error, "sqlite_errorcode", None)
-    # The lower byte is the kind; what is above it tells the place in SQLite.
-    return _WORDS.get(code & 0xFF, "{}").format(error) if code is not None else str(error)
+    """A message for the user."""
+    return _MESSAGES.get(error_kind(error), "{}").format(error) if hasattr(error, "sqlite_errorcode") else str(error)
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """A connection with our tables. Whoever opens the same new file at the same moment may hold it for an instant."""
+    """A connection to a file with our schema. Another process that creates it at the same time may lock it briefly."""
     until = time.monotonic() + LOCKED_SECONDS
     while True:
         db = _connect(path)
         try:
-            # FULL: an event that was accepted survives a power cut, not only a kill.
+            # FULL: an accepted event survives a power cut.
             db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
             db.executescript(files("logos.adapters.store").joinpath("schema.sql").read_text("utf-8"))
             _number_runs(db)
@@ -277,7 +278,7 @@ def opened(path: Path) -> sqlite3.Connection:
 
 
 def _number_runs(db: sqlite3.Connection) -> None:
-    """A log that was begun before runs were numbered gets its numbers once."""
+    """Number the runs of a log of an older version."""
     if db.execute("PRAGMA user_version").fetchone()[0] >= NUMBERED:
         return
     with db:
