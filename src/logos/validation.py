@@ -1,4 +1,4 @@
-"""Validation errors of pydantic as lines for a person: the place, the value that stands there, what is allowed."""
+"""Validation errors of pydantic as messages for the user: the location, the value, and what is allowed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 Location = tuple[int | str, ...]
 CONTRADICTION = "contradiction"
-"""The type of an error about several keys of one object: its line has no value."""
+"""The type of an error about several keys of one object: its message has no value."""
 
 _MAX_SHOWN = 80
 _NO_OBJECT = ("dict_type", "model_type", "model_attributes_type", "dataclass_type")
 
 
-def dotted(place: Location) -> str:
+def dotted(location: Location) -> str:
     """`failures[0].conflicts_with[1]`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
 
 
 def _no_message(_: ErrorDetails) -> str:
@@ -32,13 +32,13 @@ def _no_message(_: ErrorDetails) -> str:
 class Wording:
     """How the errors of one format are worded.
 
-    `keys` lists the known keys of the object at a place, `place` names a place, `object_name` and `key_names` (by the
-    first part of the place) are the format's words for an object and its keys. `messages` has the text per type of
-    error; `message` gives the text of an error that needs more than its type, or an empty one.
+    `keys` lists the known keys of the object at a location, `locate` writes a location, `object_name` and `key_names`
+    (by the first part of the location) are the format's names for an object and its keys. `messages` has the text per
+    type of error; `message` returns the text of an error that needs more than its type, or an empty one.
     """
 
     keys: Callable[[Location], Sequence[str]]
-    place: Callable[[Location], str] = dotted
+    locate: Callable[[Location], str] = dotted
     object_name: str = "an object"
     key_names: Mapping[str, str] = field(default_factory=dict[str, str])
     messages: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -46,15 +46,15 @@ class Wording:
 
 
 def explain_first(error: ValidationError, wording: Wording) -> str:
-    """One line about the first problem: enough where a person corrects a file and tries again."""
+    """One line about the first problem, for files that a user corrects."""
     return one_line(explain(error.errors(include_url=False)[0], wording))
 
 
 def explain(error: ErrorDetails, wording: Wording) -> str:
     """One line about one problem."""
     loc, kind = error["loc"], error["type"]
-    place: Location = tuple(_cut(part) if isinstance(part, str) else part for part in loc if part != "[key]")
-    where = wording.place(place)
+    location: Location = tuple(_cut(part) if isinstance(part, str) else part for part in loc if part != "[key]")
+    where = wording.locate(location)
     message = wording.message(error) or wording.messages.get(kind, "")
     if kind == "missing":
         return f"{where}: is missing" + (f"; it {message}" if message else "")
@@ -62,9 +62,9 @@ def explain(error: ErrorDetails, wording: Wording) -> str:
         return f"{where}: {error['msg']}" if where else error["msg"]
     if kind == "extra_forbidden" or ("[key]" in loc and loc[0] in wording.key_names):
         name = wording.key_names.get(str(loc[0]), "key")
-        return f"{where}: unknown {name}; known here: {', '.join(wording.keys(place[:-1]))}"
+        return f"{where}: unknown {name}; known here: {', '.join(wording.keys(location[:-1]))}"
     if not message and kind in _NO_OBJECT:
-        message = f"must be {wording.object_name} with the keys {', '.join(wording.keys(place))}"
+        message = f"must be {wording.object_name} with the keys {', '.join(wording.keys(location))}"
     elif not message and kind == "enum":
         # pydantic lists the choices as 'a', 'b' or 'c'.
         choices = str(error.get("ctx", {}).get("expected", "")).replace("'", "").replace(" or ", ", ")

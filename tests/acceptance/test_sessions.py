@@ -739,7 +739,7 @@ def test_a_run_that_is_at_work_can_be_forked_and_is_otherwise_left_to_its_driver
     driver = room.start_apart("run")
     wait_for(lambda: room.sent("r1.programmer.c1"))
     old, history = room.run_id, room.records(room.run_id)
-    busy = f"logos: another driver (pid {driver.pid}) is at work in {room.wd}\n"
+    busy = f"logos: another driver (pid {driver.pid}) is active in {room.wd}\n"
     for words in (("rollback", "9"), ("rollback", "9", "--files"), ("reset",)):
         done = room(*words)
         assert (done.code, done.out, done.err) == (1, "", busy)

@@ -151,7 +151,7 @@ def test_a_section_that_is_there_twice_is_refused():
     rows = [{"section": "behaviour", "text": "a"}, {"section": "Behaviour", "text": "b"}]
     assert (
         refusal(TurnKind.AUTHOR, Level.L2, spec_updates=rows)
-        == "spec_updates.behaviour: the section is there twice; give it once"
+        == "spec_updates.behaviour: the section is repeated; give it once"
     )
 
 
@@ -308,7 +308,7 @@ def test_components_are_read_with_their_dependencies():
     [
         (
             [component("cart", "price"), component("price", "cart")],
-            ("components: cart → price → cart is a cycle; something must be first",),
+            ("components: cart → price → cart is a cycle; one of them must come first",),
         ),
         (
             [
@@ -320,8 +320,8 @@ def test_components_are_read_with_their_dependencies():
                 component("f"),
             ],
             (
-                "components: b → c → b is a cycle; something must be first",
-                "components: d → e → d is a cycle; something must be first",
+                "components: b → c → b is a cycle; one of them must come first",
+                "components: d → e → d is a cycle; one of them must come first",
             ),
         ),
         ([component("cart", "cart")], ('components[0].depends_on[0] = "cart": a component cannot depend on itself',)),
@@ -572,7 +572,7 @@ def test_a_response_without_a_report_is_told_what_is_wanted(text: str, why: str)
 
 def test_a_key_that_is_there_twice_is_refused():
     text = GOOD.replace('"verdict": "PASS"', '"verdict": "FAIL", "verdict": "PASS"')
-    assert errors(TurnKind.VALIDATE, Level.L5, text) == ("verdict: the key is there twice; give it once",)
+    assert errors(TurnKind.VALIDATE, Level.L5, text) == ("verdict: the key is repeated; give it once",)
 
 
 @pytest.mark.parametrize("size", [MAX_REPORT_CHARACTERS + 1, 5_000_000])
@@ -775,14 +775,14 @@ def test_a_heading_ends_whatever_stands_before_it(between: str):
     ("sections", "line"),
     [
         ({"verdict": "PASS or FAIL"}, 'verdict = "PASS or FAIL": must be PASS or FAIL, that word alone'),
-        ({"verdict": "PASS\n## Verdict\nFAIL"}, "verdict: the heading is there twice; give it once"),
+        ({"verdict": "PASS\n## Verdict\nFAIL"}, "verdict: the heading is repeated; give it once"),
         (
             {"verdict": "PASS", "failures": "```json\n[{]\n```"},
             "failures: the json block under the heading cannot be read: expecting property name enclosed in double quotes (line 1, column 3)",
         ),
         (
             {"verdict": "PASS", "failures": '```json\n[{"what": "a", "what": "b"}]\n```'},
-            "failures: the json block under the heading cannot be read: the key what is there twice",
+            "failures: the json block under the heading cannot be read: the key what is repeated",
         ),
         (
             {"verdict": "PASS", "validation_results": "- all: pass or fail"},

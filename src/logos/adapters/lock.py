@@ -1,4 +1,4 @@
-"""One driver per work dir: a lock the kernel gives back when its holder dies, with the holder's pid in it."""
+"""One driver per work dir: a file lock that the kernel releases when its holder dies; the file contains the pid."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DriverLock:
             os.pwrite(handle, str(os.getpid()).encode(), 0)
         except BlockingIOError:
             raise Busy(
-                f"another driver (pid {holder(self._path) or 'unknown'}) is at work in {self._path.parent.parent}"
+                f"another driver (pid {holder(self._path) or 'unknown'}) is active in {self._path.parent.parent}"
             ) from None
         except OSError as error:
             raise refused(f"cannot write {self._path}", error) from error
@@ -55,7 +55,7 @@ class DriverLock:
 
 
 def holder(path: Path) -> int | None:
-    """The pid in the lock, as the text says it; None when nobody wrote one."""
+    """The pid in the lock file; None if there is none."""
     try:
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -64,14 +64,14 @@ def holder(path: Path) -> int | None:
 
 
 def driver_of(path: Path) -> int | None:
-    """The pid of the live driver, or None. Only looks: taking the lock to find out could keep a driver out."""
+    """The pid of the live driver, or None. The lock is not tried: that could keep a driver from starting."""
     pid = noted_pid(path) if holder(path) else None
     if pid is None:
         return None
     try:
-        os.kill(pid, 0)
+        # PermissionError: the process belongs to another user.
+        with suppress(PermissionError):
+            os.kill(pid, 0)
     except ProcessLookupError:
         return None
-    except PermissionError:
-        return pid
     return pid

@@ -1,16 +1,16 @@
-"""Is a process that was noted down still that process? Numbers are given out again."""
+"""Pid files: whether the process that a file names still exists, although the system reuses pids."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-# How far two clocks of one machine may disagree on when a process began.
+# How far two clocks of one machine may differ about the start of a process.
 CLOCK_SECONDS = 5.0
 
 
 def noted_pid(path: Path) -> int | None:
-    """The pid a file holds, unless its number belongs to somebody younger than the note."""
+    """The pid in a file, unless a process that started after the file was written has it."""
     try:
         pid, noted = int(path.read_text()), path.stat().st_mtime
     except (OSError, ValueError):
@@ -20,7 +20,7 @@ def noted_pid(path: Path) -> int | None:
 
 
 def _started(pid: int) -> float | None:
-    """When a process began, where the system tells."""
+    """The start time of a process, if the system has /proc."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))

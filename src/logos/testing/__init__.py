@@ -31,7 +31,7 @@ class MemoryLog:
         with self._lock:
             records = self._runs.get(run, [])
             if len(records) != after:
-                raise LogConflict(f"run {run} is at event {len(records)}, not {after}: another driver is at work on it")
+                raise LogConflict(f"run {run} is at event {len(records)}, not {after}: another driver is active")
             record = Recorded(run, after + 1, self._clock(), event)
             self._runs.setdefault(run, []).append(record)
             return record
@@ -39,7 +39,7 @@ class MemoryLog:
     def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
         with self._lock:
             if run in self._runs:
-                raise LogConflict(f"there is a run {run} already")
+                raise LogConflict(f"run {run} exists already")
             copied = [replace(record, run=run, seq=seq) for seq, record in enumerate(history, 1)]
             record = Recorded(run, len(copied) + 1, self._clock(), event)
             self._runs[run] = [*copied, record]

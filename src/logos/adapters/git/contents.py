@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import posixpath
 import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -184,34 +182,12 @@ def not_in(git: Git, commit: str, paths: Iterable[str], changed: list[Change]) -
     return [Problem(path, "is declared, but does not exist") for path in wanted if path not in there]
 
 
-def touched(git: Git, folder: Path, changed: list[Change], prefix: str) -> tuple[TouchedFile, ...]:
+def touched(git: Git, changed: list[Change], prefix: str) -> tuple[TouchedFile, ...]:
     """Each changed file with its blob and the names it newly defines; paths are relative to the work dir."""
     python = [change for change in changed if change.path.endswith(b".py") and change.mode.startswith("100")]
-    texts = _lying_there(folder, python)
-    hashes = [blob for it in python for blob in (it.blob, it.old_blob) if blob and blob not in texts]
-    texts |= blobs(git, hashes, LARGEST) if hashes else {}
+    hashes = [blob for it in python for blob in (it.blob, it.old_blob) if blob]
+    texts = blobs(git, hashes, LARGEST) if hashes else {}
     return tuple(TouchedFile(seen_from(prefix, it.path), it.blob, _newly_defined(it, texts)) for it in changed)
-
-
-def _lying_there(folder: Path, changed: list[Change]) -> dict[str, bytes]:
-    """The blobs whose files are unchanged since, read from these files to save a call of git."""
-    found: dict[str, bytes] = {}
-    for change in changed:
-        with suppress(OSError):
-            handle = os.open(
-                os.path.join(os.fsencode(folder), change.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-            )
-            with os.fdopen(handle, "rb") as source:
-                content = source.read(LARGEST + 1)
-            if len(content) <= LARGEST and _blob_of(content, len(change.blob)) == change.blob:
-                found[change.blob] = content
-    return found
-
-
-def _blob_of(content: bytes, length: int) -> str:
-    """The hash of a blob; its length tells SHA-1 from SHA-256."""
-    digest = hashlib.sha1 if length == 40 else hashlib.sha256
-    return digest(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def _newly_defined(change: Change, texts: dict[str, bytes]) -> tuple[str, ...]:

@@ -64,8 +64,6 @@ class GitWorkspace:
         self._repository = repository_of(self._wd)
         # Several agents may work in the same worktree at once.
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
-        # Worktrees whose index still equals their start commit.
-        self._just_made: set[str] = set()
         self._starts: dict[tuple[str, ...], str] = {}
         self._trees: dict[str, str] = {}
 
@@ -92,7 +90,8 @@ class GitWorkspace:
         if checkout.made_at != start:
             raise HostError(f"{checkout.folder} was not created at {start}, so its changes cannot be determined")
         git = self._git_in(checkout).disarmed()
-        problems = self._stage(git, checkout, start)
+        fresh_index(git, checkout.index, start)
+        problems = stage(git, checkout.folder)
         commit = self._commit(git, start, action.title)
         gathered = self._gathered(git, action, checkout, base, commit, problems)
         if gathered.problems:
@@ -103,15 +102,6 @@ class GitWorkspace:
         self._point({f"refs/heads/{checkout.branch}": now, self._keeping(commit): commit})
         self._settle(checkout)
         return gathered
-
-    def _stage(self, git: Git, checkout: WorktreePath, start: str) -> list[Problem]:
-        """Stage all changes in our index. A new worktree's index equals its start commit already."""
-        if checkout.name in self._just_made:
-            self._just_made.discard(checkout.name)
-            with suppress(HostError):
-                return stage(git, checkout.folder)
-        fresh_index(git, checkout.index, start)
-        return stage(git, checkout.folder)
 
     def _restore_telos(self, git: Git, checkout: WorktreePath, base: str) -> None:
         """Restore the user's telos.toml: the start commit of a fork may contain an agent's version."""
@@ -153,8 +143,6 @@ class GitWorkspace:
     def keep(self, worktree: Worktree, turn: TurnId) -> None:
         checkout = self._checkout(worktree.name)
         with self._locks[worktree.name]:
-            # Keeping the files resets the index.
-            self._just_made.discard(worktree.name)
             if checkout.made_at == self._start(worktree):
                 self._point({self._leaving(turn): self._left_in(checkout)})
 
@@ -260,7 +248,6 @@ class GitWorkspace:
         if self._setup:
             run_setup(self._setup, Path(self._inside(checkout)), self._wd)
         checkout.mark.write_text(start, encoding="ascii")
-        self._just_made.add(checkout.name)
 
     def _prepare_home(self) -> None:
         telos = self._wd / ".telos"
@@ -378,7 +365,7 @@ class GitWorkspace:
             action.id,
             checkout.name,
             commit,
-            touched(git, checkout.folder, changed, prefix),
+            touched(git, changed, prefix),
             tuple(dict.fromkeys(describe_problem(problem, prefix) for problem in found)),
         )
 

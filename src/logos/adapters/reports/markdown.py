@@ -63,7 +63,7 @@ def read_headings(text: str, fields: Collection[str]) -> Found | None:
         if section.name not in fields:
             continue
         if section.name in data or section.name in problems:
-            problems[section.name] = f"{section.name}: the heading is there twice; give it once"
+            problems[section.name] = f"{section.name}: the heading is repeated; give it once"
             continue
         value, problem = _value(section)
         if problem:
@@ -117,7 +117,7 @@ def _value(section: _Section) -> tuple[object, str]:
         got = decode_whole(block)
         if isinstance(got, str):
             return None, got
-        return got.value, f"the key {got.repeated[0][:80]} is there twice" if got.repeated else ""
+        return got.value, f"the key {got.repeated[0][:80]} is repeated" if got.repeated else ""
     return (None if is_nothing(_bare(body)) else read(body)), ""
 
 
@@ -155,7 +155,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _by_key(lines: Iterable[str], keys: Collection[str], first: str, lists: Collection[str]) -> Json:
-    """The texts by the key they stand under: a line `key: value` begins one; text before it belongs to `first`."""
+    """The texts by key: a line `key: value` starts a key; text before the first one belongs to `first`."""
     found: dict[str, list[str]] = {}
     current = first
     for line in lines:
@@ -165,11 +165,11 @@ def _by_key(lines: Iterable[str], keys: Collection[str], first: str, lists: Coll
         under = found.setdefault(current, [])
         if line:
             under.append(line)
-    return {key: _listed("\n".join(own)) if key in lists else "\n".join(own) for key, own in found.items()}
+    return {key: _listed("\n".join(texts)) if key in lists else "\n".join(texts) for key, texts in found.items()}
 
 
 def _listed(text: str) -> list[str]:
-    """Names from lines or commas; of a name in backticks, what they quote."""
+    """Names separated by line breaks or commas; of a name in backticks, the quoted part."""
     lines = (_bare(line) for line in text.split("\n"))
     # Many write a list as `[a, b]`.
     inner = (line[1:-1] if line[:1] == "[" and line[-1:] == "]" else line for line in lines)
@@ -230,7 +230,7 @@ class _Findings(_Rows):
 def _object(
     keys: tuple[str, ...], lists: tuple[str, ...], otherwise: Callable[[str], object]
 ) -> Callable[[str], object]:
-    """Reads an object from `key: value` lines; where the first line is none, `otherwise` reads the text."""
+    """Reads an object from `key: value` lines; if the first line is not one, `otherwise` reads the text."""
 
     def read(body: str) -> object:
         lines = _bare_lines(body)

@@ -98,9 +98,7 @@ def _unreadable(why: str) -> str:
 def _as_object(got: Decoded) -> Found | str:
     if got.mapping is None:
         return f"the response is JSON, but not an object; {_WANTED}"
-    return Found(
-        got.mapping, {key: f"{shown(key)[1:-1]}: the key is there twice; give it once" for key in got.repeated}
-    )
+    return Found(got.mapping, {key: f"{shown(key)[1:-1]}: the key is repeated; give it once" for key in got.repeated})
 
 
 def _in_prose(text: str) -> list[Decoded | str]:
@@ -149,19 +147,19 @@ def _explain_all(
         if detail["loc"][0] not in found.problems and not (detail["type"] == "too_short" and detail["input"])
     ]
     wording = Wording(
-        keys=lambda place: list(NESTED[_names(place)[-1]].keys),
-        place=lambda place: _place(place, found.data, sections),
+        keys=lambda location: list(NESTED[_names(location)[-1]].keys),
+        locate=lambda location: _locate(location, found.data, sections),
         message=lambda detail: _message(detail, keys, sections),
     )
     lines: list[str] = []
     for detail in details[:_MAX_ERRORS]:
-        own = detail.get("ctx", {})["lines"] if detail["type"] == "lines" else ()
-        lines.extend(own or [explain(detail, wording)])
+        ready = detail.get("ctx", {})["lines"] if detail["type"] == "lines" else ()
+        lines.extend(ready or [explain(detail, wording)])
     return lines, max(0, len(details) - _MAX_ERRORS)
 
 
 def _message(error: ErrorDetails, keys: dict[str, Key], sections: tuple[str, ...]) -> str:
-    """What must stand at the place of an error."""
+    """The value that is required at the location of an error."""
     if error["type"] == "wrong":
         message = error["msg"]
     elif isinstance(error["loc"][-1], int):
@@ -174,15 +172,15 @@ def _message(error: ErrorDetails, keys: dict[str, Key], sections: tuple[str, ...
     return message + here
 
 
-def _names(place: Location) -> list[str]:
-    return [part for part in place if isinstance(part, str)]
+def _names(location: Location) -> list[str]:
+    return [part for part in location if isinstance(part, str)]
 
 
-def _place(place: Location, data: Json, sections: tuple[str, ...]) -> str:
-    """`failures[0].conflicts_with[1]`; the sections of a spec are called by their names."""
-    match place:
+def _locate(location: Location, data: Json, sections: tuple[str, ...]) -> str:
+    """`failures[0].conflicts_with[1]`; the sections of a spec are named."""
+    match location:
         case ("spec_updates", int(number), "text"):
             rows = cast(list[object], section_rows(data["spec_updates"], sections))
             return f"spec_updates.{shown(row_name(rows[number]))[1:-1]}"
         case _:
-            return dotted(place)
+            return dotted(location)

@@ -13,22 +13,9 @@ from logos.adapters.reports import values
 from logos.adapters.reports.schema import ANNOTATED, TUPLE, Json, Key, Record, record, wrong, wrong_lines
 from logos.adapters.reports.text import MAX_ITEMS
 from logos.adapters.reports.values import Few, Remark, Text, Texts
+from logos.domain import reports
 from logos.domain.levels import Level
-from logos.domain.reports import (
-    ActionKind,
-    Change,
-    Component,
-    Constraint,
-    Failure,
-    Finding,
-    NextAction,
-    Proposal,
-    Report,
-    Section,
-    ToolUse,
-    TurnKind,
-    Verdict,
-)
+from logos.domain.reports import ActionKind, Component, Failure, Section, TurnKind, Verdict
 
 MAX_COMPONENTS = 100
 Variant = TurnKind | tuple[TurnKind, Level]
@@ -43,7 +30,7 @@ def _each(record: Any, length: Any = Few) -> Any:
 
 
 def _checked(reads: Any, check: Callable[[Any, ValidationInfo], Any]) -> Any:
-    """A type with a check that may look at the fields before it; a field that is wrong itself is not among them."""
+    """A type with a check that may use the valid fields before it."""
     return ANNOTATED[reads, AfterValidator(check)]
 
 
@@ -55,12 +42,12 @@ def _each_section_once(sections: tuple[Section, ...]) -> tuple[Section, ...]:
     names = [section.name for section in sections]
     repeated = dict.fromkeys(name for name in names if names.count(name) > 1)
     if repeated:
-        raise wrong_lines(*(f"spec_updates.{name}: the section is there twice; give it once" for name in repeated))
+        raise wrong_lines(*(f"spec_updates.{name}: the section is repeated; give it once" for name in repeated))
     return sections
 
 
 def _can_be_ordered(components: tuple[Component, ...]) -> tuple[Component, ...]:
-    lines = _wrong_names(components) or _cycles({own.name: own.depends_on for own in components})
+    lines = _wrong_names(components) or _cycles({component.name: component.depends_on for component in components})
     if lines:
         raise wrong_lines(*lines)
     return components
@@ -84,15 +71,15 @@ def _wrong_names(components: tuple[Component, ...]) -> list[str]:
 
 
 def _cycles(needs: dict[str, tuple[str, ...]]) -> list[str]:
-    """A line per cycle; the components of a cycle that was found are left out when the next is looked for."""
+    """A line per cycle; the components of a found cycle are removed before the next search."""
     lines: list[str] = []
     while True:
         try:
             TopologicalSorter(needs).prepare()
         except CycleError as error:
-            # The error lists what must come first at first; a person reads "needs".
+            # The error lists dependencies first; the message reads from dependent to dependency.
             cycle: list[str] = error.args[1][::-1]
-            lines.append(f"components: {' → '.join(cycle)} is a cycle; something must be first")
+            lines.append(f"components: {' → '.join(cycle)} is a cycle; one of them must come first")
             needs = {
                 name: tuple(other for other in others if other not in cycle)
                 for name, others in needs.items()
@@ -129,19 +116,19 @@ _SECTION = record(
     text=Key(Text, "a non-empty text"),
 )
 _FINDING = record(
-    Finding,
+    reports.Finding,
     what=Key(Text, "a text: what was looked at"),
     result=Key(values.choice(str, "pass", "fail", "skipped"), "pass, fail or skipped"),
     detail=Key(Remark, "a text", optional=True),
 )
 _TOOL = record(
-    ToolUse,
+    reports.ToolUse,
     tool=Key(Text, "a text: the tool or command"),
     result=Key(Remark, "a text: what it said", optional=True),
 )
 _HANDS_BACK = ("action", ActionKind.HAND_BACK)
 _NEXT = record(
-    NextAction,
+    reports.NextAction,
     action=Key(values.Action, "proceed, hand_back or ask_person", field="step"),
     to=Key(
         _checked(ANNOTATED[values.LevelName | None, values.OrNone], _only_when_handing_back),
@@ -165,7 +152,7 @@ _COMPONENT = record(
     depends_on=Key(values.Names, "a list of names of other components", optional=True),
 )
 _CONSTRAINT = record(
-    Constraint,
+    reports.Constraint,
     statement=Key(Text, "a non-empty text: the technical fact"),
     affects=Key(values.Levels, "a list of levels, L1 to L9", optional=True),
     touches_journeys=Key(values.Flag, "true or false", optional=True),
@@ -178,12 +165,12 @@ _FAILURE = record(
     conflicts_with=Key(values.Levels, "a list of levels, L1 to L9", optional=True),
 )
 _CHANGE = record(
-    Change,
+    reports.Change,
     level=Key(values.LevelName, "a level, L1 to L9"),
     change=Key(Text, "a non-empty text: what changes in its spec"),
 )
 _PROPOSAL = record(
-    Proposal,
+    reports.Proposal,
     summary=Key(Text, "a non-empty text"),
     changes=Key(
         _each(_CHANGE.type, Field(min_length=1, max_length=MAX_ITEMS)), "a list of at least one {level, change}"
@@ -201,7 +188,7 @@ NESTED: dict[str, Record] = {
     "proposal": _PROPOSAL,
     "changes": _CHANGE,
 }
-"""The objects that stand under a key, alone or in a list."""
+"""The objects under a key, single or in a list."""
 
 _SECTIONS = ANNOTATED[
     TUPLE[_SECTION.type, ...],
@@ -227,8 +214,8 @@ COMMON = {
 """The keys of every report."""
 
 
-def _verdict(*words: Verdict) -> Key:
-    return Key(values.choice(Verdict, *words), " or ".join(words))
+def _verdict(*verdicts: Verdict) -> Key:
+    return Key(values.choice(Verdict, *verdicts), " or ".join(verdicts))
 
 
 def _when(verdict: Verdict, reads: Any, about: str) -> Key:
@@ -248,7 +235,7 @@ _DIVISION = {
         f"a list of 1 to {MAX_COMPONENTS} {{name, purpose, files, provides, depends_on}}",
     )
 }
-_OWN: dict[Variant, dict[str, Key]] = {
+_EXTRA_KEYS: dict[Variant, dict[str, Key]] = {
     (TurnKind.DECOMPOSE, Level.L9): _JUDGEMENT,
     (TurnKind.DECOMPOSE, Level.L3): _DIVISION,
     TurnKind.AUTHOR: {
@@ -279,18 +266,18 @@ _OWN: dict[Variant, dict[str, Key]] = {
     },
     TurnKind.ALIGN: _JUDGEMENT,
 }
-"""The keys that the reports of a variant have besides."""
+"""The keys of a variant's reports besides the common ones."""
 
 
 def variant_of(kind: TurnKind, level: Level) -> Variant:
-    return (kind, level) if (kind, level) in _OWN else kind
+    return (kind, level) if (kind, level) in _EXTRA_KEYS else kind
 
 
 def keys_of(variant: Variant) -> dict[str, Key]:
-    return COMMON | _OWN.get(variant, {})
+    return COMMON | _EXTRA_KEYS.get(variant, {})
 
 
 @cache
 def validator(variant: Variant) -> TypeAdapter[Json]:
     """Validates a JSON object as the fields of a `Report`, all but its kind and level."""
-    return TypeAdapter(Record(Report, keys_of(variant), make=dict).type)
+    return TypeAdapter(Record(reports.Report, keys_of(variant), make=dict).type)

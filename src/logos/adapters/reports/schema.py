@@ -83,7 +83,7 @@ class Record:
             fields[field] = core_schema.typed_dict_field(schema, required=not key.optional, validation_alias=name)
         values = core_schema.typed_dict_schema(fields, cls_name=self.cls.__name__)
         make = self.make or self.cls
-        return core_schema.no_info_after_validator_function(lambda own: make(**own), values)
+        return core_schema.no_info_after_validator_function(lambda fields: make(**fields), values)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
         json = handler(schema)

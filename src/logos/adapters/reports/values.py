@@ -62,8 +62,8 @@ def _path(value: object) -> str:
         raise wrong("must be text: a path inside the repository")
     path = value.strip()
     parts = [part for part in path.split("/") if part not in ("", ".")]
-    dependencies = path.startswith("/") or ".." in parts or "\\" in path or re.match(r"[A-Za-z]:", path)
-    if not parts or dependencies or not path.isprintable() or len(path) > _MAX_PATH:
+    is_outside = path.startswith("/") or ".." in parts or "\\" in path or re.match(r"[A-Za-z]:", path)
+    if not parts or is_outside or not path.isprintable() or len(path) > _MAX_PATH:
         raise wrong("must be a path inside the repository")
     if parts[0].lower() in _PROTECTED or ".git" in (part.lower() for part in parts):
         raise wrong("must be a path inside the repository, and not in .git, .telos or telos.toml")
@@ -91,8 +91,8 @@ def _one_of(*words: str) -> Callable[[object], str]:
     allowed = f"{', '.join(words[:-1])} or {words[-1]}"
 
     def check(value: object) -> str:
-        said = value.strip(" \t\n*_`.").lower() if isinstance(value, str) and value.isascii() else None
-        word = next((word for word in words if word.lower() == said), None)
+        given = value.strip(" \t\n*_`.").lower() if isinstance(value, str) and value.isascii() else None
+        word = next((word for word in words if word.lower() == given), None)
         if word is None:
             raise wrong(f"must be {allowed}, that word alone")
         return word

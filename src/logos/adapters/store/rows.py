@@ -55,13 +55,10 @@ def read_stored(db: sqlite3.Connection) -> Stored:
     return Stored(ids[0] if len(ids) == 1 else "", runs, seals, tuple(listed), _damage(db))
 
 
-def read_rows(db: sqlite3.Connection, run: RunId) -> tuple[Row, ...]:
-    return tuple(db.execute(ROWS, (run, _FROM_START)))
-
-
-def read_seal(db: sqlite3.Connection, run: RunId) -> str:
-    row = db.execute("SELECT seal FROM seals WHERE run = ?", (run,)).fetchone()
-    return str(row[0]) if row else ""
+def read_run(db: sqlite3.Connection, run: RunId) -> tuple[tuple[Row, ...], str]:
+    """The rows and the seal of one run."""
+    seal = db.execute("SELECT seal FROM seals WHERE run = ?", (run,)).fetchone()
+    return tuple(db.execute(ROWS, (run, _FROM_START))), str(seal[0]) if seal else ""
 
 
 def insert(db: sqlite3.Connection, run: RunId, rows: Iterable[Row]) -> None:

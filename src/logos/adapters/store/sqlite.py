@@ -14,18 +14,8 @@ from logos.adapters.files import own_folder
 from logos.adapters.store.chain import Row
 from logos.adapters.store.codec import Undecodable, decode, encode
 from logos.adapters.store.mirror import Mirror
-from logos.adapters.store.rows import (
-    ROWS,
-    RUNS,
-    RUNS_BY_TIME,
-    describe,
-    error_kind,
-    insert,
-    keep_copy,
-    read_rows,
-    read_seal,
-    write_rows,
-)
+from logos.adapters.store.rows import ROWS, RUNS, RUNS_BY_TIME, describe, error_kind, keep_copy, read_run, write_rows
+from logos.adapters.store.rows import insert as insert_rows
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, LogDamaged, LogError
@@ -164,7 +154,7 @@ class SqliteLog:
                 raise
 
     def _insert(self, run: RunId, rows: list[Row], mirror: Mirror | None) -> None:
-        insert(self._db, run, rows)
+        insert_rows(self._db, run, rows)
         if rows[0][0] == 1:
             self._db.execute(_BEGIN, (run,))
         if mirror is not None and (seal := mirror.seal(run)):
@@ -175,7 +165,7 @@ class SqliteLog:
         version = self._rows("PRAGMA data_version")[0][0]
         if mirror.is_unchanged(run, version):
             return version
-        found = mirror.reconcile(run, read_rows(self._db, run), read_seal(self._db, run))
+        found = mirror.reconcile(run, *read_run(self._db, run))
         notes = [*describe([found], keep_copy(self._path) if found.dropped else "")]
         write_rows(self._db, found)
         if notes:
