@@ -70,7 +70,7 @@ def test_a_command_that_only_reads_stops_in_order(
     tmp_path: Path, ignored: str, signals: Sequence[signal.Signals], by: signal.Signals
 ) -> None:
     wd = restore("4d178cb", "cycle-unfinished", tmp_path / "repo")
-    with started(wd, ignored, "log", "--follow", until="no driver is at work") as process:
+    with started(wd, ignored, "log", "--follow", until="no driver is attached") as process:
         assert stopped_by(process, signals) == (128 + by, f"logos: stopped by {by.name}\n")
 
 
