@@ -259,7 +259,7 @@ def test_a_response_of_five_megabytes_is_not_taken_and_asked_again(site: Sandbox
         ("ln -s ../../../.. up", "up is a symbolic link that leads out of the repository"),
         ("echo 'purpose = \"Sell everything\"' > telos.toml", "telos.toml belongs to the user"),
         ("rm telos.toml", "telos.toml belongs to the user"),
-        ("git init --quiet inner && touch inner/x", "inner/ is a repository of its own"),
+        ("git init --quiet inner && touch inner/x", "inner/ is a nested repository"),
     ],
 )
 def test_work_that_leaves_the_repository_or_is_not_the_authors_is_sent_back(site: Sandbox, run: str, says: str) -> None:

@@ -839,7 +839,7 @@ def test_a_file_that_is_too_large_is_left_out_and_said_once(wd: Path) -> None:
     write(wd, "new", "new\n")
     assert kept(wd, snapshots.take()).keys() == {*TRACKED, b"new"}
     snapshots.take()
-    assert told == ["warning: not in the checkpoints: big has 100 MB, files of at most 100 MB are taken"]
+    assert told == ["warning: not in the checkpoints: big is larger than 100 MB"]
     snapshots.restore(first)
     assert (wd / "big").stat().st_size == LARGEST_FILE + 1
     assert not (wd / "new").exists()

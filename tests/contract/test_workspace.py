@@ -365,7 +365,7 @@ def test_a_repository_inside_is_a_problem_and_its_settings_run_nothing(shop: Sho
     git(folder / "sub", "-c", "core.fsmonitor=false", "add", "-A")
     git(folder / "sub", "-c", "core.fsmonitor=false", "-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "x")
     (tmp_path / "ran").unlink(missing_ok=True)
-    assert shop.gather(must_change=False).problems == ("sub/ is a repository of its own; only its files can be taken",)
+    assert shop.gather(must_change=False).problems == ("sub/ is a nested repository; only plain files can be stored",)
     assert not (tmp_path / "ran").exists()
 
 
@@ -375,7 +375,7 @@ def test_a_file_that_is_too_large_is_a_problem_and_is_not_stored(shop: Shop) -> 
         sink.truncate(20_000_001)
     write(folder, "a.py", "")
     gathered = shop.gather()
-    assert gathered.problems == ("huge.bin has 20 MB, files of at most 20 MB are taken",)
+    assert gathered.problems == ("huge.bin is larger than 20 MB",)
     assert [it.path for it in gathered.touched] == ["a.py"]
 
 

@@ -1,4 +1,4 @@
-"""Response files: fixed names in one folder, regular files only, capped in size, and a bell when they change."""
+"""Response files: fixed names in one folder, regular files only, limited in size, and a signal when they change."""
 
 from __future__ import annotations
 

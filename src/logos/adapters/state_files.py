@@ -25,7 +25,7 @@ def write_cycle_state(path: Path, projection: Json, at: float) -> None:
 
 
 def write_build_state(path: Path, state: Json) -> None:
-    """Write without fsync: the file is a projection, and a power cut must only leave the log whole."""
+    """Write without fsync: the file is a projection, which the log can restore after a power cut."""
     try:
         text = to_json(state, indent=2).decode()
     except PydanticSerializationError:

@@ -107,8 +107,8 @@ class ScriptedAnswers:
     def _level_response(self, turn: LevelTurn, prompt: str, home: Path) -> str:
         """Edit files and write the response below `home`, as the script says for the turn's first key in it."""
         says = self._says(turn)
-        said = says(prompt) if callable(says) else says
-        edit, answer = said if isinstance(said, tuple) else (_unasked(turn, said), said)
+        response = says(prompt) if callable(says) else says
+        edit, answer = response if isinstance(response, tuple) else (_default_edit(turn, response), response)
         _make(home, edit)
         text = answer if isinstance(answer, str) else json.dumps(good_report(turn, edit, answer), indent=2)
         _make(home, {str(LEVEL_RESPONSES / f"{turn.id}.md"): text})
@@ -126,7 +126,7 @@ class ScriptedAnswers:
             return self.script[key][min(known.index(turn.id), len(self.script[key]) - 1)]
 
 
-def _unasked(turn: LevelTurn, answer: Answer) -> Edit:
+def _default_edit(turn: LevelTurn, answer: Answer) -> Edit:
     return {} if isinstance(answer, str) else good_edit(turn, answer)
 
 
@@ -144,7 +144,7 @@ def _make(home: Path, edit: Edit) -> None:
 class ScriptedAgents:
     """An AgentHost whose agents answer at once, in this process.
 
-    `script` maps a response name (`analyst`, `analyst_review`, …) to what is said turn by turn; the last answer
+    `script` maps a response name (`analyst`, `analyst_review`, …) to the responses turn by turn; the last one
     repeats. An answer may be a function of the prompt. Everything sent is kept in `sent` as (terminal, message).
     Agents of levels work in the folder of their terminal (see `folders`), by default the one whose
     `.tmp/agent-responses` is `folder`.
@@ -231,11 +231,11 @@ class ScriptedAgents:
 
 def _role_response(path: Path, says: Says, prompt: str) -> str:
     """An agent of the cycle only writes its response."""
-    said = says(prompt) if callable(says) else says
-    if not isinstance(said, str):
-        raise TypeError(f"{path.name}: roles answer with a text, not with {said!r}")
-    _make(path.parent, {path.name: said})
-    return said
+    response = says(prompt) if callable(says) else says
+    if not isinstance(response, str):
+        raise TypeError(f"{path.name}: roles answer with a text, not with {response!r}")
+    _make(path.parent, {path.name: response})
+    return response
 
 
 GOOD_ANALYSIS = GOOD[Role.ANALYST]
@@ -249,7 +249,7 @@ PASS = "RESULT: PASS\nEVIDENCE:\n- every criterion observed\n"
 FAIL = "RESULT: FAIL\nEVIDENCE:\n- expected 2, observed 3\n"
 
 
-def script(**said: Sequence[Says]) -> dict[str, Sequence[Says]]:
+def script(**responses: Sequence[Says]) -> dict[str, Sequence[Says]]:
     """A script of good responses, except for those that are given."""
     good: dict[str, Sequence[Says]] = {
         ROLE_DEFS[Role.ANALYST].answer: [GOOD_ANALYSIS],
@@ -258,4 +258,4 @@ def script(**said: Sequence[Says]) -> dict[str, Sequence[Says]]:
         ROLE_DEFS[Role.PEER_PROGRAMMER].answer: [APPROVED],
         ROLE_DEFS[Role.TESTER].answer: [PASS],
     }
-    return {**good, **said}
+    return {**good, **responses}

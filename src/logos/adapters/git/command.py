@@ -243,7 +243,7 @@ def refs_under(git: Git, *folders: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PathChange:
     """A path that differs between two commits. Mode and blob are empty on a side that does not have it."""
 
     path: bytes
@@ -256,23 +256,23 @@ class Change:
 _DIFF = ("-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--full-index")
 
 
-def changes(git: Git, old: str, new: str) -> list[Change]:
+def changes(git: Git, old: str, new: str) -> list[PathChange]:
     fields = git.ask("diff-tree", *_DIFF, old, new, "--").split(b"\0")
     return sorted(map(_change, fields[0:-1:2], fields[1::2]), key=lambda change: change.path)
 
 
-def changes_of_many(git: Git, old: str, commits: Iterable[str]) -> list[Change]:
+def changes_of_many(git: Git, old: str, commits: Iterable[str]) -> list[PathChange]:
     """The changes of each commit against the old one, in order, with a single git call."""
     asked = "".join(f"{checked_commit(commit)} {checked_commit(old)}\n" for commit in commits)
     fields = git.ask("diff-tree", "--stdin", "--no-commit-id", *_DIFF, stdin=asked.encode()).split(b"\0")
     return list(map(_change, fields[0:-1:2], fields[1::2]))
 
 
-def _change(about: bytes, path: bytes) -> Change:
+def _change(about: bytes, path: bytes) -> PathChange:
     old_mode, mode, old_blob, blob, _ = about.decode().lstrip(":").split()
     new = (mode, blob) if mode != "000000" else ("", "")
     old = (old_mode, old_blob) if old_mode != "000000" else ("", "")
-    return Change(path, *new, *old)
+    return PathChange(path, *new, *old)
 
 
 def blobs(git: Git, hashes: Iterable[str], largest: int) -> dict[str, bytes]:

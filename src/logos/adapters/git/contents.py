@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logos.adapters.git.command import Change, Git, blobs, paths_in, provider_error, text_of
+from logos.adapters.git.command import Git, PathChange, blobs, paths_in, provider_error, text_of
 from logos.adapters.git.definitions import LARGEST, defined_in
 from logos.domain.specs import TouchedFile
 
@@ -98,8 +98,7 @@ def _sort_out(staged: Staged, folder: bytes, path: bytes, largest: int) -> None:
     elif not (is_file or stat.S_ISLNK(there.st_mode)) or _beyond_a_link(folder, path):
         staged.remove.append(path)
     elif is_file and there.st_size > largest:
-        size, most = there.st_size / 1e6, largest / 1e6
-        staged.problems.append(Problem(path, f"has {size:.0f} MB, files of at most {most:.0f} MB are taken"))
+        staged.problems.append(Problem(path, f"is larger than {largest / 1e6:.0f} MB"))
     elif is_file and not os.access(full, os.R_OK):
         staged.problems.append(Problem(path, "cannot be read: Permission denied"))
     else:
@@ -114,7 +113,7 @@ def _sort_out_folders(git: Git, staged: Staged) -> None:
     gitlinks = {entry.partition(b"\t")[2] for entry in entries if entry.startswith(_GITLINK.encode())}
     for path in staged.folders:
         if path.endswith(b"/") or path in gitlinks:
-            staged.problems.append(Problem(path, "is a repository of its own; only its files can be taken"))
+            staged.problems.append(Problem(path, "is a nested repository; only plain files can be stored"))
         else:
             staged.remove.append(path)
 
@@ -131,12 +130,12 @@ def _update(git: Git, staged: Staged) -> list[Problem]:
             continue
         done = git.run("update-index", *flags, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in paths))
         if done.returncode != 0:
-            return [Problem(b"", f"git cannot take what lies there: {provider_error(done)}")]
+            return [Problem(b"", f"git cannot stage the files: {provider_error(done)}")]
         refused += [line.removeprefix(_REFUSED) for line in done.stderr.splitlines() if line.startswith(_REFUSED)]
     return [Problem(path, "has a name that git refuses") for path in refused]
 
 
-def problems_in(git: Git, folder: Path, changed: list[Change]) -> list[Problem]:
+def problems_in(git: Git, folder: Path, changed: list[PathChange]) -> list[Problem]:
     """Why staged files cannot be accepted."""
     links = [change for change in changed if change.mode == _LINK]
     targets = blobs(git, (link.blob for link in links), LONGEST_PATH) if links else {}
@@ -160,7 +159,7 @@ def _leads_out(folder: Path, path: bytes, target: bytes) -> bool:
     return os.path.commonpath([root, os.path.realpath(os.path.join(root, path))]) != root
 
 
-def _filtered(git: Git, changed: list[Change]) -> list[Problem]:
+def _filtered(git: Git, changed: list[PathChange]) -> list[Problem]:
     """Files that a filter of the repository encrypts or converts: committing them unfiltered would publish them."""
     asked = b"".join(change.path + b"\0" for change in changed if change.blob)
     if not git.disarmed_filters or not asked:
@@ -173,7 +172,7 @@ def _filtered(git: Git, changed: list[Change]) -> list[Problem]:
     ]
 
 
-def not_in(git: Git, commit: str, paths: Iterable[str], changed: list[Change]) -> list[Problem]:
+def missing_paths(git: Git, commit: str, paths: Iterable[str], changed: list[PathChange]) -> list[Problem]:
     """The declared paths that a commit neither has nor deletes."""
     wanted = [os.fsencode(path) for path in paths]
     there = {change.path for change in changed}
@@ -182,7 +181,7 @@ def not_in(git: Git, commit: str, paths: Iterable[str], changed: list[Change]) -
     return [Problem(path, "is declared, but does not exist") for path in wanted if path not in there]
 
 
-def touched(git: Git, changed: list[Change], prefix: str) -> tuple[TouchedFile, ...]:
+def touched(git: Git, changed: list[PathChange], prefix: str) -> tuple[TouchedFile, ...]:
     """Each changed file with its blob and the names it newly defines; paths are relative to the work dir."""
     python = [change for change in changed if change.path.endswith(b".py") and change.mode.startswith("100")]
     hashes = [blob for it in python for blob in (it.blob, it.old_blob) if blob]
@@ -190,7 +189,7 @@ def touched(git: Git, changed: list[Change], prefix: str) -> tuple[TouchedFile, 
     return tuple(TouchedFile(seen_from(prefix, it.path), it.blob, _newly_defined(it, texts)) for it in changed)
 
 
-def _newly_defined(change: Change, texts: dict[str, bytes]) -> tuple[str, ...]:
+def _newly_defined(change: PathChange, texts: dict[str, bytes]) -> tuple[str, ...]:
     def defined(blob: str) -> tuple[str, ...]:
         return defined_in(text_of(change.path), texts.get(blob, b"").decode("utf-8-sig", "replace"))
 

@@ -1,4 +1,4 @@
-"""What a file defines at its top level, so that two pieces of work that define the same can be told."""
+"""The names that a file defines at its top level, to find contributions that define the same name."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import threading
 import warnings
 from pathlib import PurePosixPath
 
-# Parsing takes a hundred times a file's size in memory; no file that people write is this long.
+# Parsing needs a hundred times the file size in memory.
 LARGEST = 1_000_000
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-# Python's warning filters are the process's, not the thread's.
+# Warning filters are global to the process.
 _warnings = threading.Lock()
 
 
 def defined_in(path: str, text: str) -> tuple[str, ...]:
-    """Public functions and classes at the top level of a Python file that is not a test; nothing of other files."""
+    """Public functions and classes at the top level of a Python file; empty for tests and other files."""
     if not path.endswith(".py") or is_test(path) or len(text) > LARGEST:
         return ()
     try:

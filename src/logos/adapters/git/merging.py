@@ -1,4 +1,4 @@
-"""Pieces of work merged in memory: no work tree and no index of anybody's is touched."""
+"""Merging contributions in memory, without a work tree or the user's index."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logos.adapters.git.command import (
-    Change,
     Git,
+    PathChange,
     changes,
     changes_of_many,
     checked_commit,
@@ -22,29 +22,29 @@ from logos.adapters.git.contents import seen_from
 from logos.domain.specs import ContentConflict
 from logos.errors import HostError
 
-Pieces = tuple[tuple[str, str], ...]
+Contributions = tuple[tuple[str, str], ...]
 
 
-def merge_pieces(
-    git: Git, onto: str, contributions: Pieces, prefix: str = ""
+def merge_contributions(
+    git: Git, onto: str, contributions: Contributions, prefix: str = ""
 ) -> tuple[str, tuple[ContentConflict, ...]]:
-    """Every piece that can be merged, in order; and where the others clash with what came before them."""
+    """Merge, in order, every contribution that has no conflict; returns the commit and the conflicts of the others."""
     checked_commit(onto)
     if not contributions:
         return onto, ()
     with tempfile.TemporaryDirectory(prefix="logos-merge-") as folder:
         empty = Path(folder) / "empty"
         empty.mkdir()
-        # Attributes come from the commit that is merged onto, not from what happens to lie in some work tree.
+        # An empty work tree: attributes come from the commit that is merged onto.
         git = git.using(GIT_WORK_TREE=str(empty), GIT_INDEX_FILE=f"{folder}/index").disarmed()
         date = _latest_date(git, [onto, *(commit for _, commit in contributions)])
         git.ask("read-tree", onto)
-        together = _merge_apart(git, onto, contributions, date)
+        together = _merge_disjoint(git, onto, contributions, date)
         return (together, ()) if together else _merge_each(git, onto, contributions, date, prefix)
 
 
-def _merge_apart(git: Git, onto: str, contributions: Pieces, date: int) -> str | None:
-    """One commit of pieces that change no path differently: they need no merging, only collecting. Else None."""
+def _merge_disjoint(git: Git, onto: str, contributions: Contributions, date: int) -> str | None:
+    """One commit of all contributions if no path is changed in two ways; otherwise None."""
     new = {commit: name for name, commit in contributions if commit != onto}
     commits = list(new)
     common = git.run("merge-base", "--octopus", onto, *commits).stdout.decode().strip()
@@ -63,9 +63,9 @@ def _merge_apart(git: Git, onto: str, contributions: Pieces, date: int) -> str |
     return commit_tree(git, tree, [onto, *commits], f"Merge {', '.join(new.values())}", date)
 
 
-def _changes_in(git: Git, onto: str, commits: list[str]) -> dict[bytes, Change] | None:
-    """What all commits together change; None where two do different things to a path, or a file is another's folder."""
-    found: dict[bytes, Change] = {}
+def _changes_in(git: Git, onto: str, commits: list[str]) -> dict[bytes, PathChange] | None:
+    """The changes of all commits; None if two change a path differently, or a file of one is a folder of another."""
+    found: dict[bytes, PathChange] = {}
     for change in changes_of_many(git, onto, commits):
         other = found.setdefault(change.path, change)
         if (other.mode, other.blob) != (change.mode, change.blob):
@@ -78,19 +78,19 @@ def _changes_in(git: Git, onto: str, commits: list[str]) -> dict[bytes, Change] 
 
 
 def _merge_each(
-    git: Git, onto: str, contributions: Pieces, date: int, prefix: str
+    git: Git, onto: str, contributions: Contributions, date: int, prefix: str
 ) -> tuple[str, tuple[ContentConflict, ...]]:
-    commit, tree, clashes, before = onto, tree_of(git, onto), list[ContentConflict](), list[tuple[str, str]]()
+    commit, tree, conflicts, before = onto, tree_of(git, onto), list[ContentConflict](), list[tuple[str, str]]()
     for component, contribution in contributions:
-        union = merge_trees(git, commit, contribution)
-        if union.conflicts:
-            clashes += _clashes(git, onto, component, union.conflicts, before, prefix)
-        elif union.tree != tree:
-            # What changes nothing is in already.
-            tree = union.tree
+        merged = merge_trees(git, commit, contribution)
+        if merged.conflicts:
+            conflicts += _content_conflicts(git, onto, component, merged.conflicts, before, prefix)
+        elif merged.tree != tree:
+            # A contribution without changes is merged already.
+            tree = merged.tree
             commit = commit_tree(git, tree, [commit, contribution], f"Merge {component}", date)
             before.append((component, contribution))
-    return commit, tuple(clashes)
+    return commit, tuple(conflicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +100,25 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
-    """Two commits merged in memory: the tree, and where they conflict."""
+class MergedTree:
+    """The tree of two merged commits, and their conflicts."""
 
     tree: str
     conflicts: tuple[Conflict, ...] = ()
 
 
-def merge_trees(git: Git, ours: str, theirs: str) -> Union:
+def merge_trees(git: Git, ours: str, theirs: str) -> MergedTree:
     done = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--messages", ours, theirs)
     if done.returncode not in (0, 1):
         raise HostError(f"{theirs} cannot be merged into {ours}: {provider_error(done)}")
     tree, *fields = done.stdout.split(b"\0")
     if done.returncode == 0:
-        return Union(tree.decode())
+        return MergedTree(tree.decode())
     end = fields.index(b"")
     details = _details(fields[end + 1 :])
-    return Union(tree.decode(), tuple(Conflict(path, details.get(path, "")) for path in dict.fromkeys(fields[:end])))
+    return MergedTree(
+        tree.decode(), tuple(Conflict(path, details.get(path, "")) for path in dict.fromkeys(fields[:end]))
+    )
 
 
 def _details(fields: list[bytes]) -> dict[bytes, str]:
@@ -132,7 +134,7 @@ def _details(fields: list[bytes]) -> dict[bytes, str]:
     return details
 
 
-def _clashes(
+def _content_conflicts(
     git: Git, onto: str, component: str, conflicts: Iterable[Conflict], before: Iterable[tuple[str, str]], prefix: str
 ) -> list[ContentConflict]:
     touched = {name: _touched_since(git, onto, contribution) for name, contribution in before}
@@ -152,7 +154,7 @@ def _touched_since(git: Git, onto: str, contribution: str) -> set[bytes]:
 
 
 def _latest_date(git: Git, commits: Iterable[str]) -> int:
-    """When the youngest of these commits was made: a date that does not change when a merge is repeated."""
+    """The date of the newest of these commits: repeating a merge gives the same date."""
     done = git.run("rev-list", "--no-walk=unsorted", "--timestamp", *map(checked_commit, commits), "--")
     if done.returncode != 0:
         raise HostError(f"a commit of this run is not in the repository: {provider_error(done)}")

@@ -31,18 +31,18 @@ KEPT = "refs/logos/snapshots"
 
 _REPOSITORY = b"160000"
 # How `ls-files -v` marks files that git is told not to check.
-_LOOKED_AWAY = frozenset(bytes([letter]) for letter in b"abcdefghijklmnopqrstuvwxyzS")
+_SKIPPED = frozenset(bytes([letter]) for letter in b"abcdefghijklmnopqrstuvwxyzS")
 _SEQ = re.compile(r"\d{1,9}")
 
 Tell = Callable[[str], None]
 
 
-class TooMuch(HostError):
+class SnapshotRefused(HostError):
     """The work tree is too large for a snapshot, or has a file that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SnapshotKey:
     """The tree of a snapshot, and the user's HEAD commit at that time."""
 
     tree: str
@@ -61,12 +61,12 @@ class GitSnapshots:
         self._repository = repository_of(self._wd)
         # A reader uses another folder, so that it does not disturb a live driver.
         self._private = PrivateGit(self._wd, self._repository, home)
-        self._ours = [f"{self.prefix}{own}" for own in (".telos/", *OURS)]
+        self._ours = [f"{self.prefix}{name}" for name in (".telos/", *OURS)]
         self._ours += [str(path.relative_to(self.top)) for path in unseen if path.is_relative_to(self.top)]
-        self._known: dict[Known, str] = {}
+        self._known: dict[SnapshotKey, str] = {}
         # Commits that have a ref: `git gc` does not remove them.
         self._safe: set[str] = set()
-        self._said = self._head = self._tree = ""
+        self._user_head = self._head = self._tree = ""
 
     @property
     def top(self) -> Path:
@@ -118,7 +118,7 @@ class GitSnapshots:
         flags = ("--no-walk=unsorted", "--stdin", "--format=%H %T %P", "--no-show-signature")
         for line in self._git.line("log", *flags, stdin=asked.encode()).splitlines() if asked else ():
             commit, tree, *parents = line.split()
-            self._known[Known(tree, parents[0] if parents else "")] = commit
+            self._known[SnapshotKey(tree, parents[0] if parents else "")] = commit
             self._safe.add(commit)
 
     # -- restoring
@@ -139,7 +139,7 @@ class GitSnapshots:
         # A file that could not be staged would be lost if it is removed or overwritten.
         touched = wanted | {*self._entries(now), *in_the_way, b""} if problems else set[bytes]()
         nested = {path for path, mode in entries.items() if mode == _REPOSITORY}
-        lost = [own for own in problems if own.path.rstrip(b"/") in touched - nested]
+        lost = [problem for problem in problems if problem.path.rstrip(b"/") in touched - nested]
         if lost:
             raise UsageError(f"{describe_problem(lost[0], self.prefix)}, so it would be lost: move it away first")
         self.keep(now)
@@ -155,7 +155,7 @@ class GitSnapshots:
         gone = self._changed_paths("D", now, commit)
         self._tree = ""
         self._git.ask("read-tree", "--reset", "-u", commit)
-        left = next((path for path in gone if path in _lying_at(os.fsencode(self.top), path)), None)
+        left = next((path for path in gone if path in _files_at(os.fsencode(self.top), path)), None)
         if left is not None:
             raise HostError(f"{describe_problem(Problem(left, 'could not be removed'), self.prefix)}; {kept_as(now)}")
         self._give_back_ignored(now, gone)
@@ -197,11 +197,11 @@ class GitSnapshots:
         """Files in no snapshot (ignored now, or before) at paths where files are to be restored."""
         coming = self._changed_paths("A", now, commit)
         known = self._entries(now).keys() if coming else set[bytes]()
-        return sorted({found for path in coming for found in _lying_at(os.fsencode(self.top), path)} - known)
+        return sorted({found for path in coming for found in _files_at(os.fsencode(self.top), path)} - known)
 
     def _give_back_ignored(self, commit: str, gone: list[bytes]) -> None:
         """Restore removed files that the current rules ignore: they were not meant to be removed."""
-        free = [path for path in gone if not [*_lying_at(os.fsencode(self.top), path)]]
+        free = [path for path in gone if not [*_files_at(os.fsencode(self.top), path)]]
         ignored = self._ignored(free) if free else b""
         if not ignored:
             return
@@ -222,11 +222,11 @@ class GitSnapshots:
 
     def _taken(self) -> tuple[str, list[Problem]]:
         self._private.prepare()
-        self._distrust()
+        self._check_index()
         try:
             problems = self._stage()
             return self._commit(), problems
-        except TooMuch:
+        except SnapshotRefused:
             raise
         except HostError:
             # An agent damaged our index, or `git gc` removed an earlier snapshot: start with a new index.
@@ -236,17 +236,17 @@ class GitSnapshots:
             problems = self._stage()
             return self._commit(), problems
 
-    def _distrust(self) -> None:
+    def _check_index(self) -> None:
         """Detect an index that skips files, or an ignore file that blocks its reader: an agent may have made them."""
         for folder in (self._wd, *self._wd.parents):
             rules = folder / ".gitignore"
             if rules.is_fifo():
-                raise TooMuch(f"{rules} is a pipe, and reading it would block")
+                raise SnapshotRefused(f"{rules} is a pipe, and reading it would block")
             if folder == self.top:
                 break
-        if not self._said and self._private.index.exists():
+        if not self._user_head and self._private.index.exists():
             listed = self._git.run("ls-files", "-v", "-z").stdout.split(b"\0")
-            if not _is_whole(self._private.index) or any(line[:1] in _LOOKED_AWAY for line in listed):
+            if not _is_intact(self._private.index) or any(line[:1] in _SKIPPED for line in listed):
                 self._private.index.unlink()
             else:
                 # Otherwise files with a new time stamp and the same content would be read every time.
@@ -268,7 +268,7 @@ class GitSnapshots:
     def _commit(self) -> str:
         git = self._git
         self._tree = self._tree or git.line("write-tree")
-        known = Known(self._tree, self._head)
+        known = SnapshotKey(self._tree, self._head)
         commit = self._known.get(known)
         if commit is not None and commit not in self._safe:
             # It has no ref yet, so `git gc` may have removed it.
@@ -281,16 +281,16 @@ class GitSnapshots:
 
     def _learn_head(self) -> None:
         """Include every file that the user's HEAD tracks, also ignored ones; our index starts with them."""
-        said = Git(self._wd).run("rev-parse", "--verify", "--quiet", "HEAD").stdout.decode().strip()
-        if said == self._said and self._private.index.exists():
+        user_head = Git(self._wd).run("rev-parse", "--verify", "--quiet", "HEAD").stdout.decode().strip()
+        if user_head == self._user_head and self._private.index.exists():
             return
         # With our settings: those of the repository could make git fetch missing objects with any program.
-        head = self._git.commit(said)
+        head = self._git.commit(user_head)
         if not self._private.index.exists():
             self._first_index(head)
         elif head:
             self._learn_ignored(head)
-        self._said, self._head = said, head
+        self._user_head, self._head = user_head, head
 
     def _learn_ignored(self, head: str) -> None:
         flags = ("--cached", "--name-only", "-z", "--no-renames", "--diff-filter=D")
@@ -310,7 +310,7 @@ class GitSnapshots:
         git.run("update-index", "-q", "--refresh")
 
     def _is_ours(self, path: bytes) -> bool:
-        return any(path == own or path.startswith(own) for own in map(os.fsencode, self._ours))
+        return any(path == ours or path.startswith(ours) for ours in map(os.fsencode, self._ours))
 
     def _is_there(self, path: bytes) -> bool:
         return os.path.lexists(os.path.join(os.fsencode(self.top), path))
@@ -318,7 +318,7 @@ class GitSnapshots:
     def _check_amount(self, paths: list[bytes]) -> None:
         there = [path for path in paths if self._is_there(path)]
         if len(there) > MOST_FILES or sum(map(self._size, there)) > MOST_BYTES:
-            raise TooMuch(
+            raise SnapshotRefused(
                 f"{len(there)} files in {self._wd} are new or changed, more than a checkpoint can hold "
                 f"({MOST_FILES} files, {MOST_BYTES // 10**9} GB); is a .gitignore missing?"
             )
@@ -345,20 +345,20 @@ class GitSnapshots:
     @property
     def _patterns(self) -> list[str]:
         """Patterns that match exactly our own files."""
-        return ["/" + re.sub(r"([\\*?\[\]#! ])", r"\\\1", own) for own in self._ours]
+        return ["/" + re.sub(r"([\\*?\[\]#! ])", r"\\\1", path) for path in self._ours]
 
     def _point(self, refs: Mapping[str, str]) -> None:
         point_refs(self._main, self._repository.common, refs)
         self._safe.update(refs.values())
 
 
-def _is_whole(index: Path) -> bool:
+def _is_intact(index: Path) -> bool:
     """Whether an index ends with the hash of its content; a power cut may leave it incomplete."""
     content = index.read_bytes()
     return any(content.endswith(made(content[: -made().digest_size]).digest()) for made in (sha1, sha256))
 
 
-def _lying_at(top: bytes, path: bytes) -> Iterator[bytes]:
+def _files_at(top: bytes, path: bytes) -> Iterator[bytes]:
     """The files at a path, or the file that is in place of one of its folders."""
     parts = path.split(b"/")
     for depth in range(1, len(parts)):

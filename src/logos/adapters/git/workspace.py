@@ -26,8 +26,16 @@ from logos.adapters.git.command import (
     text_of,
     tree_of,
 )
-from logos.adapters.git.contents import Problem, describe_problem, fresh_index, not_in, problems_in, stage, touched
-from logos.adapters.git.merging import merge_pieces
+from logos.adapters.git.contents import (
+    Problem,
+    describe_problem,
+    fresh_index,
+    missing_paths,
+    problems_in,
+    stage,
+    touched,
+)
+from logos.adapters.git.merging import merge_contributions
 from logos.adapters.git.worktrees import WorktreePath, owner_of, remove, run_setup
 from logos.domain.events import WorkGathered, WorkMerged
 from logos.domain.turns import Gather, Merge, RunId, TurnId, Worktree
@@ -70,12 +78,12 @@ class GitWorkspace:
     def open(self, worktree: Worktree, *, anew: bool) -> str:
         checkout, start = self._checkout(worktree.name), self._start(worktree)
         with self._locks[worktree.name]:
-            if checkout.made_at != start or (anew and not self._is_whole(checkout)):
-                self._make(checkout, start)
+            if checkout.start != start or (anew and not self._is_intact(checkout)):
+                self._create(checkout, start)
             elif anew:
-                self._renew(checkout, start)
+                self._recreate(checkout, start)
             else:
-                self._mend(checkout)
+                self._repair_link(checkout)
             return self._inside(checkout)
 
     def gather(self, action: Gather) -> WorkGathered:
@@ -87,7 +95,7 @@ class GitWorkspace:
         base = self._start(Worktree(action.place.name, action.since)) if action.since else start
         if not checkout.exists:
             return WorkGathered(action.id, checkout.name, start, problems=("the worktree was deleted",))
-        if checkout.made_at != start:
+        if checkout.start != start:
             raise HostError(f"{checkout.folder} was not created at {start}, so its changes cannot be determined")
         git = self._git_in(checkout).disarmed()
         fresh_index(git, checkout.index, start)
@@ -99,8 +107,8 @@ class GitWorkspace:
             fresh_index(git, checkout.index, start)
             self._restore_telos(git, checkout, base)
         now = start if gathered.problems else commit
-        self._point({f"refs/heads/{checkout.branch}": now, self._keeping(commit): commit})
-        self._settle(checkout)
+        self._point({f"refs/heads/{checkout.branch}": now, self._kept_ref(commit): commit})
+        self._sync_index(checkout)
         return gathered
 
     def _restore_telos(self, git: Git, checkout: WorktreePath, base: str) -> None:
@@ -110,19 +118,19 @@ class GitWorkspace:
         git.run("restore", f"--source={base}", "--worktree", "--", f":(top,literal){self._repository.prefix}{TELOS}")
 
     def merge(self, action: Merge) -> WorkMerged:
-        commit, clashes = merge_pieces(self._git, action.onto, action.contributions, self._repository.prefix)
-        if clashes:
-            return WorkMerged(action.id, action.onto, clashes)
-        self._point({self._keeping(commit): commit})
+        commit, conflicts = merge_contributions(self._git, action.onto, action.contributions, self._repository.prefix)
+        if conflicts:
+            return WorkMerged(action.id, action.onto, conflicts)
+        self._point({self._kept_ref(commit): commit})
         return WorkMerged(action.id, commit)
 
     def ready(self, worktree: Worktree) -> str:
         checkout, start = self._checkout(worktree.name), self._start(worktree)
         with self._locks[worktree.name]:
-            if checkout.made_at and self._is_whole(checkout):
+            if checkout.start and self._is_intact(checkout):
                 self._reset(checkout, start)
             else:
-                self._make(checkout, start)
+                self._create(checkout, start)
             return self._inside(checkout)
 
     def close(self, result: str | None) -> None:
@@ -132,7 +140,7 @@ class GitWorkspace:
         folders = [entry.name for entry in self._home.iterdir()] if self._home.is_dir() else []
         for name in {MAIN, *folders, *(ref.removeprefix(work) for ref in there if ref.startswith(work))}:
             if _SLUG.fullmatch(name):
-                self._scrub(self._checkout(name))
+                self._delete(self._checkout(name))
         pointed = dict.fromkeys((ref for ref in there if ref != main or not result), None)
         self._point({**pointed, **({main: checked_commit(result)} if result else {})})
         remove(self._home)
@@ -143,24 +151,24 @@ class GitWorkspace:
     def keep(self, worktree: Worktree, turn: TurnId) -> None:
         checkout = self._checkout(worktree.name)
         with self._locks[worktree.name]:
-            if checkout.made_at == self._start(worktree):
-                self._point({self._leaving(turn): self._left_in(checkout)})
+            if checkout.start == self._start(worktree):
+                self._point({self._left_ref(turn): self._commit_files(checkout)})
 
     def left(self, turn: TurnId) -> str:
         """The commit of the files that a turn left; empty if none was kept."""
-        return self._git.commit(self._leaving(turn))
+        return self._git.commit(self._left_ref(turn))
 
     def give_up(self, result: str | None) -> None:
         """Remove every worktree and branch like `close`, and keep their work as commits outside branches."""
         for name in sorted(entry.name for entry in self._home.iterdir()) if self._home.is_dir() else ():
             if _SLUG.fullmatch(name):
                 with suppress(HostError):
-                    commit = self._left_in(self._checkout(name))
-                    self._point({self._keeping(commit): commit})
+                    commit = self._commit_files(self._checkout(name))
+                    self._point({self._kept_ref(commit): commit})
         self.close(result)
 
-    def _left_in(self, checkout: WorktreePath) -> str:
-        git, start = self._git_in(checkout).disarmed(), checked_commit(checkout.made_at)
+    def _commit_files(self, checkout: WorktreePath) -> str:
+        git, start = self._git_in(checkout).disarmed(), checked_commit(checkout.start)
         fresh_index(git, checkout.index, start)
         stage(git, checkout.folder)
         return self._commit(git, start, f"Left in {checkout.name}")
@@ -181,11 +189,11 @@ class GitWorkspace:
     def _branch(self, name: str) -> str:
         return f"logos/{self._run}" if name == MAIN else f"logos-work/{self._run}/{name}"
 
-    def _keeping(self, commit: str) -> str:
+    def _kept_ref(self, commit: str) -> str:
         """A ref that protects a commit of the log from `git gc`, however long the run is paused."""
         return f"refs/logos/{self._run}/{commit}"
 
-    def _leaving(self, turn: TurnId) -> str:
+    def _left_ref(self, turn: TurnId) -> str:
         return f"refs/logos/{self._run}/left/{turn}"
 
     def _inside(self, checkout: WorktreePath) -> str:
@@ -230,21 +238,21 @@ class GitWorkspace:
         if worktree.commits not in self._starts:
             first, *more = worktree.commits
             self._tree(first)
-            start, clashes = merge_pieces(self._git, first, tuple((commit[:12], commit) for commit in more))
-            if clashes:
-                paths = ", ".join(sorted({clash.where for clash in clashes}))
+            start, conflicts = merge_contributions(self._git, first, tuple((commit[:12], commit) for commit in more))
+            if conflicts:
+                paths = ", ".join(sorted({clash.where for clash in conflicts}))
                 raise HostError(
                     f"worktree {worktree.name!r} cannot start from {', '.join(worktree.commits)}: {paths} conflict"
                 )
             self._starts[worktree.commits] = start
         return self._starts[worktree.commits]
 
-    def _make(self, checkout: WorktreePath, start: str) -> None:
+    def _create(self, checkout: WorktreePath, start: str) -> None:
         self._prepare_home()
         self._add(checkout, start)
         git = self._git_in(checkout).disarmed()
         fresh_index(git, checkout.index, start, "-u")
-        self._settle(checkout)
+        self._sync_index(checkout)
         if self._setup:
             run_setup(self._setup, Path(self._inside(checkout)), self._wd)
         checkout.mark.write_text(start, encoding="ascii")
@@ -262,7 +270,7 @@ class GitWorkspace:
 
         Git itself is slower, and fails at a worktree that another thread has not finished.
         """
-        self._scrub(checkout)
+        self._delete(checkout)
         self._point({f"refs/heads/{checkout.branch}": start})
         try:
             checkout.folder.mkdir(mode=0o700)
@@ -288,7 +296,7 @@ class GitWorkspace:
                 return folder
         raise AssertionError("numbers do not end")
 
-    def _scrub(self, checkout: WorktreePath) -> None:
+    def _delete(self, checkout: WorktreePath) -> None:
         """Remove a worktree and whatever a killed git left of it. Its branch stays."""
         for path in (checkout.mark, checkout.index, Path(f"{checkout.index}.lock")):
             path.unlink(missing_ok=True)
@@ -306,7 +314,7 @@ class GitWorkspace:
 
     # -- repairing worktrees
 
-    def _mend(self, checkout: WorktreePath) -> None:
+    def _repair_link(self, checkout: WorktreePath) -> None:
         """Restore the link between the worktree and the repository that an agent or a killed git broke."""
         for folder in self._registered(checkout):
             for lock in folder.glob("*.lock"):
@@ -317,9 +325,9 @@ class GitWorkspace:
             if not tie.is_dir():
                 tie.write_text(f"gitdir: {folder}\n", encoding="utf-8")
 
-    def _settle(self, checkout: WorktreePath) -> None:
+    def _sync_index(self, checkout: WorktreePath) -> None:
         """Make the agent's own git see the worktree as Logos does: on its branch, with nothing staged."""
-        self._mend(checkout)
+        self._repair_link(checkout)
         for folder in self._registered(checkout):
             # copy2 keeps the time stamp, by which git decides which entries to check again.
             shutil.copy2(checkout.index, folder / "index.logos")
@@ -327,10 +335,10 @@ class GitWorkspace:
             if text_of_file(folder / "HEAD", "surrogateescape") != f"ref: refs/heads/{checkout.branch}\n":
                 self._git.using(GIT_DIR=str(folder)).ask("symbolic-ref", "HEAD", f"refs/heads/{checkout.branch}")
 
-    def _is_whole(self, checkout: WorktreePath) -> bool:
+    def _is_intact(self, checkout: WorktreePath) -> bool:
         return (checkout.folder / ".git").is_file() and bool(self._registered(checkout))
 
-    def _renew(self, checkout: WorktreePath, start: str) -> None:
+    def _recreate(self, checkout: WorktreePath, start: str) -> None:
         """Reset to a new worktree in the same folder: a terminal may already be open in it."""
         self._reset(checkout, start)
         self._git_in(checkout).disarmed().ask("clean", "-ffdxq")
@@ -342,7 +350,7 @@ class GitWorkspace:
         fresh_index(git, checkout.index, start, "-u")
         git.ask("clean", "-ffdq")
         self._point({f"refs/heads/{checkout.branch}": start})
-        self._settle(checkout)
+        self._sync_index(checkout)
         checkout.mark.write_text(start, encoding="ascii")
 
     # -- gathering
@@ -358,7 +366,7 @@ class GitWorkspace:
             if it.path == os.fsencode(prefix + TELOS)
         ]
         wanted = (posixpath.normpath(prefix + path) for path in action.declared)
-        declared = not_in(git, commit, wanted, changed)
+        declared = missing_paths(git, commit, wanted, changed)
         nothing = [Problem(b"", "nothing was changed")] if action.must_change and not changed else []
         found = [*problems, *nothing, *declared, *belongs, *problems_in(git, checkout.folder, changed)]
         return WorkGathered(

@@ -41,7 +41,7 @@ class WorktreePath:
         return self.folder.is_dir() and not self.folder.is_symlink()
 
     @property
-    def made_at(self) -> str:
+    def start(self) -> str:
         try:
             return self.mark.read_text(encoding="ascii") if self.exists else ""
         except (OSError, UnicodeDecodeError):

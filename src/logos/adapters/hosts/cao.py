@@ -42,10 +42,10 @@ CREATE_SECONDS = 240.0
 REQUEST_SECONDS = 30.0
 
 # The server has not received the request: any request can be repeated.
-_NOT_TAKEN = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_NOT_RECEIVED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # Errors after which idempotent requests are repeated, and the same for status codes.
-_ON_THE_WAY = (httpx.TransportError,)
-_LATER = (502, 503, 504)
+_TRANSPORT_ERRORS = (httpx.TransportError,)
+_UNAVAILABLE = (502, 503, 504)
 _NOT_FOUND, _CONFLICT, _MALFORMED = 404, 409, 422
 
 
@@ -130,7 +130,7 @@ class ApiClient:
         """End the agent, then remove its window: `exit` alone leaves a shell behind."""
         for method, path in (("POST", f"{_terminal(terminal_id)}/exit"), ("DELETE", _terminal(terminal_id))):
             try:
-                answer = self._request(method, path, again=_ON_THE_WAY, patience=min(self.patience, 5.0))
+                answer = self._request(method, path, again=_TRANSPORT_ERRORS, patience=min(self.patience, 5.0))
             except httpx.TransportError as error:
                 raise self._away(error) from error
             # Not found, or being removed already.
@@ -144,7 +144,7 @@ class ApiClient:
     def preflight(self, agents: Iterable[Agent], patience: float = 2.0) -> list[str]:
         """Raise an error if the agents cannot start; returns warnings."""
         try:
-            self._request("GET", "/health", again=_ON_THE_WAY, patience=patience)
+            self._request("GET", "/health", again=_TRANSPORT_ERRORS, patience=patience)
         except httpx.TransportError as error:
             raise HostUnreachable(
                 f"no CAO server answers at {self.base_url} ({_name(error)}); start one with `cao-server`, or set API"
@@ -201,7 +201,7 @@ class ApiClient:
         try:
             # Without a key, repeating an interrupted request could start a second agent.
             answer = self._request(
-                "POST", path, wanted, again=_ON_THE_WAY if key else _NOT_TAKEN, timeout=CREATE_SECONDS
+                "POST", path, wanted, again=_TRANSPORT_ERRORS if key else _NOT_RECEIVED, timeout=CREATE_SECONDS
             )
         except httpx.TransportError as error:
             raise TerminalNotCreated(f"{profile} ({provider}): the connection broke ({_name(error)})") from error
@@ -256,15 +256,15 @@ class ApiClient:
 
     def _get(self, path: str, params: dict[str, str] | None = None) -> httpx.Response:
         try:
-            return self._request("GET", path, params, again=_ON_THE_WAY)
+            return self._request("GET", path, params, again=_TRANSPORT_ERRORS)
         except httpx.TransportError as error:
             raise self._away(error) from error
 
     def _post(self, path: str, params: dict[str, str], what: str) -> httpx.Response:
         """Send a request that must not be sent twice; it is repeated only if the server has not received it."""
         try:
-            return self._request("POST", path, params, again=_NOT_TAKEN)
-        except _NOT_TAKEN as error:
+            return self._request("POST", path, params, again=_NOT_RECEIVED)
+        except _NOT_RECEIVED as error:
             raise self._away(error) from error
         except httpx.TransportError as error:
             raise DeliveryUnknown(f"the connection broke while sending {what} ({_name(error)})") from error
@@ -287,7 +287,7 @@ class ApiClient:
         def attempt() -> httpx.Response:
             answer = self._client.request(method, path, params=params, timeout=limits)
             logger.debug("%s %s%s: %d", method, self.base_url, path, answer.status_code)
-            if answer.status_code in _LATER and again is _ON_THE_WAY:
+            if answer.status_code in _UNAVAILABLE and again is _TRANSPORT_ERRORS:
                 raise _TryAgain(f"the server answers {answer.status_code}")
             return answer
 

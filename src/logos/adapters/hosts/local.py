@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from logos.adapters.files import text_of_file, write_atomically
-from logos.adapters.hosts.processes import Job, Stage, TurnProcesses, exit_message
+from logos.adapters.hosts.processes import ProcessSpec, ProcessState, TurnProcesses, exit_message
 from logos.adapters.hosts.prompt_files import read_instruction, write_prompt
 from logos.adapters.hosts.providers import (
     COMMAND,
@@ -103,7 +103,7 @@ class LocalHost:
         if message.startswith("/rename "):
             # A label for the terminals of a server; there are none here.
             return
-        if self._turns.stage(terminal_id)[0] is Stage.RUNNING:
+        if self._turns.stage(terminal_id)[0] is ProcessState.RUNNING:
             # The turn was abandoned. Processes that an ended turn left running are not touched.
             self._turns.end(terminal_id)
         row, turns = self._row(about["provider"]), self._turns.turns(terminal_id)
@@ -126,7 +126,7 @@ class LocalHost:
             command.append(prompt)
         env = {**row.env, **self._env, **(row.env_when_all if permission is Permission.ALL else {})}
         stdin = None if row.as_argument or row.name == COMMAND else file
-        self._turns.begin(terminal_id, folder, Job(command, stdin, cwd, env))
+        self._turns.begin(terminal_id, folder, ProcessSpec(command, stdin, cwd, env))
 
     def get_status(self, terminal_id: str) -> str:
         return self._turns.status(terminal_id)
@@ -172,7 +172,9 @@ class LocalHost:
         if turn in known:
             return known[turn]
         # The stage is checked first: a turn that ends in between is read again.
-        ended = turn != self._turns.turns(terminal_id)[-1] or self._turns.stage(terminal_id)[0] is not Stage.RUNNING
+        ended = (
+            turn != self._turns.turns(terminal_id)[-1] or self._turns.stage(terminal_id)[0] is not ProcessState.RUNNING
+        )
         row = self._row(self._turns.about(terminal_id)["provider"])
         reading = row.reading(text_of_file(turn / "out"), text_of_file(turn / "err"))
         if ended:
@@ -196,10 +198,10 @@ class LocalHost:
 
     def _failure(self, terminal_id: str, turn: Path) -> str:
         stage, code = self._turns.stage(terminal_id)
-        if stage is Stage.RUNNING:
+        if stage is ProcessState.RUNNING:
             return self._warning(terminal_id, turn / "err")
         error = self._read(terminal_id, turn).error
-        if error or (stage is Stage.ENDED and code == 0):
+        if error or (stage is ProcessState.ENDED and code == 0):
             return plain(error)[:600]
         output = end_of(text_of_file(turn / "err")) or end_of(text_of_file(turn / "out"))
         return exit_message(stage, code, output)

@@ -29,7 +29,7 @@ END_SECONDS = 3.0
 MARK = "LOGOS_TERMINAL"
 
 
-class Stage(StrEnum):
+class ProcessState(StrEnum):
     NEVER = "never"
     RUNNING = "running"
     ENDED = "ended"
@@ -37,7 +37,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ProcessSpec:
     """The process of a turn: command, standard input, folder and environment."""
 
     command: Sequence[str]
@@ -82,7 +82,7 @@ class TurnProcesses:
         private_folder(folder)
         return folder
 
-    def begin(self, terminal: str, folder: Path, job: Job) -> None:
+    def begin(self, terminal: str, folder: Path, job: ProcessSpec) -> None:
         """Start the process of a turn in a new session, so that it continues when its driver dies."""
         source = job.stdin.open("rb") if job.stdin is not None else None
         try:
@@ -105,24 +105,26 @@ class TurnProcesses:
 
     def status(self, terminal: str) -> str:
         """The status of a terminal, as an AgentHost reports it."""
-        return {Stage.NEVER: "idle", Stage.RUNNING: "processing"}.get(self.stage(terminal)[0], "completed")
+        return {ProcessState.NEVER: "idle", ProcessState.RUNNING: "processing"}.get(
+            self.stage(terminal)[0], "completed"
+        )
 
-    def stage(self, terminal: str) -> tuple[Stage, int | None]:
+    def stage(self, terminal: str) -> tuple[ProcessState, int | None]:
         """The stage of the latest turn, and the exit code if it has ended."""
         turns = self.turns(terminal)
         child = self._children.get(terminal)
         if child is not None and child.poll() is None:
-            return Stage.RUNNING, None
+            return ProcessState.RUNNING, None
         if not turns:
-            return Stage.NEVER, None
+            return ProcessState.NEVER, None
         with suppress(OSError, ValueError):
-            return Stage.ENDED, int((turns[-1] / "exit").read_text())
+            return ProcessState.ENDED, int((turns[-1] / "exit").read_text())
         if _alive(noted_pid(turns[-1] / "pid")):
-            return Stage.RUNNING, None
+            return ProcessState.RUNNING, None
         # It may have ended since its exit code was read.
         with suppress(OSError, ValueError):
-            return Stage.ENDED, int((turns[-1] / "exit").read_text())
-        return Stage.LOST, None
+            return ProcessState.ENDED, int((turns[-1] / "exit").read_text())
+        return ProcessState.LOST, None
 
     def end(self, terminal: str) -> None:
         """End all processes of a terminal, first with SIGTERM, then with SIGKILL."""
@@ -187,9 +189,9 @@ class TurnProcesses:
             time.sleep(0.02)
 
 
-def exit_message(stage: Stage, code: int | None, output: str) -> str:
+def exit_message(stage: ProcessState, code: int | None, output: str) -> str:
     """How a turn failed, with the end of its output."""
-    message = "its process was killed" if stage is Stage.LOST else f"its process ended with {code}"
+    message = "its process was killed" if stage is ProcessState.LOST else f"its process ended with {code}"
     return f"{message}: {output}" if output else message
 
 

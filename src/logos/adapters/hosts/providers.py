@@ -77,7 +77,7 @@ def _sum(*values: object) -> int | None:
 
 def read_codex(rows: Sequence[Json]) -> Reading:
     used = _last(rows, "usage", kind="turn.completed")
-    said = [dig(row, "item", "text") for row in rows if dig(row, "item", "type") == "agent_message"]
+    texts = [dig(row, "item", "text") for row in rows if dig(row, "item", "type") == "agent_message"]
     return Reading(
         session=str(_last(rows, "thread_id", kind="thread.started") or ""),
         usage=used
@@ -86,7 +86,7 @@ def read_codex(rows: Sequence[Json]) -> Reading:
             _count(dig(used, "cached_input_tokens")),
             _count(dig(used, "output_tokens")),
         ),
-        final=str(next((text for text in reversed(said) if text), "")),
+        final=str(next((text for text in reversed(texts) if text), "")),
         error=str(_last(rows, "error", "message", kind="turn.failed") or ""),
     )
 
@@ -151,9 +151,9 @@ def read_gemini(rows: Sequence[Json]) -> Reading:
 
 
 def read_copilot(rows: Sequence[Json]) -> Reading:
-    said = [dig(row, "data", "content") for row in rows if row.get("type") == "assistant.message"]
+    texts = [dig(row, "data", "content") for row in rows if row.get("type") == "assistant.message"]
     return Reading(
-        session=str(_last(rows, "sessionId") or ""), final=str(next((text for text in reversed(said) if text), ""))
+        session=str(_last(rows, "sessionId") or ""), final=str(next((text for text in reversed(texts) if text), ""))
     )
 
 
@@ -319,8 +319,8 @@ COMMAND = "command"
 
 def command_provider(template: str) -> Provider:
     """Any other program: its command line with {prompt_file}, {session} and {cwd} in it."""
-    program, *words = shlex.split(template)
-    return Provider(COMMAND, program, tuple(words), tuple(words), read_plain, "", names_sessions=True)
+    program, *arguments = shlex.split(template)
+    return Provider(COMMAND, program, tuple(arguments), tuple(arguments), read_plain, "", names_sessions=True)
 
 
 def end_of(text: str, lines: int = 5) -> str:

@@ -52,7 +52,7 @@ class Otherwise(StrEnum):
     ERROR = "error"
 
 
-class Flow(StrEnum):
+class ScriptFlow(StrEnum):
     """The flow that a script is for."""
 
     CYCLE = "cycle"
@@ -159,7 +159,7 @@ class ScriptStep(Part):
             raise PydanticCustomError(CONTRADICTION, "`times` needs a `fault`")
         if self.message and self.fault not in _WITH_MESSAGE:
             raise PydanticCustomError(
-                CONTRADICTION, "`message` needs one of the faults {words}", {"words": ", ".join(_WITH_MESSAGE)}
+                CONTRADICTION, "`message` needs one of the faults {faults}", {"faults": ", ".join(_WITH_MESSAGE)}
             )
         if self.question and self.fault is not Fault.PERMISSION:
             raise PydanticCustomError(CONTRADICTION, "`question` needs the fault permission")
@@ -182,7 +182,7 @@ class Script(Part):
     @model_validator(mode="after")
     def _of_one_flow(self) -> Script:
         named = [*self.agents, *self.turns]
-        of_levels = [name for name in named if _flow_of(name) is Flow.LEVELS]
+        of_levels = [name for name in named if _flow_of(name) is ScriptFlow.LEVELS]
         of_cycle = [name for name in named if name not in of_levels]
         if of_levels and of_cycle:
             both = f"{of_cycle[0]} and {of_levels[0]}"
@@ -202,7 +202,7 @@ class Script(Part):
                 )
 
     @property
-    def flow(self) -> Flow | None:
+    def flow(self) -> ScriptFlow | None:
         """The flow that the script is for; None when it has no steps."""
         return next((_flow_of(name) for name in (*self.agents, *self.turns)), None)
 
@@ -295,9 +295,9 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _flow_of(name: str) -> Flow:
+def _flow_of(name: str) -> ScriptFlow:
     """The flow of an agent or turn, by the beginning of its name."""
-    return Flow.LEVELS if re.match(r"[Ls]\d", name) else Flow.CYCLE
+    return ScriptFlow.LEVELS if re.match(r"[Ls]\d", name) else ScriptFlow.CYCLE
 
 
 def _location(location: Location) -> str:

@@ -18,7 +18,7 @@ from typing import Any, cast
 from logos.adapters.files import text_of_file, write_atomically
 from logos.adapters.hosts import script as scripts
 from logos.adapters.hosts import scripted_agent
-from logos.adapters.hosts.processes import Job, Stage, TurnProcesses, exit_message
+from logos.adapters.hosts.processes import ProcessSpec, ProcessState, TurnProcesses, exit_message
 from logos.adapters.hosts.providers import end_of
 from logos.adapters.hosts.script import GOOD, Fault, LevelTurn, ScriptStep, Spending, level_turn_of, read_script
 from logos.adapters.reports import example
@@ -28,10 +28,10 @@ from logos.domain.turns import FailureKind
 from logos.domain.usage import Usage, total_of
 from logos.waiting.provider_errors import failure_kind_of
 
-# A script as it was read from a file, or role → steps as a program makes it.
+# A validated script, or a mapping from roles to steps.
 Script = scripts.Script | Mapping[str, Any]
 Json = dict[str, Any]
-# What is written and, with None, deleted.
+# Files to write; None: delete the file.
 Edit = Mapping[str, str | None]
 
 SESSION = "scripted"
@@ -98,7 +98,7 @@ class ScriptedHost:
         if played is None:
             # A message that only labels the terminal for people.
             return
-        if self._turns.stage(terminal_id)[0] is Stage.RUNNING:
+        if self._turns.stage(terminal_id)[0] is ProcessState.RUNNING:
             # A new prompt replaces a turn that is still running.
             self._turns.end(terminal_id)
         folder = self._turns.next_turn(terminal_id)
@@ -113,7 +113,7 @@ class ScriptedHost:
             response = self._response_dir / RESPONSE_FILES[ROLE_DEFS[role].answer]
         # Isolated and without site: the agent needs nothing but the standard library, and starts in half the time.
         command = [sys.executable, "-I", "-S", scripted_agent.__file__, str(folder), str(response)]
-        self._turns.begin(terminal_id, folder, Job(command, None, cwd, os.environ))
+        self._turns.begin(terminal_id, folder, ProcessSpec(command, None, cwd, os.environ))
 
     def get_status(self, terminal_id: str) -> str:
         status = self._turns.status(terminal_id)
@@ -145,7 +145,7 @@ class ScriptedHost:
         self._turns.remove(terminal_id)
 
     def close(self) -> None:
-        """End the agents' processes; those of a driver that was killed go on."""
+        """End the agents' processes; those of a driver that was killed continue."""
         self._turns.end_all()
 
     def _waiting_turn(self, terminal_id: str) -> Path | None:
@@ -218,11 +218,11 @@ def _as_text(report: object) -> str | None:
 
 def _role_and_turn(message: str) -> tuple[Role, str] | None:
     """The role whose response file a prompt names last, and the id of the turn, if the prompt begins with it."""
-    places = {message.rfind(f"/{name}"): answer for answer, name in RESPONSE_FILES.items()}
-    last = max(places)
+    positions = {message.rfind(f"/{name}"): answer for answer, name in RESPONSE_FILES.items()}
+    last = max(positions)
     if last < 0:
         return None
-    role = next(agent_def.role for agent_def in ROLE_DEFS.values() if agent_def.answer == places[last])
+    role = next(role_def.role for role_def in ROLE_DEFS.values() if role_def.answer == positions[last])
     head = _TURN.match(message)
     return role, head[1] if head else ""
 
@@ -351,12 +351,12 @@ def _usage_of(turn: Path) -> Usage | None:
     return Spending.model_validate(usage).known() if usage and text_of_file(turn / "exit").strip() == "0" else None
 
 
-def _failure(turn: Path, stage: Stage, code: int | None) -> str:
-    if stage is Stage.RUNNING or (stage is Stage.ENDED and code == 0):
+def _failure(turn: Path, stage: ProcessState, code: int | None) -> str:
+    if stage is ProcessState.RUNNING or (stage is ProcessState.ENDED and code == 0):
         return ""
     output = end_of(text_of_file(turn / "err"))
     is_provider_error = _json(turn / "orders.json").get("fault") in (Fault.USAGE_LIMIT, Fault.TRANSIENT)
-    return output if is_provider_error and stage is not Stage.LOST else exit_message(stage, code, output)
+    return output if is_provider_error and stage is not ProcessState.LOST else exit_message(stage, code, output)
 
 
 def _modified_at(file: Path) -> int:

@@ -62,11 +62,11 @@ def _wrong_names(components: tuple[Component, ...]) -> list[str]:
     ]
     for number, component in enumerate(components):
         for position, other in enumerate(component.depends_on):
-            place = f'components[{number}].depends_on[{position}] = "{other}"'
+            location = f'components[{number}].depends_on[{position}] = "{other}"'
             if other == component.name:
-                lines.append(f"{place}: a component cannot depend on itself")
+                lines.append(f"{location}: a component cannot depend on itself")
             elif other not in names:
-                lines.append(f"{place}: there is no such component; name one of the report's components")
+                lines.append(f"{location}: there is no such component; name one of the report's components")
     return lines
 
 

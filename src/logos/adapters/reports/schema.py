@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandle
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 Json = dict[str, Any]
-# For types that are made at run time; type checkers accept these words only where a type is written out.
+# For types that are built at run time; type checkers accept these only in type expressions.
 ANNOTATED: Any = Annotated
 LITERAL: Any = Literal
 TUPLE: Any = tuple
@@ -23,7 +23,7 @@ def wrong(why: str) -> PydanticCustomError:
 
 
 def wrong_lines(*lines: str) -> PydanticCustomError:
-    """An error of whole lines, each of which names its own place."""
+    """An error of whole lines, each of which names its location."""
     return PydanticCustomError("lines", "{lines}", {"lines": lines})
 
 

@@ -30,7 +30,7 @@ from logos.adapters.store.rows import (
     write_list,
     write_rows,
 )
-from logos.adapters.store.sqlite import ReadOnlyLog, as_it_is, in_words, opened
+from logos.adapters.store.sqlite import ReadOnlyLog, connect_readonly, in_words, open_database
 from logos.errors import LogError
 
 # How long a reader waits before it reads again, and how often, because a driver may be writing.
@@ -78,7 +78,7 @@ def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
 
 def _repair_in_place(path: Path, tell: Tell, *, driving: bool, mirrored: bool) -> Mirror | None:
     existed = path.exists()
-    with closing(opened(path)) as db, db:
+    with closing(open_database(path)) as db, db:
         db.execute("BEGIN IMMEDIATE")
         stored = read_stored(db)
         mirror, found = _attached(path, stored, tell, driving=driving)
@@ -164,7 +164,7 @@ def examine(path: Path) -> Stored:
     if size == 0:
         return Stored(damage="it is empty, but its write-ahead log is not" if wal else "")
     try:
-        with closing(as_it_is(path)) as db:
+        with closing(connect_readonly(path)) as db:
             stored = read_stored(db)
             # SQLite reads the missing end of a page as zeros.
             whole = size % db.execute("PRAGMA page_size").fetchone()[0] == 0
@@ -195,7 +195,7 @@ def _write(path: Path, found: Iterable[Reconciled], id_: str) -> None:
     for suffix in ("", *SUFFIXES):
         beside(path, suffix).unlink(missing_ok=True)
     runs = [run for run in found if run.rows]
-    with closing(opened(path)) as db, db:
+    with closing(open_database(path)) as db, db:
         for run in runs:
             insert(db, run.run, run.rows)
         write_list(db, id_, [run.run for run in runs], Stored())

@@ -59,7 +59,7 @@ class SqliteLog:
         self._mirror = mirror
         own_folder(path.parent)
         try:
-            self._db = opened(path)
+            self._db = open_database(path)
         except sqlite3.Error as error:
             raise LogError(f"the run log {path} cannot be opened: {in_words(error)}") from error
 
@@ -204,7 +204,7 @@ class ReadOnlyLog(SqliteLog):
         self._mirror = None
         self._attach = attach
         self._barred = barred
-        self._source = self._db = as_it_is(source)
+        self._source = self._db = connect_readonly(source)
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
         self._open()
@@ -235,7 +235,7 @@ def steady(wall: Clock = time.time, passed: Clock = _passed) -> Clock:
     return lambda: began + (passed() - start)
 
 
-def as_it_is(path: Path) -> sqlite3.Connection:
+def connect_readonly(path: Path) -> sqlite3.Connection:
     """A connection for reading.
 
     SQLite creates a missing write-ahead log even to read, and only a connection that may write removes it again.
@@ -249,7 +249,7 @@ def in_words(error: sqlite3.Error) -> str:
     return _MESSAGES.get(error_kind(error), "{}").format(error) if hasattr(error, "sqlite_errorcode") else str(error)
 
 
-def opened(path: Path) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
     """A connection to a file with our schema. Another process that creates it at the same time may lock it briefly."""
     until = time.monotonic() + LOCKED_SECONDS
     while True:
