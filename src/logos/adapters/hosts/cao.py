@@ -14,17 +14,9 @@ from urllib.parse import quote, urlsplit
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from logos import errors
 from logos.adapters.hosts.prompt_files import read_instruction, write_prompt
 from logos.domain.turns import Agent
-from logos.errors import (
-    ConfigError,
-    DeliveryUnknown,
-    HostError,
-    HostUnreachable,
-    InputRefused,
-    TerminalGone,
-    TerminalNotCreated,
-)
 from logos.waiting.screens import plain, whole
 
 logger = logging.getLogger(__name__)
@@ -81,7 +73,7 @@ class ApiClient:
                 trust_env=not _is_loopback(self.base_url),
             )
         except (httpx.InvalidURL, ValueError) as error:
-            raise ConfigError(f"api = {base_url!r}: not a URL ({error})") from error
+            raise errors.ConfigError(f"api = {base_url!r}: not a URL ({error})") from error
 
     def create_session(
         self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
@@ -108,7 +100,7 @@ class ApiClient:
             message = read_instruction(write_prompt(self._folder_of(terminal_id), name, message))
         answer = self._post(f"{_terminal(terminal_id)}/input", {"message": message}, f"a prompt for {terminal_id}")
         if answer.status_code == _CONFLICT:
-            raise InputRefused(f"terminal {terminal_id} takes no input: {_detail(answer)}")
+            raise errors.InputRefused(f"terminal {terminal_id} takes no input: {_detail(answer)}")
         self._expect(answer, terminal_id)
 
     def get_status(self, terminal_id: str) -> str:
@@ -146,7 +138,7 @@ class ApiClient:
         try:
             self._request("GET", "/health", again=_TRANSPORT_ERRORS, patience=patience)
         except httpx.TransportError as error:
-            raise HostUnreachable(
+            raise errors.HostUnreachable(
                 f"no CAO server answers at {self.base_url} ({_name(error)}); start one with `cao-server`, or set API"
             ) from error
         known = self.providers()
@@ -155,7 +147,7 @@ class ApiClient:
         for agent in agents:
             check_provider(agent.name, agent.provider, set(known))
             if profiles is not None and agent.profile not in profiles:
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"{agent.name}: the CAO server has no profile {agent.profile!r}; "
                     f"`logos profiles install` installs ours (provider {agent.provider})"
                 )
@@ -204,14 +196,16 @@ class ApiClient:
                 "POST", path, wanted, again=_TRANSPORT_ERRORS if key else _NOT_RECEIVED, timeout=CREATE_SECONDS
             )
         except httpx.TransportError as error:
-            raise TerminalNotCreated(f"{profile} ({provider}): the connection broke ({_name(error)})") from error
+            raise errors.TerminalNotCreated(f"{profile} ({provider}): the connection broke ({_name(error)})") from error
         if answer.is_error:
-            raise TerminalNotCreated(
+            raise errors.TerminalNotCreated(
                 f"{profile} ({provider}) did not start: {_detail(answer)}{self._hint(profile, provider)}"
             )
         made = _body(answer)
         if not made.get("id") or not made.get("session_name"):
-            raise TerminalNotCreated(f"{profile} ({provider}): {self.base_url} answers, but not as a CAO server does")
+            raise errors.TerminalNotCreated(
+                f"{profile} ({provider}): {self.base_url} answers, but not as a CAO server does"
+            )
         self._folders[str(made["id"])] = Path(folder)
         return {"id": str(made["id"]), "session_name": str(made["session_name"])}
 
@@ -267,10 +261,10 @@ class ApiClient:
         except _NOT_RECEIVED as error:
             raise self._away(error) from error
         except httpx.TransportError as error:
-            raise DeliveryUnknown(f"the connection broke while sending {what} ({_name(error)})") from error
+            raise errors.DeliveryUnknown(f"the connection broke while sending {what} ({_name(error)})") from error
 
-    def _away(self, error: Exception) -> HostUnreachable:
-        return HostUnreachable(f"the CAO server at {self.base_url} is not reachable ({_name(error)})")
+    def _away(self, error: Exception) -> errors.HostUnreachable:
+        return errors.HostUnreachable(f"the CAO server at {self.base_url} is not reachable ({_name(error)})")
 
     def _request(
         self,
@@ -309,16 +303,16 @@ class ApiClient:
 
     def _expect(self, answer: httpx.Response, what: str) -> None:
         if answer.is_redirect:
-            raise HostError(f"{self.base_url} answers, but not as a CAO server does ({answer.status_code})")
+            raise errors.HostError(f"{self.base_url} answers, but not as a CAO server does ({answer.status_code})")
         if answer.status_code in (_NOT_FOUND, _MALFORMED):
-            raise TerminalGone(f"the CAO server does not know {what}: {_detail(answer)}")
+            raise errors.TerminalGone(f"the CAO server does not know {what}: {_detail(answer)}")
         if answer.is_error:
-            raise HostError(f"the CAO server answers {answer.status_code} for {what}: {_detail(answer)}")
+            raise errors.HostError(f"the CAO server answers {answer.status_code} for {what}: {_detail(answer)}")
 
 
 def check_provider(agent: str, provider: str, known: set[str]) -> None:
     if provider not in known:
-        raise ConfigError(f"{agent}: unknown provider {provider!r}; known: {', '.join(sorted(known))}")
+        raise errors.ConfigError(f"{agent}: unknown provider {provider!r}; known: {', '.join(sorted(known))}")
 
 
 def _terminal(terminal_id: str) -> str:
@@ -329,7 +323,7 @@ def _body(answer: httpx.Response) -> dict[str, Any]:
     try:
         body: object = answer.json()
     except ValueError as error:
-        raise HostError("the answer is not JSON; is this a CAO server?") from error
+        raise errors.HostError("the answer is not JSON; is this a CAO server?") from error
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
 
@@ -337,7 +331,7 @@ def _optional_text(answer: httpx.Response, key: str) -> str:
     """A text that not every server reports; empty if it is missing."""
     try:
         text = str(_body(answer).get(key) or "") if answer.is_success else ""
-    except HostError:
+    except errors.HostError:
         return ""
     return "" if "\0" in text else text
 
