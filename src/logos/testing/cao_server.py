@@ -193,6 +193,8 @@ class FakeCao:
                 return 200, {"success": True}
 
     def _input(self, agent: _Agent, message: str) -> None:
+        # A test may replace the script between two runs.
+        self._answers.script = self.script
         work = self._answers.work_for(message, agent.turns, Path(agent.cwd))
         if work is None and "Read the file '" in message:
             message = Path(message.split("'")[1]).read_text(encoding="utf-8")
