@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -69,6 +70,18 @@ def test_the_lock_of_a_driver_that_was_killed_is_taken_over(path: Path) -> None:
         assert driver_of(path) is None
         with DriverLock(path):
             assert holder(path) == driver_of(path) == os.getpid()
+
+
+def test_the_lock_of_a_killed_driver_is_awaited_while_its_last_child_starts(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    path.write_text(str(dead.pid))
+    child = os.open(path, os.O_RDWR)
+    fcntl.flock(child, fcntl.LOCK_EX)
+    with DriverLock(path, pause=lambda _seconds: fcntl.flock(child, fcntl.LOCK_UN)):
+        assert driver_of(path) == os.getpid()
+    os.close(child)
 
 
 def test_a_second_lock_in_the_same_process_is_refused_too(path: Path) -> None:

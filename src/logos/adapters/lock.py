@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -12,10 +14,15 @@ from logos.adapters.files import own_folder, refused
 from logos.adapters.pids import noted_pid
 from logos.errors import Busy
 
+# How long the lock of a killed driver may outlive it: a child that it had just forked holds the lock until it executes.
+ORPHANED_SECONDS = 5.0
+RETRY_SECONDS = 0.02
+
 
 class DriverLock:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pause: Callable[[float], object] = time.sleep) -> None:
         self._path = path
+        self._pause = pause
         self._handle: int | None = None
 
     def __enter__(self) -> DriverLock:
@@ -34,7 +41,7 @@ class DriverLock:
 
     def _take(self, handle: int) -> None:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock(handle)
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
         except BlockingIOError:
@@ -43,6 +50,18 @@ class DriverLock:
             ) from None
         except OSError as error:
             raise refused(f"cannot write {self._path}", error) from error
+
+    def _lock(self, handle: int) -> None:
+        until = time.monotonic() + ORPHANED_SECONDS
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                killed = holder(self._path) is not None and driver_of(self._path) is None
+                if not killed or time.monotonic() >= until:
+                    raise
+            self._pause(RETRY_SECONDS)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
