@@ -19,7 +19,7 @@ from measure import NOWHERE, PROMPT, begin_repository, milliseconds, row, settin
 
 from logos.adapters.hosts.local import LocalHost
 from logos.adapters.hosts.providers import Permission
-from logos.app.wiring import run_here
+from logos.app.start import run_here
 from logos.testing import FAIL, ScriptedAgents, script
 
 LOGOS = str(Path(sys.executable).parent / "logos")
