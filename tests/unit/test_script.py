@@ -13,6 +13,7 @@ from logos.adapters.hosts.script import GOOD, Fault, Script, as_yaml, load_scrip
 from logos.adapters.hosts.scripted import SESSION
 from logos.domain.plans import ReviewRules
 from logos.domain.roles import Phase, Role
+from logos.domain.usage import Usage
 from logos.errors import ConfigError
 from logos.flows.cycle.verdicts import is_approved
 from logos.views.run import SCRIPTED
@@ -54,7 +55,7 @@ def test_a_script_is_read_whole(tmp_path: Path) -> None:
     assert (first.say, first.delay, first.after) == ("first", 0.5, 1)
     assert first.edit == {"src/greet.py": 'print("hello")\n'}
     assert first.usage is not None
-    assert first.usage.known().tokens == 1280
+    assert Usage(**first.usage.model_dump()).tokens == 1280
     assert script.agents[Role.PROGRAMMER][1].times == 2
     assert script.turns["r2.programmer.c1"].fault is Fault.PERMISSION
 
@@ -69,24 +70,23 @@ def test_the_nth_turn_takes_step_n_the_last_repeats_and_a_turns_own_step_wins() 
     )
 
     def said(turn: str, position: int) -> str | None:
-        step = script.step(Role.TESTER, turn, position)
-        return step and step.say
+        _, steps = script.steps((turn, Role.TESTER))
+        return steps[min(position, len(steps)) - 1].say
 
     assert [said(f"r{n}.tester.c1", n) for n in (1, 2, 3, 4)] == ["one", "own", "two", "two"]
 
 
 def test_a_turn_nobody_wrote_a_step_for_goes_well_or_is_an_error() -> None:
     lenient, strict = read_script({"turns": {}}), read_script({"turns": {}, "otherwise": "error"})
-    step = lenient.step(Role.TESTER, "r1.tester.c1", 1)
-    assert step is not None
+    _, (step,) = lenient.steps(("r1.tester.c1", Role.TESTER))
     assert (step.say, step.fault) == (None, None)
-    assert strict.step(Role.TESTER, "r1.tester.c1", 1) is None
+    assert strict.steps(("r1.tester.c1", Role.TESTER)) == ("", ())
 
 
 def test_programs_may_give_steps_by_role_alone() -> None:
     script = read_script({"analyst": [{"say": "a", "fault": "no_file"}, {"fault": "crash"}, {"say": "b"}]})
     assert [step.fault for step in script.agents[Role.ANALYST]] == [Fault.NO_FILE, Fault.CRASH, None]
-    assert script.step(Role.TESTER, "r1.tester.c1", 1) is None
+    assert script.steps(("r1.tester.c1", Role.TESTER)) == ("", ())
 
 
 def test_the_good_responses_pass_the_gates_of_a_real_run() -> None:

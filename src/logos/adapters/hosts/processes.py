@@ -1,4 +1,4 @@
-"""Terminals without a server: each is a folder, and each turn a process that can outlive its driver.
+"""Hosts without a server: each terminal is a folder, and each turn a process that can outlive its driver.
 
 All state is on disk, so a new driver finds out whether a turn is running, has ended with a code, or was killed.
 """
@@ -14,8 +14,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,163 +21,148 @@ from logos.adapters.files import own_folder, private_folder, write_atomically
 from logos.adapters.pids import noted_pid
 from logos.errors import HostError, TerminalGone
 
+Json = dict[str, Any]
+
 # The shell writes the pid and the exit code, because no driver may be left to wait for the process.
 _WRAPPER = 'folder=$1; shift; echo $$ >"$folder/pid"; "$@"; code=$?; echo $code >"$folder/exit"; exit $code'
 END_SECONDS = 3.0
 MARK = "LOGOS_TERMINAL"
 
 
-class ProcessState(StrEnum):
-    NEVER = "never"
-    RUNNING = "running"
-    ENDED = "ended"
-    LOST = "lost"
+class ProcessHost:
+    """What such hosts have in common; a kind of host adds `send_input` and reads what its processes print."""
 
+    session_name: str
 
-@dataclass(frozen=True, slots=True)
-class ProcessSpec:
-    """The process of a turn: command, standard input, folder and environment."""
-
-    command: Sequence[str]
-    stdin: Path | None
-    cwd: Path
-    env: Mapping[str, str]
-
-
-class TurnProcesses:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, wd: Path) -> None:
         self._root = root
+        self._wd = wd
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         own_folder(root)
 
-    def create(self, key: str, about: Mapping[str, Any]) -> str:
+    def create_session(self, agent_profile: str, **options: str) -> Mapping[str, str]:
+        return self.create_terminal(self.session_name, agent_profile, **options)
+
+    def create_terminal(
+        self,
+        session_name: str,
+        agent_profile: str,
+        *,
+        provider: str,
+        idempotency_key: str = "",
+        working_directory: str = "",
+    ) -> Mapping[str, str]:
         """Create a terminal; the same key gives the same terminal."""
-        name = uuid.uuid5(uuid.NAMESPACE_OID, key) if key else uuid.uuid4()
+        about = {"profile": agent_profile, "provider": provider, "cwd": working_directory}
+        details = self._details(about)
+        name = uuid.uuid5(uuid.NAMESPACE_OID, idempotency_key) if idempotency_key else uuid.uuid4()
         terminal = name.hex[:8]
         private_folder(self._root / terminal)
         if not (self._root / terminal / "terminal.json").exists():
-            self.note(terminal, about)
-        return terminal
+            self._note(terminal, {**about, **details})
+        return {"id": terminal, "session_name": session_name}
 
-    def about(self, terminal: str) -> dict[str, Any]:
+    def _details(self, about: Mapping[str, str]) -> Json:
+        """What a kind of host also notes about a new terminal; an error if the agent cannot start."""
+        raise NotImplementedError
+
+    def get_status(self, terminal_id: str) -> str:
+        if self._is_running(terminal_id):
+            return "processing"
+        return "completed" if self._turns(terminal_id) else "idle"
+
+    def exit_terminal(self, terminal_id: str) -> None:
+        """End a terminal; its folder is renamed and kept."""
+        folder = self._root / terminal_id
+        with suppress(TerminalGone):
+            self._end(terminal_id)
+        if folder.is_dir():
+            folder.rename(folder.with_name(f"{terminal_id}.closed-{uuid.uuid4().hex[:6]}"))
+
+    def close(self) -> None:
+        """End the agents' processes in parallel, because each may take seconds; those of a killed driver continue."""
+
+        def end(terminal: str) -> None:
+            with suppress(TerminalGone):
+                self._end(terminal)
+
+        running = list(self._children)
+        with ThreadPoolExecutor(max_workers=max(len(running), 1)) as threads:
+            list(threads.map(end, running))
+
+    def _about(self, terminal: str) -> Json:
         try:
-            return cast("dict[str, Any]", json.loads((self._root / terminal / "terminal.json").read_text("utf-8")))
+            return cast(Json, json.loads((self._root / terminal / "terminal.json").read_text("utf-8")))
         except (OSError, ValueError) as error:
             raise TerminalGone(f"there is no terminal {terminal}") from error
 
-    def note(self, terminal: str, about: Mapping[str, Any]) -> None:
+    def _note(self, terminal: str, about: Mapping[str, Any]) -> None:
         # Not durable: after a power cut there are no processes that would need the file.
         write_atomically(self._root / terminal / "terminal.json", json.dumps(about), durable=False)
 
-    def turns(self, terminal: str) -> list[Path]:
+    def _turns(self, terminal: str) -> list[Path]:
         """The folders of the turns whose process started, in order."""
-        self.about(terminal)
+        self._about(terminal)
         folders = (self._root / terminal).glob("turn-*/pid")
         return sorted((pid.parent for pid in folders), key=lambda folder: int(folder.name[5:]))
 
-    def next_turn(self, terminal: str) -> Path:
-        folder = self._root / terminal / f"turn-{len(self.turns(terminal)) + 1}"
-        private_folder(folder)
+    def _next_turn(self, terminal: str, prompt: str) -> Path:
+        folder = self._root / terminal / f"turn-{len(self._turns(terminal)) + 1}"
+        write_atomically(folder / "prompt.md", prompt, durable=False)
         return folder
 
-    def begin(self, terminal: str, folder: Path, job: ProcessSpec) -> None:
+    def _begin(
+        self, folder: Path, command: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: Path | None = None
+    ) -> None:
         """Start the process of a turn in a new session, so that it continues when its driver dies."""
-        source = job.stdin.open("rb") if job.stdin is not None else None
         try:
-            with (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
-                child = subprocess.Popen(
-                    ["/bin/sh", "-c", _WRAPPER, "sh", str(folder), *job.command],
-                    cwd=job.cwd,
-                    env={**job.env, MARK: self._mark(terminal)},
-                    stdin=source or subprocess.DEVNULL,
+            with (
+                (stdin or Path(os.devnull)).open("rb") as source,
+                (folder / "out").open("ab") as out,
+                (folder / "err").open("ab") as err,
+            ):
+                self._children[folder.parent.name] = subprocess.Popen(
+                    ["/bin/sh", "-c", _WRAPPER, "sh", str(folder), *command],
+                    cwd=cwd,
+                    env={**env, MARK: str(folder.parent)},
+                    stdin=source,
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
                 )
         except OSError as error:
-            raise HostError(f"cannot start {job.command[0]}: {error.strerror}") from error
-        finally:
-            if source is not None:
-                source.close()
-        self._children[terminal] = child
+            raise HostError(f"cannot start {command[0]}: {error.strerror}") from error
 
-    def status(self, terminal: str) -> str:
-        """The status of a terminal, as an AgentHost reports it."""
-        return {ProcessState.NEVER: "idle", ProcessState.RUNNING: "processing"}.get(
-            self.stage(terminal)[0], "completed"
-        )
-
-    def stage(self, terminal: str) -> tuple[ProcessState, int | None]:
-        """The stage of the latest turn, and the exit code if it has ended."""
-        turns = self.turns(terminal)
-        child = self._children.get(terminal)
+    def _is_running(self, terminal: str) -> bool:
+        turns, child = self._turns(terminal), self._children.get(terminal)
         if child is not None and child.poll() is None:
-            return ProcessState.RUNNING, None
-        if not turns:
-            return ProcessState.NEVER, None
-        with suppress(OSError, ValueError):
-            return ProcessState.ENDED, int((turns[-1] / "exit").read_text())
-        if _alive(noted_pid(turns[-1] / "pid")):
-            return ProcessState.RUNNING, None
-        # It may have ended since its exit code was read.
-        with suppress(OSError, ValueError):
-            return ProcessState.ENDED, int((turns[-1] / "exit").read_text())
-        return ProcessState.LOST, None
+            return True
+        return bool(turns) and exit_code(turns[-1]) is None and _alive(noted_pid(turns[-1] / "pid"))
 
-    def end(self, terminal: str) -> None:
+    def _end(self, terminal: str) -> None:
         """End all processes of a terminal, first with SIGTERM, then with SIGKILL."""
         group = self._group(terminal)
-        for signum, patience in ((signal.SIGTERM, END_SECONDS), (signal.SIGKILL, END_SECONDS)):
+        for signum in (signal.SIGTERM, signal.SIGKILL):
             if group is None or not _alive(group):
                 break
             with suppress(ProcessLookupError):
                 os.killpg(group, signum)
-            self._until_gone(terminal, group, patience)
+            self._until_gone(terminal, group)
         self._sweep(terminal)
         child = self._children.pop(terminal, None)
         if child is not None:
             child.poll()
-
-    def _mark(self, terminal: str) -> str:
-        return str(self._root / terminal)
-
-    def _sweep(self, terminal: str) -> None:
-        """End descendants that are in other sessions; they inherit the terminal's mark in their environment."""
-        mark = f"{MARK}={self._mark(terminal)}".encode()
-        for entry in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError, ValueError):
-                if mark in entry.read_bytes().split(b"\0"):
-                    os.kill(int(entry.parent.name), signal.SIGKILL)
 
     def _group(self, terminal: str) -> int | None:
         """The process group that runs in a terminal."""
         child = self._children.get(terminal)
         if child is not None and child.poll() is None:
             return child.pid
-        turns = self.turns(terminal)
+        turns = self._turns(terminal)
         return noted_pid(turns[-1] / "pid") if turns and not (turns[-1] / "exit").exists() else None
 
-    def end_all(self) -> None:
-        """End the processes of all terminals in parallel, because each may take seconds."""
-
-        def end(terminal: str) -> None:
-            with suppress(TerminalGone):
-                self.end(terminal)
-
-        running = list(self._children)
-        with ThreadPoolExecutor(max_workers=max(len(running), 1)) as threads:
-            list(threads.map(end, running))
-
-    def remove(self, terminal: str) -> None:
-        """End a terminal; its folder is renamed and kept."""
-        folder = self._root / terminal
-        with suppress(TerminalGone):
-            self.end(terminal)
-        if folder.is_dir():
-            folder.rename(folder.with_name(f"{terminal}.closed-{uuid.uuid4().hex[:6]}"))
-
-    def _until_gone(self, terminal: str, group: int, seconds: float) -> None:
-        until = time.monotonic() + seconds
+    def _until_gone(self, terminal: str, group: int) -> None:
+        until = time.monotonic() + END_SECONDS
         child = self._children.get(terminal)
         while time.monotonic() < until:
             if child is not None:
@@ -188,10 +171,25 @@ class TurnProcesses:
                 return
             time.sleep(0.02)
 
+    def _sweep(self, terminal: str) -> None:
+        """End descendants that are in other sessions; they inherit the terminal's mark in their environment."""
+        mark = f"{MARK}={self._root / terminal}".encode()
+        for entry in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError, ValueError):
+                if mark in entry.read_bytes().split(b"\0"):
+                    os.kill(int(entry.parent.name), signal.SIGKILL)
 
-def exit_message(stage: ProcessState, code: int | None, output: str) -> str:
-    """How a turn failed, with the end of its output."""
-    message = "its process was killed" if stage is ProcessState.LOST else f"its process ended with {code}"
+
+def exit_code(turn: Path) -> int | None:
+    """The exit code of a turn's process; None if it runs or was killed."""
+    with suppress(OSError, ValueError):
+        return int((turn / "exit").read_text())
+    return None
+
+
+def exit_message(code: int | None, output: str) -> str:
+    """How a turn failed that does not run any more, with the end of its output."""
+    message = "its process was killed" if code is None else f"its process ended with {code}"
     return f"{message}: {output}" if output else message
 
 
@@ -205,11 +203,7 @@ def _alive(group: int | None) -> bool:
         return False
     except PermissionError:
         return True
-    return _has_more_than_zombies(group)
-
-
-def _has_more_than_zombies(group: int) -> bool:
-    """Zombies are still in their group. Without /proc they cannot be told apart, and the group counts as alive."""
+    # Zombies are still in their group; without /proc they cannot be told apart, and the group counts as alive.
     proc = Path("/proc")
     # The leader usually lives as long as the group, and reading all processes is slow.
     if _is_running(proc / str(group) / "stat", group):

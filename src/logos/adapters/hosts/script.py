@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, cast
@@ -25,7 +25,6 @@ from pydantic_core import PydanticCustomError
 from logos.domain.levels import ALL_LEVELS, LEVELS, PROVEN_BY_TOOLS, Level
 from logos.domain.reports import TurnKind
 from logos.domain.roles import Role
-from logos.domain.usage import Usage
 from logos.errors import ConfigError
 from logos.flows.levels.turn_ids import COMPONENT, NUMBER, LevelTurn, level_turn
 from logos.validation import CONTRADICTION, Location, Wording, explain_first, one_line
@@ -126,9 +125,6 @@ class Spending(Part):
     output: Count | None = Field(None, description="tokens written")
     cost_usd: Dollars | None = Field(None, description="dollars")
 
-    def known(self) -> Usage:
-        return Usage(self.input, self.cached, self.output, self.cost_usd)
-
 
 class ScriptStep(Part):
     """What an agent does in one turn."""
@@ -206,21 +202,12 @@ class Script(Part):
         """The flow that the script is for; None when it has no steps."""
         return next((_flow_of(name) for name in (*self.agents, *self.turns)), None)
 
-    def level_steps(self, turn: LevelTurn) -> tuple[str, tuple[ScriptStep, ...]]:
-        """The most specific key for a level's turn, and its steps; no steps: the turn is an error."""
-        for key in turn.keys:
+    def steps(self, keys: Sequence[str]) -> tuple[str, tuple[ScriptStep, ...]]:
+        """The first of these keys of a turn that the script has, and its steps; no steps: the turn is an error."""
+        for key in keys:
             if steps := (self.turns[key],) if key in self.turns else self.agents.get(key, ()):
                 return key, steps
         return "", (ScriptStep.model_validate({}),) if self.otherwise is Otherwise.GOOD else ()
-
-    def step(self, role: Role, turn: str, position: int) -> ScriptStep | None:
-        """The step of a role in its `position`-th turn, whose id is `turn`."""
-        steps = self.agents.get(role, ())
-        if turn in self.turns:
-            return self.turns[turn]
-        if steps:
-            return steps[min(position, len(steps)) - 1]
-        return ScriptStep.model_validate({}) if self.otherwise is Otherwise.GOOD else None
 
 
 # The response of a step without one: it passes every gate.

@@ -23,25 +23,23 @@ def main(arguments: list[str]) -> int:
     with open(os.path.join(folder, "orders"), "rb") as source:
         orders = marshal.load(source)
     time.sleep(orders["delay"])
-    match orders["fault"]:
-        case "hang":
-            say("working", end="")
-            time.sleep(HANG_SECONDS)
-        case "crash" | "usage_limit" | "transient":
-            print(orders["message"], file=sys.stderr, flush=True)
-            return 1
-        case "permission":
-            ask(orders["question"], folder)
-        case _:
-            pass
+    fault = orders["fault"]
+    if fault == "hang":
+        say("working", end="")
+        time.sleep(HANG_SECONDS)
+    if fault in ("crash", "usage_limit", "transient"):
+        print(orders["message"], file=sys.stderr, flush=True)
+        return 1
+    if fault == "permission":
+        ask(orders["question"], folder)
     for name, text in orders["edit"].items():
         edit(name, text)
-    text = response_text(orders["say"], orders.get("failed"), orders["run"], is_report=orders.get("report") is not None)
+    text = response_text(orders["say"], orders["run"], orders.get("failed"), is_report=orders.get("is_report", False))
     say(text)
     write(os.path.join(folder, "said.md"), in_bytes(text))
-    if orders["fault"] != "no_file":
+    if fault != "no_file":
         garbage = in_bytes(orders["message"]) or GARBAGE
-        write(response, garbage if orders["fault"] == "garbage" else in_bytes(text))
+        write(response, garbage if fault == "garbage" else in_bytes(text))
     time.sleep(orders["after"])
     return 0
 
@@ -69,31 +67,24 @@ def edit(name: str, text: str | None) -> None:
     say(f"edited {name}")
 
 
-def response_text(response: str, failed: str | None, command: str, *, is_report: bool) -> str:
+def response_text(response: str, command: str, failed: str | None, *, is_report: bool) -> str:
     """The response with the results of the command; a report has them as JSON, and is `failed` if the command fails."""
-    results = run(command) if command else {}
-    if is_report and results:
-        # Only reports of levels need it, and importing it takes longer than the rest of the turn.
-        import json  # noqa: PLC0415 - a scripted agent must start fast
-
-        response = failed if failed is not None and results["{verdict}"] == "FAIL" else response
-        results = {
-            name: json.dumps(text[-OUTPUT_CHARACTERS:], ensure_ascii=False)[1:-1] for name, text in results.items()
-        }
-    for name, text in results.items():
-        response = response.replace(name, text)
-    return response
-
-
-def run(command: str) -> dict[str, str]:
-    """The results of a command, by their placeholders."""
+    if not command:
+        return response
     # Most turns run no command.
     import subprocess  # noqa: PLC0415 - a scripted agent must start fast
 
     ran = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     output = ran.stdout.decode("utf-8", "replace")
     say(f"$ {command}\n{output}")
-    return {"{verdict}": "FAIL" if ran.returncode else "PASS", "{output}": output.strip()}
+    verdict, output = "FAIL" if ran.returncode else "PASS", output.strip()
+    if is_report:
+        # Only reports of levels need it, and importing it takes longer than the rest of the turn.
+        import json  # noqa: PLC0415 - a scripted agent must start fast
+
+        response = failed if failed is not None and ran.returncode else response
+        output = json.dumps(output[-OUTPUT_CHARACTERS:], ensure_ascii=False)[1:-1]
+    return response.replace("{verdict}", verdict).replace("{output}", output)
 
 
 def write(path: str, content: bytes) -> None:
