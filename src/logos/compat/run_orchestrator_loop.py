@@ -1,6 +1,7 @@
 """The cycle under the names of the spec, the way the `random` module fronts a default `Random`.
 
-Module attributes read and write one default run; running this file with a config path is a full run.
+This module is itself a `DefaultRun`: its attributes are the constants and the state of one run, and its functions are
+the methods below. Running this file with a config path is a full run.
 """
 
 from __future__ import annotations
@@ -8,339 +9,411 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NoReturn
+from types import MappingProxyType, ModuleType
+from typing import Any, NoReturn, cast
 
+from logos.adapters import notifications
 from logos.adapters.files import set_aside
 from logos.adapters.hosts.cao import ApiClient
-from logos.adapters.notifications import notify as _notify
-from logos.adapters.responses import FileWatcher
+from logos.adapters.responses import FileWatcher, ResponseFiles
 from logos.adapters.state_files import read_cycle_state, write_cycle_state
 from logos.app import post_processing
 from logos.app.debug_log import configure_logging
-from logos.app.hosts import Tell
-from logos.app.settings import Settings, as_environment, load_settings
+from logos.app.hosts import MakeHost
+from logos.app.prompt import Prompt, split_prompt
+from logos.app.run_start import given_prompt, plan_from
+from logos.app.settings import LEAVES, Settings, as_environment, load_settings
 from logos.app.signals import interruptible
 from logos.app.start import run_here
 from logos.app.workdir import stamp
-from logos.compat.default_run import DefaultRun
-from logos.domain.events import Event, Recorded
+from logos.domain import roles
+from logos.domain.events import Event, Noted, Recorded, TerminalClosed, TerminalOpened
 from logos.domain.ledger import Ledger
-from logos.domain.plans import CondenseRules
-from logos.domain.roles import Phase, Role, phase_def_of
-from logos.domain.turns import FailureKind, RunId, TerminalId
+from logos.domain.plans import CyclePlan, CycleSeed
+from logos.domain.roles import ANSWERS, Phase, Role, phase_def_of
+from logos.domain.turns import Agent, AgentName, FailureKind, RunId, Terminal, TerminalId
 from logos.engine.runner import new_run_id, rules_for
 from logos.engine.terminals import AgentTerminals
 from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter
-from logos.errors import Interrupted, LogosError
+from logos.errors import Interrupted, LogosError, PromptError
 from logos.flows import condense
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
 from logos.flows.cycle.verdicts import is_approved
 from logos.ports import AgentHost
 from logos.prompts import render, response_instruction
-from logos.views.cycle_state import RUNNING, StateDamaged, project
+from logos.views.cycle_state import FINAL, RUNNING, StateDamaged, project
 from logos.waiting.rules import WaitState
 
-__all__ = ["ApiClient"]
 
-_default = DefaultRun()
+class PlainHost:
+    """Adapts a host that has only the seven methods and takes no idempotency keys."""
 
+    def __init__(self, api: Any) -> None:
+        self._api = api
+        self.send_input, self.get_status, self.get_last_output = api.send_input, api.get_status, api.get_last_output
+        self.exit_terminal, self.close = api.exit_terminal, api.close
 
-class _DefaultRunModule(ModuleType):
-    """A module whose attributes are those of the default run."""
+    def create_session(self, agent_profile: str, **options: str) -> Mapping[str, str]:
+        return self._api.create_session(agent_profile, **_accepted(options))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_default, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _default.__dict__:
-            setattr(_default, name, value)
-        else:
-            super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if name not in _default.__dict__:
-            super().__delattr__(name)
+    def create_terminal(self, session_name: str, agent_profile: str, **options: str) -> Mapping[str, str]:
+        return self._api.create_terminal(session_name, agent_profile, **_accepted(options))
 
 
-sys.modules[__name__].__class__ = _DefaultRunModule
+def _accepted(options: dict[str, str]) -> dict[str, str]:
+    """The working directory is passed only when it is set: such a host may not accept it."""
+    return {name: options[name] for name in ("provider", "working_directory") if options.get(name)}
 
 
-def log(msg: str) -> None:
-    print(f"[{time.strftime('%H:%M:%S')}] {msg}", file=sys.stderr, flush=True)
+class DefaultRun(ModuleType):
+    """Attributes may be read and assigned like the globals of a script."""
 
+    API: str
+    WD: str
+    PROVIDER: str
+    PROMPT: str
+    PROMPT_FILE: str
+    STATE_FILE: str
+    START_AGENT: str
+    POST_GIT_COMMIT_COMMENT: str
 
-def _exit(error: LogosError | Interrupted) -> NoReturn:
-    log(f"ERROR: {error}")
-    raise SystemExit(error.exit_code) from error
+    def begin(self) -> None:
+        """Set all attributes, from the environment and to those of a new run."""
+        self.configure(as_environment(load_settings(None, os.environ)))
+        self.api: Any = None
+        self.RESPONSE_FILES = dict(roles.RESPONSE_FILES)
+        self.PHASE_ANALYST, self.PHASE_PROGRAMMER, self.PHASE_TESTER, self.PHASE_DONE = (p.value for p in Phase)
+        self.reset()
 
+    def configure(self, values: dict[str, Any]) -> None:
+        self.__dict__.update({name: value for name, value in values.items() if not name.startswith("_")})
+        self.AGENT_CONFIG: dict[str, dict[str, str]] = values["_agent_config"]
+        self.RESPONSE_DIR = Path(values["WD"]) / ".tmp" / "agent-responses"
+        self.EXPLORE_SUMMARY = self.SCENARIO_TEST = ""
+        self.take_prompt()
 
-def notify(title: str, message: str, priority: int = 3) -> None:
-    problem = _notify(str(_default.settings().notifications.ntfy_topic), title, message, priority)
-    if problem:
-        log(problem)
+    def take_prompt(self) -> None:
+        """Split PROMPT or PROMPT_FILE, if set; `main` reports a prompt without its parts."""
+        try:
+            given = given_prompt(self.settings())
+            parts = split_prompt(given) if given else Prompt("", "", "")
+        except PromptError:
+            return
+        if given:
+            self.__dict__.update(PROMPT=parts.whole, EXPLORE_SUMMARY=parts.explore, SCENARIO_TEST=parts.scenario_test)
 
+    def reset(self) -> None:
+        """Reset the state to that of a new run."""
+        self.session_name = ""
+        self.terminal_ids: dict[str, str] = {}
+        self.terminal_providers: dict[str, str] = {}
+        self.briefed: set[str] = set()
+        self.current_round = 1
+        self.current_phase: str = Phase.ANALYST.value
+        self.final_status = RUNNING
+        self.feedback = self.analyst_feedback = self.programmer_feedback = ""
+        self.programmer_context_for_retry = ""
+        self.outputs: dict[str, str] = dict.fromkeys(ANSWERS, "")
 
-def load_config(argv: list[str] | None = None) -> dict[str, Any]:
-    """The configuration under its environment names, plus `_agent_config`; the file is the first argument."""
-    arguments = sys.argv if argv is None else argv
-    file = next(iter(arguments[1:] or [a for a in arguments if a.endswith(".json")]), None)
-    try:
-        return as_environment(load_settings(Path(file) if file else None, os.environ))
-    except LogosError as error:
-        _exit(error)
+    # The attributes as values of Logos, and back.
 
+    def settings(self) -> Settings:
+        """The constants as settings; assigned values are validated like any other source."""
+        nested: dict[str, Any] = {"agents": {role: dict(agent) for role, agent in self.AGENT_CONFIG.items()}}
+        for leaf in LEAVES:
+            value = self.__dict__[leaf.env]
+            section = nested
+            for part in leaf.path[:-1]:
+                section = section.setdefault(part, {})
+            section[leaf.path[-1]] = str(value) if isinstance(value, Path) else value
+        return Settings.model_validate(nested)
 
-# Response files.
+    def plan(self) -> CyclePlan:
+        parts = Prompt(self.PROMPT, self.EXPLORE_SUMMARY, self.SCENARIO_TEST)
+        return plan_from(self.settings(), parts, str(self.RESPONSE_DIR))
 
+    def agents(self) -> tuple[Agent, ...]:
+        return tuple(Agent(AgentName(role), row["provider"], row["profile"]) for role, row in self.AGENT_CONFIG.items())
 
-def response_path_for(role: str) -> Path:
-    return _default.responses().path(role)
+    def host(self) -> AgentHost:
+        if self.api is None:
+            self.api = ApiClient(self.API, str(self.WD))
+        return self.api if isinstance(self.api, ApiClient) else PlainHost(self.api)
 
+    def responses(self) -> ResponseFiles:
+        return ResponseFiles(Path(self.RESPONSE_DIR), self.RESPONSE_FILES)
 
-def ensure_response_dir() -> None:
-    _default.responses().ensure()
+    def ledger(self) -> Ledger:
+        terminals: dict[AgentName, Terminal] = {}
+        for role, id_ in self.terminal_ids.items():
+            configured = self.AGENT_CONFIG.get(role, {}).get("provider", self.PROVIDER)
+            if id_:
+                provider = self.terminal_providers.get(id_) or configured
+                terminals[AgentName(role)] = Terminal(TerminalId(id_), provider)
+        return Ledger(self.session_name, MappingProxyType(terminals))
 
-
-def clear_stale_response(role: str) -> None:
-    _default.responses().clear(role)
-
-
-def response_file_instruction(role: str) -> str:
-    return response_instruction(str(response_path_for(role)))
-
-
-def wait_for_response_file(role: str, terminal_id: str, timeout: float | None = None) -> str:
-    seconds = _default.settings().handoff.response_timeout if timeout is None else timeout
-    ensure_response_dir()
-    change_signal = FileWatcher(Path(_default.RESPONSE_DIR))
-    host = _default.host()
-    waiter = ResponseWaiter(
-        host,
-        _default.responses(),
-        change_signal,
-        rules_for(_default.settings().run_options().rules, host),
-        time.monotonic,
-    )
-    try:
-        pending = PendingResponse(TerminalId(terminal_id), role, reminder=response_file_instruction(role))
-        response = waiter.wait(pending, WaitState.begin(time.monotonic(), seconds), _on_event)
-    except NoResponse as lost:
-        kind = TimeoutError if lost.trouble is FailureKind.TIMEOUT else RuntimeError
-        raise kind(f"{role}: no response from terminal {terminal_id}: {lost}") from lost
-    finally:
-        change_signal.close()
-    clear_stale_response(role)
-    return response.text
-
-
-def send_and_wait(terminal_id: str, role: str, message: str) -> str:
-    clear_stale_response(role)
-    _default.host().send_input(terminal_id, message)
-    return wait_for_response_file(role, terminal_id)
-
-
-# Verdicts and condensation.
-
-
-def is_review_approved(review_text: str, review_cycle: int, review_role: str) -> bool:
-    return is_approved(review_text, review_cycle, Phase(review_role), _default.plan().review)
-
-
-def _with_rules(condense_text: Callable[[str, CondenseRules], str]) -> Callable[[str], str]:
-    return lambda text: condense_text(text, _default.plan().condense)
-
-
-extract_review_notes = _with_rules(condense.review_notes)
-extract_test_evidence = _with_rules(condense.test_evidence)
-condense_analyst_for_programmer = _with_rules(condense.analyst_for_programmer)
-condense_programmer_for_tester = _with_rules(condense.programmer_for_tester)
-
-
-# Prompts.
-
-
-def explore_block_for(terminal_id: str) -> str:
-    """The explore summary, in full the first time a terminal is given it."""
-    repeat = terminal_id in _default.briefed and _default.plan().condense.explore_on_repeat
-    if terminal_id:
-        _default.briefed.add(terminal_id)
-    return EXPLORE_BACK_REFERENCE if repeat else _default.EXPLORE_SUMMARY
-
-
-def _prompt(state: CycleState) -> str:
-    turn = turn_for(state)
-    explore = explore_block_for(_default.terminal_ids.get(state.role, ""))
-    return render(turn.document, {**turn.facts, "explore": explore})
-
-
-def build_analyst_prompt(round_num: int, analyst_cycle: int) -> str:
-    return _prompt(_default.state(Role.ANALYST, analyst_cycle, round_num))
-
-
-def build_analyst_review_prompt(analyst_out: str) -> str:
-    return _prompt(_default.state(Role.PEER_ANALYST, analyst=analyst_out))
-
-
-def build_programmer_prompt(round_num: int, programmer_cycle: int, analyst_out: str) -> str:
-    return _prompt(_default.state(Role.PROGRAMMER, programmer_cycle, round_num, analyst=analyst_out))
-
-
-def build_programmer_review_prompt(programmer_out: str) -> str:
-    return _prompt(_default.state(Role.PEER_PROGRAMMER, programmer=programmer_out))
-
-
-def build_tester_prompt(programmer_out: str) -> str:
-    return _prompt(_default.state(Role.TESTER, programmer=programmer_out))
-
-
-# State.
-
-
-def save_state() -> None:
-    projection = project(_default.state(), _default.ledger(), RunId(""), 0, _default.API, _default.PROVIDER)
-    del projection["logos"]
-    write_cycle_state(Path(_default.STATE_FILE), {**projection, "final_status": _default.final_status}, time.time())
-
-
-def load_state() -> bool:
-    path = Path(_default.STATE_FILE)
-    try:
-        saved = read_cycle_state(path, _default.PROVIDER)
-    except StateDamaged as damage:
-        log(f"{damage}; kept as {set_aside(path, stamp())}")
-        return False
-    if saved is None:
-        return False
-    seed = saved.seed
-    _default.show(
-        CycleState(
-            _default.plan(),
-            round=seed.round,
-            phase=seed.phase,
-            outputs=dict(seed.outputs),
-            feedback=seed.feedback,
-            analyst_feedback=seed.analyst_feedback,
-            programmer_feedback=seed.programmer_feedback,
-            retry_context=seed.retry_context,
+    def state(self, role: Role | None = None, cycle: int = 1, round_: int | None = None, **outputs: str) -> CycleState:
+        """The attributes as a state in which `role` is due; `outputs` replace those in the attributes."""
+        return CycleState(
+            self.plan(),
+            round=self.current_round if round_ is None else round_,
+            phase=phase_def_of(role).phase if role else Phase(self.current_phase),
+            role=role or Role.ANALYST,
+            cycle=cycle,
+            outputs=MappingProxyType({**dict.fromkeys(ANSWERS, ""), **self.outputs, **outputs}),
+            feedback=self.feedback,
+            analyst_feedback=self.analyst_feedback,
+            programmer_feedback=self.programmer_feedback,
+            retry_context=self.programmer_context_for_retry,
+            # A role in a later cycle has had its first prompt.
+            briefed=frozenset({role} if role and cycle > 1 else ()),
+            outcome={word: outcome for outcome, word in FINAL.items()}.get(self.final_status),
         )
-    )
-    _default.final_status = saved.final_status or RUNNING
-    _default.session_name = saved.session
-    _default.terminal_ids = {name: terminal.id for name, terminal in saved.terminals.items()}
-    _default.terminal_providers = {terminal.id: terminal.provider for terminal in saved.terminals.values()}
-    if saved.prompt:
-        _default.PROMPT, _default.PROMPT_FILE = saved.prompt, ""
-        _default.take_prompt()
-    return True
+
+    def show(self, state: CycleState | CycleSeed, final_status: str) -> None:
+        """Set the attributes from `state`."""
+        self.current_round, self.current_phase, self.final_status = state.round, state.phase.value, final_status
+        self.feedback, self.analyst_feedback = state.feedback, state.analyst_feedback
+        self.programmer_feedback, self.programmer_context_for_retry = state.programmer_feedback, state.retry_context
+        self.outputs = dict(state.outputs)
+
+    def apply(self, event: Event) -> str | None:
+        """Update the attributes from an event; returns a line to log, if any."""
+        match event:
+            case TerminalOpened(agent, terminal, provider, session):
+                self.session_name = session
+                self.terminal_ids[agent] = terminal
+                self.terminal_providers[terminal] = provider
+                return f"{agent}: terminal {terminal} ({provider})"
+            case TerminalClosed(agent, terminal):
+                return f"{agent}: terminal {terminal} ended"
+            case Noted(_, text):
+                return text
+            case _:
+                return None
+
+    def _on_event(self, event: Event) -> None:
+        text = self.apply(event)
+        if text:
+            self.log(text)
+
+    def log(self, msg: str) -> None:
+        print(f"[{time.strftime('%H:%M:%S')}] {msg}", file=sys.stderr, flush=True)
+
+    def _exit(self, error: LogosError | Interrupted) -> NoReturn:
+        self.log(f"ERROR: {error}")
+        raise SystemExit(error.exit_code) from error
+
+    def notify(self, title: str, message: str, priority: int = 3) -> None:
+        topic = str(self.settings().notifications.ntfy_topic)
+        problem = notifications.notify(topic, title, message, priority)
+        if problem:
+            self.log(problem)
+
+    def load_config(self, argv: list[str] | None = None) -> dict[str, Any]:
+        """The configuration under its environment names, plus `_agent_config`; the file is the first argument."""
+        arguments = sys.argv if argv is None else argv
+        file = next(iter(arguments[1:] or [a for a in arguments if a.endswith(".json")]), None)
+        try:
+            return as_environment(load_settings(Path(file) if file else None, os.environ))
+        except LogosError as error:
+            self._exit(error)
+
+    # Response files.
+
+    def response_path_for(self, role: str) -> Path:
+        return self.responses().path(role)
+
+    def ensure_response_dir(self) -> None:
+        self.responses().ensure()
+
+    def clear_stale_response(self, role: str) -> None:
+        self.responses().clear(role)
+
+    def response_file_instruction(self, role: str) -> str:
+        return response_instruction(str(self.response_path_for(role)))
+
+    def wait_for_response_file(self, role: str, terminal_id: str, timeout: float | None = None) -> str:
+        settings, host = self.settings(), self.host()
+        seconds = settings.handoff.response_timeout if timeout is None else timeout
+        rules = rules_for(settings.run_options().rules, host)
+        pending = PendingResponse(TerminalId(terminal_id), role, reminder=self.response_file_instruction(role))
+        self.ensure_response_dir()
+        with closing(FileWatcher(Path(self.RESPONSE_DIR))) as change_signal:
+            waiter = ResponseWaiter(host, self.responses(), change_signal, rules, time.monotonic)
+            try:
+                response = waiter.wait(pending, WaitState.begin(time.monotonic(), seconds), self._on_event)
+            except NoResponse as lost:
+                kind = TimeoutError if lost.trouble is FailureKind.TIMEOUT else RuntimeError
+                raise kind(f"{role}: no response from terminal {terminal_id}: {lost}") from lost
+        self.clear_stale_response(role)
+        return response.text
+
+    def send_and_wait(self, terminal_id: str, role: str, message: str) -> str:
+        self.clear_stale_response(role)
+        self.host().send_input(terminal_id, message)
+        return self.wait_for_response_file(role, terminal_id)
+
+    # Verdicts and condensation.
+
+    def is_review_approved(self, review_text: str, review_cycle: int, review_role: str) -> bool:
+        return is_approved(review_text, review_cycle, Phase(review_role), self.plan().review)
+
+    def extract_review_notes(self, text: str) -> str:
+        return condense.review_notes(text, self.plan().condense)
+
+    def extract_test_evidence(self, text: str) -> str:
+        return condense.test_evidence(text, self.plan().condense)
+
+    def condense_analyst_for_programmer(self, text: str) -> str:
+        return condense.analyst_for_programmer(text, self.plan().condense)
+
+    def condense_programmer_for_tester(self, text: str) -> str:
+        return condense.programmer_for_tester(text, self.plan().condense)
+
+    # Prompts.
+
+    def explore_block_for(self, terminal_id: str) -> str:
+        """The explore summary, in full the first time a terminal is given it."""
+        repeat = terminal_id in self.briefed and self.plan().condense.explore_on_repeat
+        if terminal_id:
+            self.briefed.add(terminal_id)
+        return EXPLORE_BACK_REFERENCE if repeat else self.EXPLORE_SUMMARY
+
+    def _prompt(self, state: CycleState) -> str:
+        turn = turn_for(state)
+        explore = self.explore_block_for(self.terminal_ids.get(state.role, ""))
+        return render(turn.document, {**turn.facts, "explore": explore})
+
+    def build_analyst_prompt(self, round_num: int, analyst_cycle: int) -> str:
+        return self._prompt(self.state(Role.ANALYST, analyst_cycle, round_num))
+
+    def build_analyst_review_prompt(self, analyst_out: str) -> str:
+        return self._prompt(self.state(Role.PEER_ANALYST, analyst=analyst_out))
+
+    def build_programmer_prompt(self, round_num: int, programmer_cycle: int, analyst_out: str) -> str:
+        return self._prompt(self.state(Role.PROGRAMMER, programmer_cycle, round_num, analyst=analyst_out))
+
+    def build_programmer_review_prompt(self, programmer_out: str) -> str:
+        return self._prompt(self.state(Role.PEER_PROGRAMMER, programmer=programmer_out))
+
+    def build_tester_prompt(self, programmer_out: str) -> str:
+        return self._prompt(self.state(Role.TESTER, programmer=programmer_out))
+
+    # State.
+
+    def save_state(self) -> None:
+        projection = project(self.state(), self.ledger(), RunId(""), 0, self.API, self.PROVIDER)
+        del projection["logos"]
+        write_cycle_state(Path(self.STATE_FILE), {**projection, "final_status": self.final_status}, time.time())
+
+    def load_state(self) -> bool:
+        path = Path(self.STATE_FILE)
+        try:
+            saved = read_cycle_state(path, self.PROVIDER)
+        except StateDamaged as damage:
+            self.log(f"{damage}; kept as {set_aside(path, stamp())}")
+            return False
+        if saved is None:
+            return False
+        self.show(saved.seed, saved.final_status or RUNNING)
+        self.session_name = saved.session
+        self.terminal_ids = {name: terminal.id for name, terminal in saved.terminals.items()}
+        self.terminal_providers = {terminal.id: terminal.provider for terminal in saved.terminals.values()}
+        if saved.prompt:
+            self.__dict__.update(PROMPT=saved.prompt, PROMPT_FILE="")
+            self.take_prompt()
+        return True
+
+    def should_auto_resume(self, state_file: str | Path) -> bool:
+        try:
+            saved = read_cycle_state(Path(state_file), self.PROVIDER)
+        except LogosError:
+            return False
+        return saved is not None and saved.final_status == RUNNING
+
+    def handle_tester_fail(self) -> None:
+        """A FAIL: the next round, at the programmer, with the evidence as feedback."""
+        state = failed(self.state(Role.TESTER), self.extract_test_evidence(self.outputs["tester"]))
+        self.show(state, FINAL[state.outcome])
+
+    # Terminals.
+
+    def _agent_terminals(self) -> AgentTerminals:
+        return AgentTerminals(self.host(), self._on_event, time.monotonic, time.sleep)
+
+    def init_new_run(self) -> None:
+        self.reset()
+        self.current_phase = phase_def_of(Role(self.START_AGENT)).phase.value
+        try:
+            self._agent_terminals().open(new_run_id(), self.agents(), Ledger())
+        except LogosError as error:
+            self._exit(error)
+        self.save_state()
+
+    def verify_resume_terminals(self) -> None:
+        missing = [role for role in Role if not self.terminal_ids.get(role)]
+        if missing:
+            self._exit(LogosError(f"cannot resume: the state file has no terminal for {', '.join(missing)}"))
+        try:
+            self._agent_terminals().verify(self.ledger())
+            self._agent_terminals().compare(self.agents(), self.ledger())
+        except LogosError as error:
+            self._exit(error)
+
+    def cleanup(self) -> None:
+        if self.settings().cleanup_on_exit:
+            self._agent_terminals().close(self.ledger())
+
+    # After a PASS.
+
+    def detect_active_change(self, wd: str | Path) -> str | None:
+        return post_processing.detect_active_change(Path(wd))
+
+    def post_openspec_archive(self, wd: str | Path) -> post_processing.Done:
+        return post_processing.archive(Path(wd), self.log)
+
+    def post_git_commit(self, wd: str | Path) -> post_processing.Done:
+        comment = self.POST_GIT_COMMIT_COMMENT or post_processing.comment_for(self.EXPLORE_SUMMARY)
+        return post_processing.commit(Path(wd), comment, self.log)
+
+    def run_post_processing(self, wd: str | Path) -> None:
+        post = self.settings().post_processing
+        comment = post.git_commit_comment or post_processing.comment_for(self.EXPLORE_SUMMARY)
+        post_processing.post_process(
+            Path(wd), archiving=post.openspec_archive, committing=post.git_commit, comment=comment, tell=self.log
+        )
+
+    def main(self) -> NoReturn:
+        """Run or resume a cycle; the attributes follow it. Exits with the run's exit code."""
+
+        def follow(record: Recorded, state: CycleState, ledger: Ledger) -> None:
+            self.apply(record.event)
+            self.session_name = ledger.session
+            self.terminal_ids = {name: terminal.id for name, terminal in ledger.terminals.items()}
+            self.show(state, FINAL[state.outcome])
+
+        try:
+            configure_logging(0, os.environ)
+            with interruptible():
+                if sys.argv[1:] and sys.argv[1].endswith(".json"):
+                    self.configure(self.load_config())
+                make_host: MakeHost | None = None if self.api is None else lambda _settings, _tell: self.host()
+                result = run_here(
+                    self.settings(), strict_prompt=False, make_host=make_host, watchers=[follow], tell=self.log
+                )
+        except (LogosError, Interrupted) as error:
+            self._exit(error)
+        self.log(f"{result.outcome}: {result.reason}")
+        raise SystemExit(result.exit_code)
 
 
-def should_auto_resume(state_file: str | Path) -> bool:
-    try:
-        saved = read_cycle_state(Path(state_file), _default.PROVIDER)
-    except LogosError:
-        return False
-    return saved is not None and saved.final_status == RUNNING
-
-
-def handle_tester_fail() -> None:
-    """A FAIL: the next round, at the programmer, with the evidence as feedback."""
-    _default.show(failed(_default.state(Role.TESTER), extract_test_evidence(_default.outputs["tester"])))
-
-
-# Terminals.
-
-
-def _on_event(event: Event) -> None:
-    text = _default.apply(event)
-    if text:
-        log(text)
-
-
-def _agent_terminals() -> AgentTerminals:
-    return AgentTerminals(_default.host(), _on_event, time.monotonic, time.sleep)
-
-
-def init_new_run() -> None:
-    _default.reset()
-    _default.current_phase = phase_def_of(Role(_default.START_AGENT)).phase.value
-    try:
-        _agent_terminals().open(new_run_id(), _default.agents(), Ledger())
-    except LogosError as error:
-        _exit(error)
-    save_state()
-
-
-def verify_resume_terminals() -> None:
-    missing = [role for role in Role if not _default.terminal_ids.get(role)]
-    if missing:
-        _exit(LogosError(f"cannot resume: the state file has no terminal for {', '.join(missing)}"))
-    try:
-        _agent_terminals().verify(_default.ledger())
-        _agent_terminals().compare(_default.agents(), _default.ledger())
-    except LogosError as error:
-        _exit(error)
-
-
-def cleanup() -> None:
-    if _default.settings().cleanup_on_exit:
-        _agent_terminals().close(_default.ledger())
-
-
-# After a PASS.
-
-
-def detect_active_change(wd: str | Path) -> str | None:
-    return post_processing.detect_active_change(Path(wd))
-
-
-def post_openspec_archive(wd: str | Path) -> post_processing.Done:
-    return post_processing.archive(Path(wd), log)
-
-
-def post_git_commit(wd: str | Path) -> post_processing.Done:
-    comment = _default.POST_GIT_COMMIT_COMMENT or post_processing.comment_for(_default.EXPLORE_SUMMARY)
-    return post_processing.commit(Path(wd), comment, log)
-
-
-def run_post_processing(wd: str | Path) -> None:
-    post = _default.settings().post_processing
-    post_processing.post_process(
-        Path(wd),
-        archiving=post.openspec_archive,
-        committing=post.git_commit,
-        comment=post.git_commit_comment or post_processing.comment_for(_default.EXPLORE_SUMMARY),
-        tell=log,
-    )
-
-
-def _assigned_host(_settings: Settings, _tell: Tell) -> AgentHost:
-    return _default.host()
-
-
-def main() -> NoReturn:
-    """Run or resume a cycle; the globals follow it. Exits with the run's exit code."""
-
-    def show(record: Recorded, state: CycleState, ledger: Ledger) -> None:
-        _default.apply(record.event)
-        _default.session_name = ledger.session
-        _default.terminal_ids = {name: terminal.id for name, terminal in ledger.terminals.items()}
-        _default.show(state)
-
-    try:
-        configure_logging(0, os.environ)
-        with interruptible():
-            if sys.argv[1:] and sys.argv[1].endswith(".json"):
-                _default.configure(load_config())
-            make_host = None if _default.api is None else _assigned_host
-            result = run_here(_default.settings(), strict_prompt=False, make_host=make_host, watchers=[show], tell=log)
-    except (LogosError, Interrupted) as error:
-        _exit(error)
-    log(f"{result.outcome}: {result.reason}")
-    raise SystemExit(result.exit_code)
-
+sys.modules[__name__].__class__ = DefaultRun
+_default = cast(DefaultRun, sys.modules[__name__])
+_default.begin()
 
 if __name__ == "__main__":
-    main()
+    _default.main()
