@@ -53,7 +53,7 @@ def test_plain_words_and_a_test_command_are_enough(sandbox: Sandbox, cao: FakeCa
     done = sandbox("run", "add", "a", "greeting", "--test", "true", *QUICK, "--set", f"api={cao.url}")
     assert done.code == 0
     assert "PASSED: the tester reported PASS" in done.out
-    prompt = cao.sent("tester")[0]
+    prompt = cao.prompts("tester")[0]
     assert "*** ORIGINAL EXPLORE SUMMARY ***\nadd a greeting" in prompt
     assert "Run `true` in the work directory." in prompt
 
@@ -63,7 +63,7 @@ def test_a_prompt_file_and_a_configuration_file(sandbox: Sandbox, cao: FakeCao) 
     (sandbox.wd / "p.md").write_text(PROMPT)
     done = sandbox("run", "team.json", "--prompt", "p.md", *QUICK, "--json")
     assert done.code == 0
-    assert "A greeting is missing." in cao.sent("analyst")[0]
+    assert "A greeting is missing." in cao.prompts("analyst")[0]
     assert "using" not in done.err
 
 
@@ -71,7 +71,7 @@ def test_the_prompt_can_come_from_stdin(sandbox: Sandbox, cao: FakeCao) -> None:
     sandbox.set(API=cao.url)
     done = sandbox("run", "--prompt", "-", *QUICK, stdin=PROMPT)
     assert done.code == 0
-    assert "A greeting is missing." in cao.sent("analyst")[0]
+    assert "A greeting is missing." in cao.prompts("analyst")[0]
 
 
 def test_the_configuration_of_the_folder_is_used_and_said(sandbox: Sandbox, cao: FakeCao) -> None:
@@ -88,7 +88,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(sandbox: Sandbo
     sandbox.set(API=cao.url, PROJECT_TEST_CMD="from env", PROMPT_FILE="/nowhere/prompt.md")
     done = sandbox("run", "other words", "--test", "from flag", *QUICK)
     assert done.code == 0
-    prompt = cao.sent("tester")[0]
+    prompt = cao.prompts("tester")[0]
     assert "from flag" in prompt
     assert "from env" not in prompt
     assert "other words" in prompt
@@ -230,7 +230,7 @@ def test_json_is_exactly_one_document(sandbox: Sandbox, cao: FakeCao) -> None:
         "seconds": document["seconds"],
         "state_file": str(sandbox.wd / ".tmp" / "agnostic-3agents-loop-state.json"),
     }
-    assert document["characters"] == sum(len(message) for answer in cao.script for message in cao.sent(answer))
+    assert document["characters"] == sum(len(message) for answer in cao.script for message in cao.prompts(answer))
 
 
 def test_a_fail_is_exit_1_and_a_block_exit_3(sandbox: Sandbox, cao: FakeCao) -> None:
@@ -287,7 +287,7 @@ def test_another_prompt_than_the_unfinished_runs_stops_and_names_both_ways(sandb
     assert "--resume" in other.err
     assert "--fresh" in other.err
     assert sandbox("run", "--test", "true", *QUICK, "--resume").code == 0
-    assert "first words" in cao.sent("analyst")[0]
+    assert "first words" in cao.prompts("analyst")[0]
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -68,7 +68,7 @@ class Worktree:
 def scripted_agents(tmp_path: Path, _stack: ExitStack) -> Worktree:
     responses = tmp_path / ".tmp" / "responses"
     host = ScriptedAgents(responses, {"analyst": SAID})
-    return Worktree(host, responses, lambda: None, worked_in=lambda terminal: host.folders[terminal])
+    return Worktree(host, responses, lambda: None, worked_in=lambda terminal: host.agents[terminal].cwd)
 
 
 def scripted_host(tmp_path: Path, stack: ExitStack) -> Worktree:

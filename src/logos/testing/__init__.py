@@ -6,11 +6,12 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from logos.adapters.hosts.script import GOOD, LevelTurn, level_turn_of
-from logos.adapters.hosts.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report
+from logos.adapters.hosts.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report, role_of
 from logos.adapters.responses import ManualSignal
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
@@ -23,9 +24,8 @@ class MemoryLog:
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._runs: dict[RunId, list[Recorded]] = {}
-        self._ticks = 0
         self._lock = threading.Lock()
-        self._clock = clock or self._tick
+        self._clock = clock or count(1.0).__next__
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
         with self._lock:
@@ -61,16 +61,14 @@ class MemoryLog:
     def close(self) -> None:
         pass
 
-    def _tick(self) -> float:
-        self._ticks += 1
-        return float(self._ticks)
-
 
 @dataclass(slots=True)
-class _Terminal:
+class ScriptedTerminal:
     key: str
     provider: str
-    working: bool = False
+    cwd: str
+    status: str = "idle"
+    screen: str = "❯ "
     output: str = ""
     turns: int = 0
 
@@ -82,72 +80,13 @@ Says = Said | Callable[[str], Said]
 
 
 @dataclass(slots=True)
-class ScriptedAnswers:
-    """The responses of scripted agents; those of roles are written to `folder`."""
-
-    folder: Path
-    script: Mapping[str, Sequence[Says]]
-    _known: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def work_for(self, message: str, position: int, home: Path) -> Callable[[], str] | None:
-        """A function that does the work of a prompt and returns the response; None if the message asks for none.
-
-        `position` is the number of earlier turns of the agent, and `home` the folder in which it works.
-        """
-        turn = level_turn_of(message)
-        if turn is not None:
-            return lambda: self._level_response(turn, message, home)
-        answer = next((answer for answer, name in RESPONSE_FILES.items() if f"/{name}" in message), None)
-        if answer is None:
-            return None
-        says = self.script[answer][min(position, len(self.script[answer]) - 1)]
-        return lambda: _role_response(self.folder / RESPONSE_FILES[answer], says, message)
-
-    def _level_response(self, turn: LevelTurn, prompt: str, home: Path) -> str:
-        """Edit files and write the response below `home`, as the script says for the turn's first key in it."""
-        says = self._says(turn)
-        response = says(prompt) if callable(says) else says
-        edit, answer = response if isinstance(response, tuple) else (_default_edit(turn, response), response)
-        _make(home, edit)
-        text = answer if isinstance(answer, str) else json.dumps(good_report(turn, edit, answer), indent=2)
-        _make(home, {str(LEVEL_RESPONSES / f"{turn.id}.md"): text})
-        return text
-
-    def _says(self, turn: LevelTurn) -> Says:
-        key = next((key for key in turn.keys if key in self.script), None)
-        if key is None:
-            return {}
-        with self._lock:
-            known = self._known.setdefault(key, [])
-            # A repeated turn keeps its position in the script.
-            if turn.id not in known:
-                known.append(turn.id)
-            return self.script[key][min(known.index(turn.id), len(self.script[key]) - 1)]
-
-
-def _default_edit(turn: LevelTurn, answer: Answer) -> Edit:
-    return {} if isinstance(answer, str) else good_edit(turn, answer)
-
-
-def _make(home: Path, edit: Edit) -> None:
-    for name, text in edit.items():
-        target = home / name
-        if text is None:
-            target.unlink(missing_ok=True)
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-
-
-@dataclass(slots=True)
 class ScriptedAgents:
     """An AgentHost whose agents answer at once, in this process.
 
-    `script` maps a response name (`analyst`, `analyst_review`, …) to the responses turn by turn; the last one
-    repeats. An answer may be a function of the prompt. Everything sent is kept in `sent` as (terminal, message).
-    Agents of levels work in the folder of their terminal (see `folders`), by default the one whose
-    `.tmp/agent-responses` is `folder`.
+    `script` maps a response name (`analyst`, `analyst_review`, …) or a key of a level to the responses turn by turn;
+    the last one repeats. An answer may be a function of the prompt. Everything sent is kept in `sent` as (terminal,
+    message). Responses of roles are written to `folder`; agents of levels work in the folder of their terminal, by
+    default the one whose `.tmp/agent-responses` is `folder`.
     """
 
     folder: Path
@@ -156,24 +95,12 @@ class ScriptedAgents:
     sent: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     exited: list[str] = field(default_factory=list[str])
     profiles: dict[str, str] = field(default_factory=dict[str, str])
-    folders: dict[str, str] = field(default_factory=dict[str, str])
-    _terminals: dict[str, _Terminal] = field(default_factory=dict[str, _Terminal])
-    _answers: ScriptedAnswers = field(init=False)
+    agents: dict[str, ScriptedTerminal] = field(default_factory=dict[str, ScriptedTerminal])
+    _known: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __post_init__(self) -> None:
-        self._answers = ScriptedAnswers(self.folder, self.script)
-
-    def create_session(
-        self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
-    ) -> Mapping[str, str]:
-        return self.create_terminal(
-            "scripted",
-            agent_profile,
-            provider=provider,
-            idempotency_key=idempotency_key,
-            working_directory=working_directory,
-        )
+    def create_session(self, agent_profile: str, **options: str) -> Mapping[str, str]:
+        return self.create_terminal("scripted", agent_profile, **options)
 
     def create_terminal(
         self,
@@ -185,36 +112,63 @@ class ScriptedAgents:
         working_directory: str = "",
     ) -> Mapping[str, str]:
         with self._lock:
-            same = (name for name, known in self._terminals.items() if idempotency_key and known.key == idempotency_key)
-            terminal = next(same, f"{len(self._terminals) + len(self.exited) + 1:08x}")
-            self._terminals.setdefault(terminal, _Terminal(idempotency_key, provider))
+            same = (name for name, agent in self.agents.items() if idempotency_key and agent.key == idempotency_key)
+            terminal = next(same, f"{len(self.profiles) + 1:08x}")
+            folder = working_directory or str(self.folder.parents[1])
+            self.agents.setdefault(terminal, ScriptedTerminal(idempotency_key, provider, folder))
             self.profiles[terminal] = agent_profile
-            self.folders.setdefault(terminal, working_directory or str(self.folder.parents[1]))
         return {"id": terminal, "session_name": session_name}
 
     def send_input(self, terminal_id: str, message: str) -> None:
-        terminal = self._terminal(terminal_id)
-        self.sent.append((terminal_id, message))
-        work = self._answers.work_for(message, terminal.turns, Path(self.folders[terminal_id]))
+        agent, work = self.take(terminal_id, message)
         if work is not None:
-            terminal.turns += 1
-            terminal.working = True
-            terminal.output = work()
+            agent.output = work()
             self.change_signal.wake()
+
+    def take(self, terminal_id: str, message: str) -> tuple[ScriptedTerminal, Callable[[], str] | None]:
+        """A terminal that takes a prompt, and a function that does its work; None if the message asks for none."""
+        agent = self._agent(terminal_id)
+        self.sent.append((terminal_id, message))
+        if "Read the file '" in message:
+            message = Path(message.split("'")[1]).read_text(encoding="utf-8")
+        level, role = level_turn_of(message), role_of(message)
+        if level is not None:
+            says, home, file = self._says(level), Path(agent.cwd), str(LEVEL_RESPONSES / f"{level.id}.md")
+        elif role is not None:
+            answer = ROLE_DEFS[role].answer
+            says, home, file = _at(self.script[answer], agent.turns), self.folder, RESPONSE_FILES[answer]
+        else:
+            return agent, None
+        agent.turns += 1
+        agent.status = "processing"
+        return agent, lambda: _respond(says, message, home, file, level)
+
+    def _says(self, turn: LevelTurn) -> Says:
+        """What the script says for a turn's first key in it."""
+        key = next((key for key in turn.keys if key in self.script), None)
+        if key is None:
+            return {}
+        with self._lock:
+            known = self._known.setdefault(key, [])
+            # A repeated turn keeps its position in the script.
+            if turn.id not in known:
+                known.append(turn.id)
+            return _at(self.script[key], known.index(turn.id))
 
     def get_status(self, terminal_id: str) -> str:
         """`processing` once after each prompt, so that a watcher has seen the agent work."""
-        terminal = self._terminal(terminal_id)
-        worked, terminal.working = terminal.working, False
-        return "processing" if worked else "completed" if terminal.turns else "idle"
+        agent = self._agent(terminal_id)
+        status = agent.status
+        agent.status = "completed" if status == "processing" else status
+        return status
 
     def get_last_output(self, terminal_id: str) -> str:
-        return self._terminal(terminal_id).output
+        return self._agent(terminal_id).output
 
     def exit_terminal(self, terminal_id: str) -> None:
         with self._lock:
             self.exited.append(terminal_id)
-            self._terminals.pop(terminal_id, None)
+            self.agents.pop(terminal_id, None)
 
     def close(self) -> None:
         pass
@@ -223,19 +177,33 @@ class ScriptedAgents:
         """Every prompt that asked for this response, in order."""
         return [message for _, message in self.sent if f"/{RESPONSE_FILES[answer]}" in message]
 
-    def _terminal(self, terminal_id: str) -> _Terminal:
-        if terminal_id not in self._terminals:
+    def _agent(self, terminal_id: str) -> ScriptedTerminal:
+        if terminal_id not in self.agents:
             raise TerminalGone(f"there is no terminal {terminal_id}")
-        return self._terminals[terminal_id]
+        return self.agents[terminal_id]
 
 
-def _role_response(path: Path, says: Says, prompt: str) -> str:
-    """An agent of the cycle only writes its response."""
-    response = says(prompt) if callable(says) else says
-    if not isinstance(response, str):
-        raise TypeError(f"{path.name}: roles answer with a text, not with {response!r}")
-    _make(path.parent, {path.name: response})
-    return response
+def _at(responses: Sequence[Says], position: int) -> Says:
+    return responses[min(position, len(responses) - 1)]
+
+
+def _respond(says: Says, prompt: str, home: Path, file: str, level: LevelTurn | None) -> str:
+    """Edit files below `home` and write the response there; an agent of the cycle only writes its response."""
+    said = says(prompt) if callable(says) else says
+    edit, answer = said if isinstance(said, tuple) else (None, said)
+    if level is None and not isinstance(said, str):
+        raise TypeError(f"{file}: roles answer with a text, not with {said!r}")
+    if level is not None and not isinstance(answer, str):
+        edit = good_edit(level, answer) if edit is None else edit
+        answer = json.dumps(good_report(level, edit, answer), indent=2)
+    for name, text in {**(edit or {}), file: str(answer)}.items():
+        target = home / name
+        if text is None:
+            target.unlink(missing_ok=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+    return str(answer)
 
 
 GOOD_ANALYSIS = GOOD[Role.ANALYST]
@@ -251,11 +219,5 @@ FAIL = "RESULT: FAIL\nEVIDENCE:\n- expected 2, observed 3\n"
 
 def script(**responses: Sequence[Says]) -> dict[str, Sequence[Says]]:
     """A script of good responses, except for those that are given."""
-    good: dict[str, Sequence[Says]] = {
-        ROLE_DEFS[Role.ANALYST].answer: [GOOD_ANALYSIS],
-        ROLE_DEFS[Role.PEER_ANALYST].answer: [APPROVED],
-        ROLE_DEFS[Role.PROGRAMMER].answer: [GOOD_PROGRAM],
-        ROLE_DEFS[Role.PEER_PROGRAMMER].answer: [APPROVED],
-        ROLE_DEFS[Role.TESTER].answer: [PASS],
-    }
-    return {**good, **responses}
+    good: dict[str, Sequence[Says]] = {row.answer: [GOOD[role]] for role, row in ROLE_DEFS.items()}
+    return {**good, ROLE_DEFS[Role.TESTER].answer: [PASS], **responses}

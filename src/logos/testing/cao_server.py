@@ -5,65 +5,37 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from logos.domain.levels import LEVELS
-from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS
-from logos.testing import Says, ScriptedAnswers
+from logos.domain.roles import ROLE_DEFS
+from logos.testing import ScriptedAgents, ScriptedTerminal
 
 MAX_URL = 65_535
-_ASKED = ("agent_profile", "provider", "working_directory")
 
 
 @dataclass(slots=True)
-class _Agent:
-    profile: str
-    provider: str
-    cwd: str = ""
-    status: str = "idle"
-    screen: str = "❯ "
-    output: str = ""
-    turns: int = 0
+class FakeCao(ScriptedAgents):
+    """`with FakeCao(folder, script) as cao:` then talk to `cao.url`."""
 
-
-@dataclass(slots=True)
-class FakeCao:
-    """`with FakeCao(folder, script) as cao:` then talk to `cao.url`. The script is one of ScriptedAgents."""
-
-    folder: Path
-    script: Mapping[str, Sequence[Says]]
     create_seconds: float = 0.0
-    input_seconds: float = 0.0
     turn_seconds: float = 0.0
     refuse_profiles: frozenset[str] = frozenset()
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list[tuple[str, str, dict[str, str]]])
-    agents: dict[str, _Agent] = field(default_factory=dict[str, _Agent])
     taken: list[float] = field(default_factory=list[float])
     ready: list[float] = field(default_factory=list[float])
-    _made: int = 0
-    _ended: bool = False
-    _keys: dict[str, str] = field(default_factory=dict[str, str])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
     _server: ThreadingHTTPServer | None = None
     _port: int = 0
-    _answers: ScriptedAnswers = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._answers = ScriptedAnswers(self.folder, self.script)
 
     def __enter__(self) -> FakeCao:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     @property
@@ -88,13 +60,6 @@ class FakeCao:
         for agent in self.agents.values():
             agent.status = "unknown"
         self.start()
-
-    def sent(self, answer: str) -> list[str]:
-        """Every prompt for this response, in order."""
-        name = RESPONSE_FILES[answer]
-        return [
-            q["message"] for m, p, q in self.requests if m == "POST" and p.endswith("/input") and name in q["message"]
-        ]
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         cao = self
@@ -143,7 +108,7 @@ class FakeCao:
                 return 200, [{"name": "codex", "binary": "codex", "installed": True}]
             case "POST", ["sessions"]:
                 return self._create("cao-fake", query)
-            case "POST", ["sessions", session, "terminals"] if self._ended and not self.agents:
+            case "POST", ["sessions", session, "terminals"] if self.exited and not self.agents:
                 return 404, {"detail": f"Session '{session}' not found"}
             case "POST", ["sessions", session, "terminals"]:
                 return self._create(session, query)
@@ -154,20 +119,12 @@ class FakeCao:
 
     def _create(self, session: str, query: dict[str, str]) -> tuple[int, Any]:
         time.sleep(self.create_seconds)
-        if query.get("agent_profile", "") in self.refuse_profiles:
+        profile, provider = query.get("agent_profile", ""), query.get("provider", "")
+        if profile in self.refuse_profiles:
             return 500, {"detail": "Failed to create session: the agent did not start"}
-        key = query.get("idempotency_key", "")
-        with self._lock:
-            terminal = self._keys.get(key, "")
-            if terminal not in self.agents:
-                # A key whose terminal was deleted is free again.
-                self._made += 1
-                terminal = f"{0xA0000000 + self._made:08x}"
-            if key:
-                self._keys[key] = terminal
-            profile, provider, cwd = (query.get(name, "") for name in _ASKED)
-            self.agents.setdefault(terminal, _Agent(profile, provider, cwd))
-        return 201, {"id": terminal, "session_name": session, "provider": query.get("provider"), "status": "idle"}
+        options = {name: query.get(name, "") for name in ("idempotency_key", "working_directory")}
+        made = self.create_terminal(session, profile, provider=provider, **options)
+        return 201, {**made, "provider": provider, "status": "idle"}
 
     def _terminal(self, method: str, terminal: str, rest: list[str], query: dict[str, str]) -> tuple[int, Any]:
         agent = self.agents.get(terminal)
@@ -183,32 +140,25 @@ class FakeCao:
             case "POST", ["input"]:
                 if agent.status == "error":
                     return 409, {"detail": "terminal is in error"}
-                self._input(agent, query["message"])
+                self.send_input(terminal, query["message"])
                 return 200, {"success": True}
             case "DELETE", []:
-                del self.agents[terminal]
-                self._ended = not self.agents
+                self.exit_terminal(terminal)
                 return 200, {"success": True}
             case _:
                 return 200, {"success": True}
 
-    def _input(self, agent: _Agent, message: str) -> None:
-        # A test may replace the script between two runs.
-        self._answers.script = self.script
-        work = self._answers.work_for(message, agent.turns, Path(agent.cwd))
-        if work is None and "Read the file '" in message:
-            message = Path(message.split("'")[1]).read_text(encoding="utf-8")
-            work = self._answers.work_for(message, agent.turns, Path(agent.cwd))
+    def send_input(self, terminal_id: str, message: str) -> None:
+        unknown = self.agents[terminal_id].status == "unknown"
+        agent, work = self.take(terminal_id, message)
         if work is not None:
             self.taken.append(time.monotonic())
-            agent.turns += 1
-            unknown, agent.status = agent.status == "unknown", "processing"
-            threading.Thread(target=self._work, args=(agent, work, unknown), daemon=True).start()
-        time.sleep(self.input_seconds)
+            end = "unknown" if unknown else "completed"
+            threading.Thread(target=self._work, args=(agent, work, end), daemon=True).start()
 
-    def _work(self, agent: _Agent, work: Callable[[], str], unknown: bool) -> None:
+    def _work(self, agent: ScriptedTerminal, work: Callable[[], str], end: str) -> None:
         time.sleep(self.turn_seconds)
         agent.output = work()
         agent.screen = f"{agent.output}\n❯ "
         self.ready.append(time.monotonic())
-        agent.status = "unknown" if unknown else "completed"
+        agent.status = end
