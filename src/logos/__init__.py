@@ -10,70 +10,51 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from logos.app.compare import compare as compare
-    from logos.app.demo import prepare_demo as prepare_demo
-    from logos.app.demo import run_demo as run_demo
-    from logos.app.diff import diff as diff
-    from logos.app.doctor import Diagnosis as Diagnosis
-    from logos.app.doctor import doctor as doctor
-    from logos.app.fork import fork as fork
-    from logos.app.gc import collect_garbage as collect_garbage
-    from logos.app.hosts import simulate as simulate
-    from logos.app.init import InitResult as InitResult
-    from logos.app.init import init as init
-    from logos.app.profiles import install_profiles as install_profiles
-    from logos.app.profiles import list_profiles as list_profiles
-    from logos.app.report import report_on as report_on
-    from logos.app.resolve import Answer as Answer
-    from logos.app.resolve import BlockedBuild as BlockedBuild
-    from logos.app.resolve import open_question as open_question
-    from logos.app.resolve import resolve as resolve
-    from logos.app.resume import resume as resume
-    from logos.app.rollback import reset as reset
-    from logos.app.rollback import restore_files as restore_files
-    from logos.app.rollback import rollback as rollback
-    from logos.app.run_settings import run_settings as run_settings
-    from logos.app.sessions import list_sessions as list_sessions
-    from logos.app.settings import Settings as Settings
-    from logos.app.settings import load_settings as load_settings
-    from logos.app.start import build_here, run_here
-    from logos.app.start import read_run as read_run
-    from logos.app.validate import Validation as Validation
-    from logos.app.validate import validate as validate
-    from logos.domain.turns import Outcome as Outcome
-    from logos.engine.runner import RunResult as RunResult
-    from logos.errors import LogosError as LogosError
-    from logos.errors import RunPaused as RunPaused
-    from logos.errors import UsageError as UsageError
-    from logos.views.run import RunView as RunView
-
-    build, run = build_here, run_here
+    from logos.app.demo import prepare_demo, run_demo
+    from logos.app.diff import compare, diff
+    from logos.app.doctor import Diagnosis, doctor
+    from logos.app.gc import collect_garbage
+    from logos.app.hosts import simulate
+    from logos.app.init import InitResult, init
+    from logos.app.profiles import install_profiles, list_profiles
+    from logos.app.prompt import run_settings
+    from logos.app.report import report_on
+    from logos.app.resolve import Answer, BlockedBuild, open_question, resolve
+    from logos.app.rollback import fork, reset, restore_files, rollback
+    from logos.app.sessions import list_sessions
+    from logos.app.settings import Settings, load_settings
+    from logos.app.start import build_here as build
+    from logos.app.start import read_run, resume
+    from logos.app.start import run_here as run
+    from logos.app.validate import Validation, validate
+    from logos.domain.turns import Outcome
+    from logos.engine.runner import RunResult
+    from logos.errors import LogosError, RunPaused, UsageError
+    from logos.views.run import RunView
 
 __version__ = "0.1.0"
+__all__ = ["Answer", "BlockedBuild", "Diagnosis", "InitResult", "LogosError", "Outcome", "RunPaused", "RunResult"]
+__all__ += ["RunView", "Settings", "UsageError", "Validation", "build", "collect_garbage", "compare", "diff", "doctor"]
+__all__ += ["fork", "init", "install_profiles", "list_profiles", "list_sessions", "load_settings", "open_question"]
+__all__ += ["prepare_demo", "read_run", "report_on", "reset", "resolve", "restore_files", "resume", "rollback", "run"]
+__all__ += ["run_demo", "run_settings", "simulate", "validate"]
 
 # Where each public name is defined.
 _MODULES = {
-    "logos.app.compare": ("compare",),
-    "logos.app.diff": ("diff",),
-    "logos.app.fork": ("fork",),
-    "logos.app.gc": ("collect_garbage",),
-    "logos.app.report": ("report_on",),
-    "logos.app.resume": ("resume",),
-    "logos.app.rollback": (
-        "reset",
-        "restore_files",
-        "rollback",
-    ),
-    "logos.app.sessions": ("list_sessions",),
     "logos.app.demo": ("prepare_demo", "run_demo"),
+    "logos.app.diff": ("compare", "diff"),
     "logos.app.doctor": ("Diagnosis", "doctor"),
+    "logos.app.gc": ("collect_garbage",),
     "logos.app.hosts": ("simulate",),
     "logos.app.init": ("InitResult", "init"),
     "logos.app.profiles": ("install_profiles", "list_profiles"),
+    "logos.app.prompt": ("run_settings",),
+    "logos.app.report": ("report_on",),
     "logos.app.resolve": ("Answer", "BlockedBuild", "open_question", "resolve"),
-    "logos.app.run_settings": ("run_settings",),
+    "logos.app.rollback": ("fork", "reset", "restore_files", "rollback"),
+    "logos.app.sessions": ("list_sessions",),
     "logos.app.settings": ("Settings", "load_settings"),
-    "logos.app.start": ("build", "read_run", "run"),
+    "logos.app.start": ("build", "read_run", "resume", "run"),
     "logos.app.validate": ("Validation", "validate"),
     "logos.domain.turns": ("Outcome",),
     "logos.engine.runner": ("RunResult",),

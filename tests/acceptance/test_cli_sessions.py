@@ -19,7 +19,7 @@ import pytest
 from logos.adapters.git.snapshots import GitSnapshots, Ref, refs_of_ours, remove_refs
 from logos.adapters.lock import DriverLock
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.compare import last_in_common
+from logos.app.diff import last_in_common
 from logos.app.runs import load_run
 from logos.app.sessions import rows_of
 from logos.domain.events import (

@@ -27,8 +27,7 @@ from logos.adapters.store.registry import discard
 from logos.adapters.store.sqlite import SqliteLog, in_words, steady
 from logos.app.settings import load_settings
 from logos.app.start import build_here
-from logos.app.wiring import open_log
-from logos.app.workdir import reading
+from logos.app.workdir import open_log, reading
 from logos.domain.events import Event, Noted, Recorded, Topic, TurnAnswered, TurnAsked
 from logos.domain.ledger import Ledger
 from logos.domain.roles import Role

@@ -20,12 +20,11 @@ from typing import Any, cast
 import pytest
 
 from logos.adapters.responses import ResponseFiles
-from logos.app.build_start import choose_build_start
-from logos.app.run_start import choose_start
+from logos.app.run_start import build_to_resume, choose_start, start_build
 from logos.app.settings import load_settings
+from logos.app.start import responses_in
 from logos.app.state_files import state_file_writer
 from logos.app.telos_file import Telos
-from logos.app.wiring import responses_in
 from logos.domain.events import (
     Event,
     RunStarted,
@@ -48,7 +47,6 @@ from tests.support.mortal import Life, Mortal, MortalLog, VirtualBell, VirtualTi
 from tests.support.sandbox import PROMPT
 
 CHANGES_ON_A_HOST = {"create_session", "create_terminal", "send_input", "exit_terminal"}
-STAMP = "20260101-000000"
 
 
 @dataclass
@@ -170,11 +168,11 @@ def drive_cycle(world: World, life: Life) -> bool:
     def driver() -> None:
         dependencies = world.dependencies(life)
         log = cast("Any", dependencies.log)
-        start_plan = choose_start(settings, log, dependencies.tell, STAMP, strict_prompt=False)
+        start_plan = choose_start(settings, log, dependencies.tell, strict_prompt=False)
         files = cast("Any", Mortal(ResponseFiles(settings.response_dir), life, {"clear"}, str))
         watchers = [state_file_writer(settings), life.after_event]
         run = CycleRun(settings.run_options(), dependencies, files, world.agents.change_signal, watchers)
-        run_cycle(run, start_plan.mode, *start_plan.first_event(log))
+        run_cycle(run, start_plan.mode, start_plan.journal, start_plan.first)
 
     return life.lead(driver)
 
@@ -297,18 +295,19 @@ def drive_build(world: BuildWorld, life: Life) -> bool:
         dependencies = world.dependencies(life)
         log = cast("Any", dependencies.log)
         try:
-            start_plan = choose_build_start(settings, "a shop", telos, log, dependencies.tell, STAMP, lambda: "base")
+            view = build_to_resume(settings, "a shop", log, dependencies.tell)
         except StateError as error:
             if "has ended (PASSED)" in str(error):
                 return
             raise
-        world.workspace.folder = settings.telos_dir / "worktrees" / start_plan.run
+        start_plan = start_build(settings, "a shop", telos, "base", log, view)
+        world.workspace.folder = settings.telos_dir / "worktrees" / start_plan.journal.run
         acts = {"open", "gather", "merge", "ready", "close"}
         workspace = cast("Any", Mortal(world.workspace, life, acts, about_place))
         change_signals: Callable[[Path], Any] = lambda _folder: world.agents.change_signal  # noqa: E731
         watchers = [state_file_writer(settings), life.after_event]
         run = BuildRun(settings.run_options(), dependencies, workspace, responses_in, change_signals, watchers)
-        run_build(run, *start_plan.first_event(log))
+        run_build(run, start_plan.journal, start_plan.first)
 
     return life.lead(driver)
 

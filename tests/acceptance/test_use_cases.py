@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from logos.adapters.hosts.script import load_script
-from logos.app.compare import compare
-from logos.app.diff import diff
-from logos.app.fork import fork
+from logos.app.diff import compare, diff
 from logos.app.gc import collect_garbage
 from logos.app.hosts import scripted_host
-from logos.app.resume import resume
-from logos.app.rollback import reset, restore_files, rollback
+from logos.app.rollback import fork, reset, restore_files, rollback
 from logos.app.sessions import list_sessions
+from logos.app.start import resume
 from logos.domain.turns import Outcome
 from logos.errors import UsageError
 from tests.support.sandbox import PROMPT, Sandbox

@@ -15,7 +15,7 @@ import pytest
 
 from logos.adapters.store.recovery import open_readonly, repair
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app import wiring
+from logos.app import workdir
 from logos.domain.events import Event, Noted, Recorded, RunForked, RunStarted, Topic, TurnAnswered
 from logos.domain.turns import RunId, TurnId
 from logos.errors import LogConflict, LogDamaged, LogError
@@ -397,7 +397,7 @@ def test_a_log_that_somebody_holds_for_a_moment_is_waited_for_and_not_taken_for_
     release = threading.Timer(0.3, lambda: holder.execute("COMMIT"))
     release.start()
     try:
-        with wiring.open_log(path.parent, told.append) as log:
+        with workdir.open_log(path.parent, told.append) as log:
             assert log.runs() == []
     finally:
         release.join()
@@ -522,12 +522,12 @@ def test_a_log_is_not_repaired_under_the_hands_of_its_driver(path: Path) -> None
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         path.with_name("driver.lock").write_text(str(child.pid))
-        with wiring.open_log(path.parent, told.append) as log:
+        with workdir.open_log(path.parent, told.append) as log:
             assert log.runs() == [RUN]
         assert told == []
     finally:
         child.communicate(b"\n")
-    with wiring.open_log(path.parent, told.append) as log:
+    with workdir.open_log(path.parent, told.append) as log:
         assert texts(log.read(RUN)) == ["a"]
     (line,) = told
     assert "1 event of run run-a dropped" in line

@@ -12,7 +12,8 @@ from random import Random
 from typing import Any
 
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.checkpoints import find_checkpoint
+from logos.app.checkpoints import checkpoint_at
+from logos.app.runs import load_run
 from logos.domain.turns import RunId
 from tests.torture.files import Edit, Entry, Tree, different, fingerprint, read_tree, visible
 from tests.torture.place import Due, Visit, Worktree, restored
@@ -344,7 +345,7 @@ class Model(ABC):
             seq = history.meant_by(own)
             if history.folder in there and (commit := self.commit_at(history, seq)):
                 with closing(SqliteLog(history.folder / ".telos" / "logos.db")) as log:
-                    found = find_checkpoint(history.folder, log, RunId(history.run), seq)
+                    found = checkpoint_at(history.folder, load_run(log, RunId(history.run)), seq)
                 assert found.commit == commit, f"event {seq} of {history.run} is taken for {found.commit}"
 
     def check_nothing_is_left(self) -> None:

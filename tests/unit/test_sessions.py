@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.app.runs import event_formatter, load_run, open_run, turn_view_builder
+from logos.app.runs import event_formatter, load_run, turn_view_builder
 from logos.domain.events import (
     CheckRan,
     Event,
@@ -34,6 +34,7 @@ from logos.domain.ledger import Ledger
 from logos.domain.levels import Level
 from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
+from logos.engine.journal import Journal
 from logos.testing import GOOD_ANALYSIS, MemoryLog
 from logos.views.events import Severity
 from logos.views.run import LOGOS, RunView
@@ -185,7 +186,7 @@ def test_a_fork_was_driven_since_it_was_forked_and_not_between_two_drivers(
     for after, event in enumerate(life.events):
         log.append(FORK, event, after)
 
-    journal = open_run(log, FORK)
+    journal = Journal(log, load_run(log, FORK).fold)
 
     own = [*zip(life.events, times, strict=True)][at:]
     took = [max(now - then, 0) for (_, then), (event, now) in pairwise(own) if not isinstance(event, RunResumed)]
@@ -210,8 +211,8 @@ def timed(*happened: tuple[float, Event]) -> MemoryLog:
 
 @pytest.mark.parametrize("later", [RESUMED, Noted(Topic.WARNING, "look"), a_failure("r1.analyst.c1")])
 def test_a_run_that_was_given_up_has_ended_and_stays_so(later: Event) -> None:
-    journal = open_run(timed((1, STARTED), (2, RunAbandoned("enough")), (3, later)), PARENT)
-    assert (journal.outcome, journal.ended, journal.due()) == (Outcome.ABANDONED, True, ())
+    fold = load_run(timed((1, STARTED), (2, RunAbandoned("enough")), (3, later)), PARENT).fold
+    assert (fold.outcome, fold.ended, fold.due()) == (Outcome.ABANDONED, True, ())
 
 
 ASKS = {"next_recommended_action": {"action": "ask_person", "why": "which currency?"}}
@@ -228,21 +229,21 @@ def test_a_fork_of_a_blocked_build_has_ended_until_a_person_answers() -> None:
         log.append(PARENT, event, after)
     assert events[-1] == ENDED
     log.fork(FORK, log.read(PARENT), RunForked(PARENT, len(events), a_levels_plan(Level.L3, Level.L2)))
-    journal = open_run(log, FORK)
+    journal = Journal(log, load_run(log, FORK).fold)
     assert (journal.outcome, journal.ended) == (Outcome.BLOCKED, True)
     journal.record(answered_by_a_person(journal.state))
     assert (journal.outcome, journal.ended) == (None, False)
     assert [action.id for action in journal.due()] == ["s1.L3.decompose.v2"]
-    assert open_run(log, PARENT).outcome is Outcome.BLOCKED
+    assert load_run(log, PARENT).outcome is Outcome.BLOCKED
 
 
 def test_the_time_in_which_a_build_waits_for_a_person_is_nobodys() -> None:
     *events, end = blocked_build()
     plan = a_levels_plan(Level.L3, Level.L2)
-    question = open_run(timed(*enumerate(events, 1)), PARENT).state.question
+    question = load_run(timed(*enumerate(events, 1)), PARENT).question
     now = len(events) + 1
     night = [(now, end), (now + 9e4, QuestionResolved(question.id, 0, "cents")), (now + 9e4 + 5, RunResumed(plan))]
-    assert open_run(timed(*enumerate(events, 1), *night), PARENT).fold.driven_seconds == now - 1
+    assert load_run(timed(*enumerate(events, 1), *night), PARENT).fold.driven_seconds == now - 1
 
 
 # --- the story

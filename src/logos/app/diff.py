@@ -1,18 +1,19 @@
-"""Diff: what changed in the files between two checkpoints, and which turns ended in between."""
+"""Diff and compare: what changed between two checkpoints; two runs side by side, from where they part."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from logos.adapters.git.command import Git, checked_commit, is_repository, text_of
 from logos.adapters.git.snapshots import GitSnapshots
-from logos.app.checkpoint_names import finding, settings_of
-from logos.app.checkpoints import files_at
-from logos.app.workdir import Tell, place_of, say
-from logos.domain.events import CheckRan, TurnAnswered, TurnFailed, WorkGathered, WorkMerged
+from logos.app.checkpoints import files_at, locate, match, run_name
+from logos.app.settings import settings_of
+from logos.app.workdir import Tell, place_of, reading, say
+from logos.domain.events import CheckRan, RunForked, TurnAnswered, TurnFailed, WorkGathered, WorkMerged
+from logos.domain.turns import RunId
 from logos.errors import UsageError
 from logos.views.run import RunView, TurnView
 
@@ -110,16 +111,17 @@ def diff(a: str, b: str | None = None, *, wd: Path | None = None, tell: Tell = s
     return Diff(one, side_at(one.place, b if _RUN.fullmatch(b) else f"{one.view.run}@{b}", one.view))
 
 
-def side_at(place: Path, wanted: str, known: RunView | None = None) -> DiffSide:
+def side_at(place: Path, wanted: str | None, known: RunView | None = None) -> DiffSide:
     """The side that a person names; a run alone is its newest event. `known` is a run that is loaded already."""
-    with finding(place, wanted, known=known) as found:
-        view = found.view
+    name = locate(place, wanted)
+    with reading(name.place) as log:
+        view, event = match(log, name, known)
     last = len(view.records)
-    seq = last if found.seq is None else found.seq
+    seq = last if event is None else event
     if not 1 <= seq <= last:
         has = f"it can be read up to {last}" if view.damage else f"it has {last}"
         raise UsageError(f"there is no event {seq} in run {view.run}: {has}")
-    return DiffSide(found.place, view, seq, files_at(found.place, view, seq))
+    return DiffSide(name.place, view, seq, files_at(name.place, view, seq))
 
 
 def _now(one: DiffSide, tell: Tell) -> DiffSide:
@@ -132,3 +134,99 @@ def _now(one: DiffSide, tell: Tell) -> DiffSide:
     with TemporaryDirectory(prefix="logos-look-") as home:
         snapshots = GitSnapshots(place, [settings_of(place).state_path], tell, Path(home))
         return DiffSide(place, view, None, snapshots.take())
+
+
+@dataclass(frozen=True, slots=True)
+class CommonCheckpoint:
+    """The last event that both runs have, and the run it was first recorded in. `commit` has the files then."""
+
+    run: RunId
+    seq: int
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A run at its newest event, and the files it changed since the common checkpoint, or else since its start."""
+
+    end: DiffSide
+    changed: list[ChangedFile] | None
+
+    @property
+    def view(self) -> RunView:
+        return self.end.view
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    runs: tuple[ComparedRun, ComparedRun]
+    common: CommonCheckpoint | None
+
+    @property
+    def diff(self) -> Diff:
+        """From the end of the first run to the end of the second."""
+        return Diff(self.runs[0].end, self.runs[1].end)
+
+    @property
+    def flows(self) -> set[str]:
+        return {run.view.plan.flow for run in self.runs}
+
+    @property
+    def gaps(self) -> list[str]:
+        """What cannot be compared, and why."""
+        flows = (
+            "a cycle has rounds and a build has sweeps; the files of a cycle are its whole work dir, those of a build "
+            "what it merged"
+        )
+        gaps = [flows] if len(self.flows) > 1 else []
+        if self.common is None:
+            gaps.append("they have no event in common: the changes of each are counted from its own start")
+        gaps += [f"the files at {end.name} were not kept: {end.why_not_kept}" for end in self.diff.missing]
+        return [*gaps, *(f"later events are left out: {run.view.damage}" for run in self.runs if run.view.damage)]
+
+
+def compare(a: str, b: str, *, wd: Path | None = None) -> Comparison:
+    """Compare two runs at their newest events; both may be in this work dir or in that of a fork."""
+    for run in (a, b):
+        if not run or "@" in run:
+            raise UsageError(f"{run!r} is no run; `logos runs` lists them, and `logos diff` compares events")
+    place = place_of(wd)
+    one, other = side_at(place, run_name(a)), side_at(place, run_name(b))
+    if one.view.run == other.view.run:
+        raise UsageError(f"{one.view.run} is one run; name two")
+    common = _common(one, other)
+    return Comparison((_compared(one, common), _compared(other, common)), common)
+
+
+def _common(one: DiffSide, other: DiffSide) -> CommonCheckpoint | None:
+    shared = last_in_common(one.view, other.view)
+    if shared is None:
+        return None
+    # A fork keeps the files it started with, even after those of the original run were removed.
+    kept = (files_at(side.place, side.view, shared[1]) for side in (one, other))
+    return CommonCheckpoint(*shared, next(filter(None, kept), ""))
+
+
+def last_in_common(one: RunView, other: RunView) -> tuple[RunId, int] | None:
+    """The run and the event at which two histories part, over any number of forks."""
+    shared = None
+    for (run, upto), (same, until) in zip(_ancestry(one), _ancestry(other), strict=False):
+        if run != same:
+            break
+        shared = run, min(upto, until)
+    return shared
+
+
+def _ancestry(view: RunView) -> list[tuple[RunId, int]]:
+    """The runs whose events a history consists of, from the first ancestor to the run itself, each with its last event.
+
+    A fork has the events of its ancestors, so no other log is needed.
+    """
+    forks = [record.event for record in view.records if isinstance(record.event, RunForked)]
+    return [*((fork.parent, fork.at) for fork in forks), (view.run, len(view.records))]
+
+
+def _compared(end: DiffSide, common: CommonCheckpoint | None) -> ComparedRun:
+    start = common.commit if common is not None else files_at(end.place, end.view, 1)
+    changed = Diff(replace(end, commit=start), end).files() if start and end.commit else None
+    return ComparedRun(end, changed)

@@ -4,28 +4,57 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Literal
 
 from logos.adapters.git.workspace import base_of
 from logos.adapters.hosts.providers import COMMAND, PROVIDERS
-from logos.app.agent_clis import PROGRAMS, Cli, installed, version_of
 from logos.app.hosts import cao_host, choose_host, server_client
-from logos.app.runs import load_run
+from logos.app.sessions import Unreadable, views_in
 from logos.app.settings import Settings, load_settings
 from logos.app.telos_file import read_telos
-from logos.app.workdir import default_config, driver_at, has_log, reading
-from logos.domain.turns import RunId
-from logos.errors import ConfigError, HostError, LogError, LogosError
-from logos.ports import Log
+from logos.app.workdir import default_config, driver_at, has_log
+from logos.engine.parallel import run_parallel
+from logos.errors import ConfigError, HostError, LogosError
 from logos.views.text import count
 
 OLDEST_PYTHON = (3, 11)
+# The programs of providers that only a CAO server can run.
+CAO_ONLY = {
+    "antigravity_cli": "agy",
+    "cursor_cli": "agent",
+    "grok_cli": "grok",
+    "hermes": "hermes",
+    "kiro_cli": "kiro-cli",
+    "mcode": "mcode",
+    "omp": "omp",
+    "q_cli": "q",
+}
+PROGRAMS = {**{row.name: row.program for row in PROVIDERS.values()}, **CAO_ONLY}
+TIMEOUT_SECONDS = 5
+# Some exit with 0 although nobody is logged in.
+_NOT_LOGGED_IN = re.compile(r"\b0 credentials\b|not logged in", re.IGNORECASE)
+_API_KEY = re.compile(r"\b[1-9]\d* environment variable", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cli:
+    """An agent CLI on this machine. `logged_in` is None where only a model call could tell; `local`: needs no CAO."""
+
+    provider: str
+    program: str
+    version: str
+    logged_in: bool | None
+    local: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +90,47 @@ class Diagnosis:
 def doctor(work_dir: Path, env: Mapping[str, str]) -> Diagnosis:
     """Check Python, git, tmux, the work dir, the configuration, the host, the agent CLIs and the log."""
     settings, config = _check_config(env)
-    host, agents = _choose(settings), installed()
+    host, agents = _choose(settings), _installed()
     return Diagnosis(host, tuple(agents), tuple(_checks(work_dir, config, host, agents)))
+
+
+def _installed() -> list[Cli]:
+    """Every known CLI on the PATH, in the order in which Logos would choose them."""
+    here = [name for name, program in PROGRAMS.items() if shutil.which(program)]
+    found = {name: cli for name, cli in run_parallel({n: partial(_look_at, n) for n in here}) if isinstance(cli, Cli)}
+    return [found[name] for name in here]
+
+
+def _look_at(provider: str) -> Cli:
+    program = PROGRAMS[provider]
+    return Cli(provider, program, _version_of(program, "--version"), _logged_in(provider), provider in PROVIDERS)
+
+
+def _version_of(program: str, flag: str) -> str:
+    answer = _ask(program, flag)
+    lines = (line.strip() for line in answer[1].splitlines()) if answer else ()
+    return next((line for line in lines if line), "version unknown")
+
+
+def _logged_in(provider: str) -> bool | None:
+    """Ask the CLI itself. Its output may be private and is not shown."""
+    row = PROVIDERS.get(provider)
+    answer = _ask(row.program, *row.login) if row is not None and row.login else None
+    if answer is None:
+        return None
+    code, text = answer
+    return code == 0 and (_NOT_LOGGED_IN.search(text) is None or _API_KEY.search(text) is not None)
+
+
+def _ask(*words: str) -> tuple[int, str] | None:
+    """Exit code and output of a short command; None when it fails to start or times out."""
+    try:
+        ran = subprocess.run(
+            words, stdin=DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return ran.returncode, ran.stdout or ran.stderr
 
 
 def _choose(settings: Settings) -> ChosenHost:
@@ -79,14 +147,21 @@ def _choose(settings: Settings) -> ChosenHost:
 
 
 def _checks(work_dir: Path, config: CheckResult, host: ChosenHost, agents: list[Cli]) -> Iterator[CheckResult]:
-    yield _check_python()
+    old = sys.version_info < OLDEST_PYTHON
+    remedy = "3.11 or newer is needed" if old else ""
+    yield CheckResult("python", "fail" if old else "ok", platform.python_version(), remedy)
     yield _check_program("git", "--version", "without it, changes are not shown or committed")
     yield _check_program("tmux", "-V", "a CAO server on this machine needs it")
-    yield _check_work_dir(work_dir)
+    if os.access(work_dir, os.W_OK | os.X_OK):
+        yield CheckResult("work dir", "ok", f"{work_dir} is writable")
+    else:
+        yield CheckResult("work dir", "fail", f"{work_dir} is not writable", "choose another with --wd or WD")
     yield config
-    yield _check_host(host)
     if host.name == "cao":
+        yield CheckResult("host", "ok", f"agents run on the CAO server at {host.settings.api} ({host.why})")
         yield from _check_server(host.settings)
+    else:
+        yield CheckResult("host", "fail" if host.name is None else "ok", host.why)
     yield from _check_agents(host, agents)
     yield _check_build(work_dir)
     yield _check_log(work_dir)
@@ -101,33 +176,14 @@ def _check_build(work_dir: Path) -> CheckResult:
         base = base_of(work_dir, allow_dirty=False)
     except LogosError as error:
         return CheckResult("build", "warn", f"`logos build` cannot start: {error}")
-    text = f"telos.toml names {count(len(tools), 'tool')}; a build would start at {base[:10]}"
-    return CheckResult("build", "ok", text)
-
-
-def _check_host(host: ChosenHost) -> CheckResult:
-    if host.name == "cao":
-        return CheckResult("host", "ok", f"agents run on the CAO server at {host.settings.api} ({host.why})")
-    return CheckResult("host", "fail" if host.name is None else "ok", host.why)
-
-
-def _check_python() -> CheckResult:
-    version = platform.python_version()
-    if sys.version_info >= OLDEST_PYTHON:
-        return CheckResult("python", "ok", version)
-    return CheckResult("python", "fail", version, "3.11 or newer is needed")
+    names = f"telos.toml names {count(len(tools), 'tool')}"
+    return CheckResult("build", "ok", f"{names}; a build would start at {base[:10]}")
 
 
 def _check_program(name: str, flag: str, remedy: str) -> CheckResult:
     if shutil.which(name) is None:
         return CheckResult(name, "warn", "not on the PATH", remedy)
-    return CheckResult(name, "ok", version_of(name, flag))
-
-
-def _check_work_dir(work_dir: Path) -> CheckResult:
-    if os.access(work_dir, os.W_OK | os.X_OK):
-        return CheckResult("work dir", "ok", f"{work_dir} is writable")
-    return CheckResult("work dir", "fail", f"{work_dir} is not writable", "choose another with --wd or WD")
+    return CheckResult(name, "ok", _version_of(name, flag))
 
 
 def _check_config(env: Mapping[str, str]) -> tuple[Settings, CheckResult]:
@@ -137,10 +193,9 @@ def _check_config(env: Mapping[str, str]) -> tuple[Settings, CheckResult]:
     except ConfigError as error:
         failed = CheckResult("config", "fail", str(error), "`logos schema --keys` lists the known settings")
         return load_settings(None, {}), failed
-    if config is None:
-        missing = CheckResult("config", "warn", "no ./logos.json, defaults are used", "`logos init` writes one")
-        return settings, missing
-    return settings, CheckResult("config", "ok", f"./{config} is valid")
+    if config is not None:
+        return settings, CheckResult("config", "ok", f"./{config} is valid")
+    return settings, CheckResult("config", "warn", "no ./logos.json, defaults are used", "`logos init` writes one")
 
 
 def _check_server(settings: Settings) -> Iterator[CheckResult]:
@@ -186,20 +241,12 @@ def _check_agents(host: ChosenHost, agents: list[Cli]) -> Iterator[CheckResult]:
 def _check_log(work_dir: Path) -> CheckResult:
     if not has_log(work_dir):
         return CheckResult("log", "ok", "no run yet")
-    try:
-        with reading(work_dir) as log:
-            runs = log.runs()
-            damaged = [run for run in runs if _is_damaged(log, run)]
-    except LogError as error:
-        return CheckResult("log", "fail", str(error), "`logos run` sets it aside and starts a new one")
+    found = [*views_in(work_dir)]
+    for gap in found:
+        if isinstance(gap, Unreadable) and gap.run is None:
+            return CheckResult("log", "fail", gap.why, "`logos run` sets it aside and starts a new one")
+    damaged = [str(view.run) for view in found if isinstance(view, Unreadable) or view.damage]
     if damaged:
         remedy = "`logos run --resume` keeps a copy and continues from the last readable event"
         return CheckResult("log", "warn", f"cannot be read to the end: {', '.join(damaged)}", remedy)
-    return CheckResult("log", "ok", f"{count(len(runs), 'run')}, readable")
-
-
-def _is_damaged(log: Log, run: RunId) -> bool:
-    try:
-        return bool(load_run(log, run).damage)
-    except LogError:
-        return True
+    return CheckResult("log", "ok", f"{count(len(found), 'run')}, readable")

@@ -16,8 +16,8 @@ from logos.adapters.git.worktrees import remove
 from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.store.registry import abandoned
-from logos.app.checkpoint_names import settings_of
 from logos.app.sessions import Unreadable, views_in
+from logos.app.settings import settings_of
 from logos.app.workdir import TELOS, WorkDir, driver_at, has_log, place_of
 from logos.domain.events import RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted, TerminalOpened
 from logos.domain.plans import LevelsPlan

@@ -1,10 +1,13 @@
-"""The prompt of a run: an explore summary and a scenario test, each under a header line."""
+"""The prompt of a run: an explore summary and a scenario test, each under a header line; and settings with one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
+from logos.app.settings import Settings, home_of, load_settings
 from logos.errors import PromptError
 
 EXPLORE_HEADER = "*** ORIGINAL EXPLORE SUMMARY ***"
@@ -63,7 +66,43 @@ def prompt_from_words(words: str, test_command: str) -> str:
 def read_prompt_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise PromptError(f"cannot read the prompt {path}: it is not UTF-8 text") from error
-    except OSError as error:
-        raise PromptError(f"cannot read the prompt {path}: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise PromptError(f"cannot read the prompt {path}: {why}") from error
+
+
+def given_prompt(settings: Settings) -> str | None:
+    """The prompt in the settings, if any; a file wins over a text."""
+    if settings.prompt_file:
+        return read_prompt_file(home_of("prompt_file", settings.prompt_file))
+    return settings.prompt or None
+
+
+def run_settings(
+    config: Path | None = None,
+    env: Mapping[str, str] = MappingProxyType({}),
+    overrides: Sequence[str] = (),
+    *,
+    task: str = "",
+    prompt: str = "",
+    prompt_file: str = "",
+) -> Settings:
+    """Load the settings and put a prompt into them. Give at most one of the last three.
+
+    `task` is plain text, which needs a test command; `prompt` and `prompt_file` have both parts of a prompt.
+    """
+    settings = load_settings(config, env, overrides)
+    if task:
+        prompt = prompt_from_words(task, settings.project_test_cmd)
+    given = ["prompt_file=", f"prompt={prompt}"] if prompt else [f"prompt_file={prompt_file}"] if prompt_file else []
+    settings = load_settings(config, env, [*overrides, *given]) if given else settings
+    if settings.resume is not True:
+        refuse_template(settings)
+    return settings
+
+
+def refuse_template(settings: Settings) -> None:
+    """Refuse the unedited template of `logos init`: agents would work on it for hours."""
+    if (given_prompt(settings) or "").strip() == TEMPLATE.strip():
+        name = settings.prompt_file or "the prompt"
+        raise PromptError(f"{name} is still the template of `logos init`: describe the task in it")

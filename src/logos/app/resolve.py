@@ -9,9 +9,9 @@ from pathlib import Path
 
 from logos.adapters.lock import DriverLock
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.runs import open_levels, runs_with
+from logos.app.runs import newest_of, open_levels
 from logos.app.state_files import write_state_of_build
-from logos.app.workdir import LOCK, TELOS, reading
+from logos.app.workdir import WorkDir, reading
 from logos.domain.events import QuestionResolved
 from logos.domain.plans import LevelsPlan
 from logos.domain.specs import Question
@@ -49,15 +49,16 @@ def resolve(work_dir: Path, words: Sequence[str]) -> Answer:
     with reading(work_dir) as log:
         journal, question = _blocked_build(log)
         option, text = _read_answer(words, question)
-        with DriverLock(work_dir / TELOS / LOCK):
+        paths = WorkDir(work_dir)
+        with DriverLock(paths.lock):
             journal.record(QuestionResolved(question.id, option, text))
-            write_state_of_build(work_dir / TELOS, journal.state, journal.ledger, journal.run, journal.seq, time.time())
+            write_state_of_build(paths, journal.state, journal.ledger, journal.run, journal.seq, time.time())
     return Answer(journal.run, question.id, option, text)
 
 
 def _blocked_build(log: SqliteLog) -> tuple[Journal[LevelsState], Question]:
-    builds = runs_with(log, LevelsPlan)
-    journal = open_levels(log, builds[-1]) if builds else None
+    run = newest_of(log, LevelsPlan)
+    journal = open_levels(log, run) if run is not None else None
     if journal is None or journal.state.question is None:
         why = f"build {journal.run} is not blocked" if journal else "no build was started here yet"
         raise UsageError(f"there is no open question: {why}")

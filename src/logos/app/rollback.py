@@ -1,21 +1,25 @@
-"""Rollback and reset: return to a checkpoint of a run, or abandon an unfinished run. Nothing is lost either way."""
+"""Fork, rollback and reset: start another run from a checkpoint, or abandon an unfinished run. Nothing is lost."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from logos.adapters.files import write_atomically
-from logos.adapters.git.snapshots import kept_commit
-from logos.adapters.git.workspace import GitWorkspace
+from logos.adapters.git.snapshots import GitSnapshots, kept_commit
+from logos.adapters.git.workspace import WRITTEN_BY_INIT, GitWorkspace
+from logos.adapters.git.worktrees import run_setup
 from logos.adapters.lock import DriverLock
+from logos.adapters.responses import ResponseFiles
+from logos.adapters.store.registry import discard
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.checkpoint_names import finding, locate, match, run_name, settings_of
 from logos.app.checkpoints import (
     Checkpoint,
     NewRun,
@@ -23,22 +27,26 @@ from logos.app.checkpoints import (
     forked_at,
     keep_history,
     left_work,
+    locate,
+    match,
+    run_name,
     snapshots_for,
     start_from,
 )
 from logos.app.hosts import host_to_end
-from logos.app.runs import load_run, runs_with, unfinished_runs
-from logos.app.settings import Settings
+from logos.app.runs import load_run, newest_of, unfinished_runs
+from logos.app.settings import Settings, settings_of
 from logos.app.state_files import write_run_state
-from logos.app.workdir import Tell, place_of, require_log, say, writing
+from logos.app.telos_file import read_telos
+from logos.app.workdir import CONFIG, Tell, WorkDir, driving, open_log, place_of, reading, require_log, say, wd_in
 from logos.domain.events import RunAbandoned
-from logos.domain.plans import CyclePlan, Plan
+from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.turns import RunId
 from logos.engine.checkpoints import Checkpoints, work_tree
 from logos.engine.journal import Journal
 from logos.engine.runner import new_run_id
 from logos.engine.terminals import AgentTerminals
-from logos.errors import HostError, UsageError
+from logos.errors import Busy, HostError, LogosError, UsageError
 from logos.flows.fold import UNFINISHED
 from logos.views.run import RunView
 
@@ -64,6 +72,93 @@ class AbandonedRun:
     kept: str = ""
 
 
+def fork(
+    run: str | None = None, *, at: str | None = None, to: Path | None = None, wd: Path | None = None, tell: Tell = say
+) -> NewRun:
+    """Start another run from event `at` of a run, in a new worktree `to`; the run itself stays as it is.
+
+    Without `run` it is the newest one, without `at` its last unfinished event.
+    """
+    if at is not None and not at.strip():
+        raise UsageError("--at names no event")
+    name = locate(place_of(wd), f"{run or ''}@{at}" if at else run_name(run))
+    with reading(name.place) as log:
+        view, seq = match(log, name)
+        settings = settings_of(name.place)
+        # The run may be driven meanwhile.
+        with suppress(Busy), DriverLock(settings.paths.lock):
+            finish_interrupted(settings, log, view, tell)
+        return fork_at(settings, checkpoint_at(name.place, view, seq), to, tell)
+
+
+def fork_at(settings: Settings, at: Checkpoint, to: Path | None, tell: Tell) -> NewRun:
+    run, snapshots = new_run_id(), snapshots_for(settings, tell)
+    if snapshots is None:
+        raise UsageError(
+            f"{settings.work_dir} is not a git repository, so it has no worktrees to fork into; "
+            "`logos rollback` works here"
+        )
+    folder = _folder_of_fork(settings, at, to or snapshots.top.with_name(f"{snapshots.top.name}-{run}"))
+    there = settings.model_copy(update={"wd": str(folder / snapshots.prefix)})
+    left, branch = left_work(settings, at), f"logos-fork/{run}"
+    keep_history(snapshots, at, run, left)
+    try:
+        _add_worktree(snapshots, at, folder, branch)
+        _copy_project_files(settings.paths, there.paths)
+    except (LogosError, OSError):
+        snapshots.discard(run, folder, branch)
+        raise
+    ResponseFiles(there.response_dir).ensure()
+    # An earlier work dir at this path may have left a mirror.
+    discard(there.paths.database)
+    with open_log(there.telos_dir, tell) as log:
+        started = start_from(at, log, run, forked_at(at, "fork", there, left), there)
+    return replace(started, restored=True)
+
+
+def _folder_of_fork(settings: Settings, at: Checkpoint, to: Path) -> Path:
+    """The folder of the fork; UsageError where the checkpoint cannot be forked into it."""
+    if not at.can_continue:
+        raise UsageError(
+            f"run {at.run} has ended at event {at.seq} ({at.state.outcome}); fork an earlier event with --at N"
+        )
+    if not at.commit:
+        raise UsageError(f"the files of run {at.run} at event {at.seq} were not kept, so it cannot be forked there")
+    folder = Path(os.path.abspath(to.expanduser()))
+    if folder.exists():
+        raise UsageError(f"{folder} exists; name another folder with --to")
+    if Path(settings.state_file).is_absolute():
+        raise UsageError(
+            f"state_file = {settings.state_file!r}: both runs would write it; a relative path can be forked"
+        )
+    wd = wd_in(settings.paths.config)
+    if Path(wd).expanduser().is_absolute():
+        raise UsageError(f"{CONFIG} sets wd = {wd!r}, so commands in the fork would use this work dir: remove it first")
+    return folder
+
+
+def _add_worktree(snapshots: GitSnapshots, at: Checkpoint, folder: Path, branch: str) -> None:
+    match at.state.plan:
+        case CyclePlan():
+            snapshots.unfold(at.commit, folder, branch)
+        case LevelsPlan(base=base):
+            # The merged work of a build is not in the user's work tree, but in worktrees and a branch of the run.
+            snapshots.add_worktree(base, folder, branch)
+
+
+def _copy_project_files(source: WorkDir, target: WorkDir) -> None:
+    """Copy what a run needs and git may not have: files of `logos init`, profiles; and run the project's setup."""
+    for name in WRITTEN_BY_INIT:
+        if (source.path / name).is_file() and not (target.path / name).exists():
+            shutil.copy2(source.path / name, target.path / name)
+    if source.profiles.is_dir():
+        shutil.copytree(source.profiles, target.profiles)
+    if target.telos_file.is_file():
+        setup = read_telos(target.path).setup
+        if setup:
+            run_setup(setup, target.path, source.path)
+
+
 def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> NewRun:
     """Restore files and run state to a checkpoint, as a new run. The replaced files are kept in a commit."""
     place = place_of(wd)
@@ -72,13 +167,13 @@ def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> Ne
         raise UsageError(f"run {name.run} is in {name.place}: use --wd to roll back there")
     require_log(place)
     settings = settings_of(place)
-    with DriverLock(settings.paths.lock), writing(place, tell) as log:
-        found = match(log, name)
-        finish_interrupted(settings, log, found.view, tell)
-        return roll_back_to(settings, log, checkpoint_at(place, found.view, found.seq), tell)
+    with driving(place, tell) as log:
+        view, seq = match(log, name)
+        finish_interrupted(settings, log, view, tell)
+        return _roll_back_to(settings, log, checkpoint_at(place, view, seq), tell)
 
 
-def roll_back_to(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell) -> NewRun:
+def _roll_back_to(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell) -> NewRun:
     """Start a run from a checkpoint, in its own work dir. The caller holds the driver lock.
 
     If this is killed while it replaces files, the rollback mark stays; the next command finishes the rollback.
@@ -92,9 +187,8 @@ def roll_back_to(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell)
         # Whatever cannot be kept is an error before anything is changed.
         snapshots.keep_before(at.commit)
     left = left_work(settings, at)
-    abandon_runs(
-        settings, log, type(at.plan), f"rolled back to event {at.seq} of {at.run}, as run {run}", tell, at.view
-    )
+    why = f"rolled back to event {at.seq} of {at.run}, as run {run}"
+    abandon_runs(settings, log, type(at.state.plan), why, tell, at.view)
     event = forked_at(at, "rollback", settings, left)
     if snapshots is not None:
         keep_history(snapshots, at, run, left)
@@ -119,9 +213,9 @@ def finish_interrupted(settings: Settings, log: SqliteLog, known: RunView, tell:
     if snapshots is None:
         return
     is_newest = isinstance(known.plan, CyclePlan) and log.runs()[-1] == known.run
-    cycles = [known.run] if is_newest else runs_with(log, CyclePlan)
-    if cycles:
-        Checkpoints(snapshots, log, work_tree(snapshots), tell).catch_up(cycles[-1])
+    run = known.run if is_newest else newest_of(log, CyclePlan)
+    if run is not None:
+        Checkpoints(snapshots, log, work_tree(snapshots), tell).catch_up(run)
 
 
 def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
@@ -161,8 +255,9 @@ def restore_files(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) 
 def _commit_named(place: Path, checkpoint: str) -> str:
     if _COMMIT.fullmatch(checkpoint) and (kept := kept_commit(place, checkpoint)):
         return kept
-    with finding(place, checkpoint) as found:
-        at = checkpoint_at(found.place, found.view, found.seq)
+    name = locate(place, checkpoint)
+    with reading(name.place) as log:
+        at = checkpoint_at(name.place, *match(log, name))
     if at.state.head is not None:
         raise UsageError(f"run {at.run} is a build: it never changes your files, so none of them were kept")
     if not at.commit:
@@ -175,8 +270,8 @@ def reset(run: str | None = None, *, files: bool = False, wd: Path | None = None
     name = locate(place_of(wd), run_name(run))
     require_log(name.place)
     settings = settings_of(name.place)
-    with DriverLock(settings.paths.lock), writing(name.place, tell) as log:
-        view = match(log, name).view if run else next(unfinished_runs(log), None)
+    with driving(name.place, tell) as log:
+        view = match(log, name)[0] if run else next(unfinished_runs(log), None)
         if view is None:
             raise UsageError(f"nothing unfinished is in {name.place}")
         if view.outcome not in UNFINISHED:
@@ -186,7 +281,7 @@ def reset(run: str | None = None, *, files: bool = False, wd: Path | None = None
         snapshots = snapshots_for(settings, tell) if files and start.state.head is None else None
         if files and start.state.head is None and not start.commit:
             raise UsageError(f"the files that run {view.run} began with were not kept: reset it without --files")
-        abandon(settings, log, view, "reset by a person", tell)
+        _abandon(settings, log, view, "reset by a person", tell)
         kept = snapshots.restore(start.commit) if snapshots is not None else ""
     return AbandonedRun(view.run, name.place, snapshots is not None, kept)
 
@@ -197,19 +292,16 @@ def abandon_runs(
     """Abandon every unfinished run of a flow; `known` is a run that is loaded already."""
     # Oldest first: the state file shows the newest.
     for view in reversed([*unfinished_runs(log, kind, known)]):
-        abandon(settings, log, view, why, tell)
+        _abandon(settings, log, view, why, tell)
 
 
-def abandon(settings: Settings, log: SqliteLog, view: RunView, why: str, tell: Tell) -> None:
+def _abandon(settings: Settings, log: SqliteLog, view: RunView, why: str, tell: Tell) -> None:
     """End a run's agents, record that it was abandoned, and remove its worktrees; unmerged work is kept as commits."""
     # The view stays as it was read.
     journal = Journal(log, copy(view.fold))
     if journal.ledger.terminals:
-        host = host_to_end(settings, journal.ledger.session, tell)
-        try:
+        with closing(host_to_end(settings, journal.ledger.session, tell)) as host:
             AgentTerminals(host, journal.record, time.monotonic, time.sleep).close(journal.ledger)
-        finally:
-            host.close()
         if journal.ledger.terminals:
             still = ", ".join(terminal.id for terminal in journal.ledger.terminals.values())
             tell(f"warning: not every agent of run {journal.run} could be ended ({still}); it may still change files")

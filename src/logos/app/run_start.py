@@ -1,31 +1,36 @@
-"""How a run of the cycle starts: fresh, resumed from its log, or imported from a state file."""
+"""How a run or a build starts: fresh, resumed from its log, or imported from a state file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import cast
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
 
 from logos.adapters.files import aside, set_aside
+from logos.adapters.reports import read_report
 from logos.adapters.state_files import read_cycle_state
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.prompt import Prompt, read_prompt_file, split_prompt
-from logos.app.runs import cycle_journal, reload_run, unfinished_runs
-from logos.app.settings import Settings, home_of
-from logos.app.workdir import Tell
+from logos.app.prompt import Prompt, given_prompt, split_prompt
+from logos.app.runs import cycle_journal, levels_journal, newest_of, reload_run, unfinished_runs
+from logos.app.settings import Settings
+from logos.app.telos_file import Telos
+from logos.app.workdir import Tell, stamp, wd_flag
 from logos.domain.events import RunResumed, RunStarted, TerminalOpened
 from logos.domain.ledger import Ledger
-from logos.domain.plans import CURRENT_RULES, CondenseRules, CyclePlan, OnExhausted, ReviewRules
-from logos.domain.turns import Agent, AgentName, RunId
+from logos.domain.plans import CURRENT_RULES, CondenseRules, CyclePlan, LevelsPlan, OnExhausted, ReviewRules
+from logos.domain.turns import Outcome, RunId
 from logos.engine.cycle_run import StartMode
 from logos.engine.journal import Journal
 from logos.engine.runner import new_run_id
 from logos.errors import ConfigError, LogDamaged, PromptError, StateError, UsageError
 from logos.flows.cycle.flow import Cycle, CycleState
 from logos.flows.fold import RunFold
-from logos.ports import Log
+from logos.flows.levels.flow import Levels
+from logos.flows.levels.state import LevelsState
 from logos.views.cycle_state import RUNNING, Saved, StateDamaged, parse, project
 from logos.views.run import RunView
+from logos.views.text import first_line
 
 # Fields of a plan, and the settings they come from.
 _OF_THE_PLAN = {"test_command": "project_test_cmd", "verify_pass": "verify_pass"}
@@ -46,35 +51,17 @@ _OF_HANDOFFS = {
     "max_test_evidence_lines": "max_test_evidence_lines",
 }
 
+State = TypeVar("State")
+
 
 @dataclass(frozen=True, slots=True)
-class StartPlan:
-    """How a driver starts: the mode, the plan, and the run or the state file that it continues."""
+class StartPlan(Generic[State]):
+    """How a driver starts: the journal of the run, this driver's first event, and what the person is told."""
 
     mode: StartMode
-    plan: CyclePlan
-    journal: Journal[CycleState] | None = None
-    saved: Saved | None = None
-
-    def first_event(self, log: Log) -> tuple[Journal[CycleState], RunStarted | RunResumed]:
-        """The journal of the run, and this driver's first event."""
-        if self.journal is not None:
-            return self.journal, RunResumed(self.plan)
-        started = RunStarted(self.plan)
-        if self.saved is not None:
-            opened = tuple(
-                TerminalOpened(name, terminal.id, terminal.provider, self.saved.session)
-                for name, terminal in self.saved.terminals.items()
-            )
-            started = RunStarted(self.plan, self.saved.seed, opened)
-        return Journal(log, RunFold(new_run_id(), Cycle(self.plan, started.seed))), started
-
-
-def given_prompt(settings: Settings) -> str | None:
-    """The prompt in the settings, if any; a file wins over a text."""
-    if settings.prompt_file:
-        return read_prompt_file(home_of("prompt_file", settings.prompt_file))
-    return settings.prompt or None
+    journal: Journal[State]
+    first: RunStarted | RunResumed
+    message: str = ""
 
 
 def make_plan(settings: Settings, prompt: str) -> CyclePlan:
@@ -88,10 +75,7 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
         scenario_test=parts.scenario_test,
         wd=str(settings.work_dir),
         response_dir=response_dir,
-        agents=tuple(
-            Agent(AgentName(role), config["provider"], config["profile"], settings.spare(role))
-            for role, config in settings.agent_config().items()
-        ),
+        agents=settings.role_agents(),
         start=settings.start_agent,
         max_rounds=settings.limits.max_rounds,
         test_command=settings.project_test_cmd,
@@ -102,45 +86,54 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
     )
 
 
-def resumed_plan(settings: Settings, old: CyclePlan) -> CyclePlan:
+def _resumed_plan(settings: Settings, old: CyclePlan) -> CyclePlan:
     """The plan of a resumed run: settings that were given now win, others stay as the run had them."""
-    new = make_plan(settings, old.prompt)
-    given, limits, condensation = (part.model_fields_set for part in (settings, settings.limits, settings.condensation))
-    kept = {name: getattr(old, name) for name, key in _OF_THE_PLAN.items() if key not in given}
-    kept |= {} if "max_rounds" in limits else {"max_rounds": old.max_rounds}
-    reviews = {name: getattr(old.review, name) for name, key in _OF_REVIEWS.items() if key not in limits}
-    handoffs = {name: getattr(old.condense, name) for name, key in _OF_HANDOFFS.items() if key not in condensation}
+
+    def kept(rules: object, sources: dict[str, str], given: set[str]) -> dict[str, Any]:
+        return {name: getattr(rules, name) for name, key in sources.items() if key not in given}
+
+    new, limits = make_plan(settings, old.prompt), settings.limits.model_fields_set
     return replace(
-        new, **kept, rules=old.rules, review=replace(new.review, **reviews), condense=replace(new.condense, **handoffs)
+        new,
+        **kept(old, _OF_THE_PLAN, settings.model_fields_set),
+        **kept(old, {"max_rounds": "max_rounds"}, limits),
+        rules=old.rules,
+        review=replace(new.review, **kept(old.review, _OF_REVIEWS, limits)),
+        condense=replace(new.condense, **kept(old.condense, _OF_HANDOFFS, settings.condensation.model_fields_set)),
     )
 
 
 def choose_start(
-    settings: Settings, log: SqliteLog, tell: Tell, stamp: str, *, strict_prompt: bool, known: RunView | None = None
-) -> StartPlan:
+    settings: Settings, log: SqliteLog, tell: Tell, *, strict_prompt: bool, known: RunView | None = None
+) -> StartPlan[CycleState]:
     """Decide how to start, before anything is changed.
 
-    `strict_prompt`: a prompt that differs from the unfinished run's is an error. `known` is a run that is loaded
-    already.
+    `strict_prompt`: a prompt that differs from the unfinished run's is an error. `known` is loaded already.
     """
     _check_reviews(settings, tell)
     given = given_prompt(settings)
-    if settings.resume is False:
-        return _fresh(settings, given)
     try:
-        saved = read_cycle_state(settings.state_path, settings.provider)
+        saved = None if settings.resume is False else read_cycle_state(settings.state_path, settings.provider)
     except StateDamaged as damage:
-        kept = set_aside(settings.state_path, stamp)
+        kept = set_aside(settings.state_path, stamp())
         tell(f"{damage}; kept as {kept.name}")
         return _without_state(settings, log, tell, f"the state file was damaged and is kept as {kept}", known)
-    if saved is None:
-        if settings.resume:
-            return _without_state(settings, log, tell, f"there is no state file {settings.state_path}", known)
-        return _fresh(settings, given)
-    if saved.final_status != RUNNING and not settings.resume:
-        return _fresh(settings, given)
-    start_plan = _from_saved(settings, log, saved, tell, stamp, known)
-    _compare_prompts(settings, given, start_plan.plan.prompt, tell, strict_prompt=strict_prompt)
+    if saved is None and settings.resume:
+        return _without_state(settings, log, tell, f"there is no state file {settings.state_path}", known)
+    if saved is None or (saved.final_status != RUNNING and not settings.resume):
+        if given is None:
+            raise PromptError(
+                "no prompt: give one (logos run --prompt FILE, or PROMPT_FILE); `logos init` writes a template"
+            )
+        return _new_run(StartMode.FRESH, log, RunStarted(make_plan(settings, given)))
+    start_plan = _from_saved(settings, log, saved, given, tell, known)
+    ours = start_plan.journal.state.plan.prompt
+    if given is not None and given.strip() != ours.strip():
+        if strict_prompt and settings.resume is None:
+            raise UsageError(
+                "an unfinished run with another prompt is here: --resume continues it, --fresh starts the new prompt"
+            )
+        tell("warning: the given prompt differs from the unfinished run's; continuing with the run's own prompt")
     return start_plan
 
 
@@ -157,15 +150,14 @@ def _check_reviews(settings: Settings, tell: Tell) -> None:
     tell(f"warning: {why}; their objections are passed on")
 
 
-def _fresh(settings: Settings, given: str | None) -> StartPlan:
-    if given is None:
-        raise PromptError(
-            "no prompt: give one (logos run --prompt FILE, or PROMPT_FILE); `logos init` writes a template"
-        )
-    return StartPlan(StartMode.FRESH, make_plan(settings, given))
+def _new_run(mode: StartMode, log: SqliteLog, started: RunStarted, message: str = "") -> StartPlan[CycleState]:
+    fold = RunFold(new_run_id(), Cycle(cast(CyclePlan, started.plan), started.seed))
+    return StartPlan(mode, Journal(log, fold), started, message)
 
 
-def _without_state(settings: Settings, log: SqliteLog, tell: Tell, why: str, known: RunView | None) -> StartPlan:
+def _without_state(
+    settings: Settings, log: SqliteLog, tell: Tell, why: str, known: RunView | None
+) -> StartPlan[CycleState]:
     """Resume the newest unfinished run of the log."""
     view = next((view for view in unfinished_runs(log, CyclePlan, known) if view.outcome is None), None)
     if view is None:
@@ -174,50 +166,50 @@ def _without_state(settings: Settings, log: SqliteLog, tell: Tell, why: str, kno
     return _resumed(settings, log, view)
 
 
-def _resumed(settings: Settings, log: SqliteLog, view: RunView) -> StartPlan:
-    journal = cycle_journal(log, view)
-    return StartPlan(StartMode.RESUME, resumed_plan(settings, journal.state.plan), journal)
+def _resumed(settings: Settings, log: SqliteLog, view: RunView) -> StartPlan[CycleState]:
+    journal = cycle_journal(log, view.fold)
+    state = journal.state
+    message = (
+        f"resuming run {journal.run}: round {state.round}, {state.role}, cycle {state.cycle}; "
+        "finished turns are not repeated"
+    )
+    return StartPlan(StartMode.RESUME, journal, RunResumed(_resumed_plan(settings, state.plan)), message)
 
 
 def _from_saved(
-    settings: Settings, log: SqliteLog, saved: Saved, tell: Tell, stamp: str, known: RunView | None
-) -> StartPlan:
+    settings: Settings, log: SqliteLog, saved: Saved, given: str | None, tell: Tell, known: RunView | None
+) -> StartPlan[CycleState]:
     if saved.run is not None and saved.run in log.runs():
-        view = _reload_readable(settings, log, saved.run, tell, stamp, known)
-        if view is not None and view.fold.seq >= saved.seq and _unedited(settings, saved, view):
-            return _resumed(settings, log, view)
+        view = _load_readable(settings, log, saved.run, tell, known)
         newer = view is None or view.fold.seq < saved.seq
+        if view is not None and not newer and _unedited(settings, saved, view):
+            return _resumed(settings, log, view)
         why = "is newer than the damaged" if newer else "was edited: it differs from the"
         tell(f"the state file {why} log of run {saved.run}; resuming from the state file")
-    prompt = saved.prompt or given_prompt(settings)
+    prompt = saved.prompt or given
     if prompt is None:
         raise StateError(f"{settings.state_path} holds no prompt, and none was given")
-    return StartPlan(StartMode.IMPORT, make_plan(settings, prompt), saved=saved)
+    opened = tuple(
+        TerminalOpened(name, terminal.id, terminal.provider, saved.session)
+        for name, terminal in saved.terminals.items()
+    )
+    started = RunStarted(make_plan(settings, prompt), saved.seed, opened)
+    message = f"resuming from the state file: round {saved.seed.round}, {saved.seed.phase}; a new log begins"
+    return _new_run(StartMode.IMPORT, log, started, message)
 
 
-def _reload_readable(
-    settings: Settings, log: SqliteLog, run: RunId, tell: Tell, stamp: str, known: RunView | None
-) -> RunView | None:
-    """The run in the log without events that cannot be read; None when none of it can be read."""
+def _load_readable(settings: Settings, log: SqliteLog, run: RunId, tell: Tell, known: RunView | None) -> RunView | None:
+    """Load a run, and remove events that cannot be read after the whole log was copied; None when none can be read."""
     try:
         view = reload_run(log, run, known)
-    except LogDamaged as damage:
-        _cut(settings, log, run, 1, str(damage), tell, stamp)
-        return None
-    cut_damage(settings, log, view, tell, stamp)
+        last, damage = view.fold.seq, view.damage
+    except LogDamaged as error:
+        view, last, damage = None, 0, str(error)
+    if damage:
+        copy = aside(settings.paths.database, stamp())
+        log.cut(run, last + 1, copy)
+        tell(f"{damage}; the whole log is kept as {copy.name}, the run continues from event {last}")
     return view
-
-
-def cut_damage(settings: Settings, log: SqliteLog, view: RunView, tell: Tell, stamp: str) -> None:
-    """Remove the unreadable end of a run from the log, after the whole log was copied."""
-    if view.damage:
-        _cut(settings, log, view.run, view.fold.seq + 1, view.damage, tell, stamp)
-
-
-def _cut(settings: Settings, log: SqliteLog, run: RunId, seq: int, damage: str, tell: Tell, stamp: str) -> None:
-    copy = aside(settings.paths.database, stamp)
-    log.cut(run, seq, copy)
-    tell(f"{damage}; the whole log is kept as {copy.name}, the run continues from event {seq - 1}")
 
 
 def _unedited(settings: Settings, saved: Saved, view: RunView) -> bool:
@@ -229,11 +221,71 @@ def _unedited(settings: Settings, saved: Saved, view: RunView) -> bool:
     return (written.seed, written.terminals) == (saved.seed, saved.terminals)
 
 
-def _compare_prompts(settings: Settings, given: str | None, ours: str, tell: Tell, *, strict_prompt: bool) -> None:
-    if given is None or given.strip() == ours.strip():
-        return
-    if strict_prompt and settings.resume is None:
-        raise UsageError(
-            "an unfinished run with another prompt is here: --resume continues it, --fresh starts the new prompt"
-        )
-    tell("warning: the given prompt differs from the unfinished run's; continuing with the run's own prompt")
+def build_to_resume(
+    settings: Settings, feature: str, log: SqliteLog, tell: Tell, known: RunView | None = None
+) -> RunView | None:
+    """The newest build, if it continues; None: a new one starts. `known` is the newest build, if loaded already."""
+    run = None if settings.resume is False else known.run if known is not None else newest_of(log, LevelsPlan)
+    view = _load_readable(settings, log, run, tell, known) if run is not None else None
+    if view is not None and _continues(settings, feature, levels_journal(log, view.fold)):
+        return view
+    if not feature.strip():
+        raise UsageError('describe what to build: logos build "the feature in plain words"')
+    return None
+
+
+def start_build(
+    settings: Settings, feature: str, telos: Telos, base: str, log: SqliteLog, view: RunView | None
+) -> StartPlan[LevelsState]:
+    """Resume the build of a view, or without one start a build of `feature` from the commit `base`."""
+    plan = LevelsPlan(
+        feature=feature,
+        wd=str(settings.work_dir),
+        base=base,
+        telos=telos.hierarchy,
+        agents=settings.level_agent_config(),
+        levels=settings.levels_taking_part(),
+        tools=telos.tools,
+        **{name: getattr(settings.build, name) for name in type(settings.build).model_fields},
+        rules=CURRENT_RULES,
+    )
+    if view is None:
+        fold = RunFold(new_run_id(), Levels(plan, read_report))
+        return StartPlan(StartMode.FRESH, Journal(log, fold), RunStarted(plan))
+    kept = {"feature", "base", "rules"} | type(settings.build).model_fields.keys() - settings.build.model_fields_set
+    plan = replace(plan, **{name: getattr(view.plan, name) for name in kept})
+    message = f"resuming build {view.run}; finished turns are not repeated"
+    return StartPlan(StartMode.RESUME, levels_journal(log, view.fold), RunResumed(plan), message)
+
+
+def _continues(settings: Settings, feature: str, journal: Journal[LevelsState]) -> bool:
+    state, same = journal.state, not feature.strip() or feature.strip() == journal.state.plan.feature.strip()
+    if state.outcome is not None and not journal.ended and (settings.resume or same):
+        # The driver was killed between the last answer and the last event.
+        return True
+    if settings.resume and state.outcome not in (None, Outcome.BLOCKED) and _needs_cleanup(settings, journal):
+        return True
+    if state.outcome is Outcome.BLOCKED and (settings.resume or same):
+        raise blocked(journal.run, settings.work_dir)
+    if state.outcome is not None:
+        if settings.resume:
+            raise StateError(f"build {journal.run} has ended ({state.outcome}); there is no unfinished one")
+        return False
+    if settings.resume or same:
+        return True
+    raise UsageError(
+        f"an unfinished build of something else is here ({journal.run}: {first_line(state.plan.feature)!r}): "
+        "--resume continues it, --fresh starts the new one"
+    )
+
+
+def blocked(run: RunId, place: Path) -> StateError:
+    flag = wd_flag(place)
+    return StateError(
+        f"build {run} is blocked on a question. Answer it with `logos resolve{flag}`; --fresh starts a new build"
+    )
+
+
+def _needs_cleanup(settings: Settings, journal: Journal[LevelsState]) -> bool:
+    """Whether the driver was killed after the last event: terminals or worktrees of the build still exist."""
+    return bool(journal.ledger.terminals) or (settings.paths.worktrees / journal.run).exists()

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,23 @@ from logos.adapters.reports import read_report as parse_report
 from logos.adapters.store.codec import encode
 from logos.app.workdir import driver_at, reading
 from logos.domain.events import Recorded, RunAbandoned, RunEnded
+from logos.domain.ledger import Ledger
 from logos.domain.plans import Plan
 from logos.domain.turns import RunId
 from logos.engine.journal import Journal
 from logos.errors import LogError, UsageError
+from logos.flows import RunState
 from logos.flows.cycle.flow import CycleState
-from logos.flows.fold import UNFINISHED, fold_run, started_by
+from logos.flows.fold import UNFINISHED, RunFold, fold_run, started_by
 from logos.flows.levels.state import LevelsState
 from logos.ports import Log
 from logos.views.document import iso
 from logos.views.events import EventFormatter
-from logos.views.run import RunView, TurnViewBuilder, view_run
+from logos.views.run import RunView, TurnViewBuilder, extended, view_run
 from logos.views.status import RunStatus, UnreadableRun
 
 # Verdicts, states and reports ask for the same report; a process parses it once.
 read_report = lru_cache(maxsize=4096)(parse_report)
-
-
-def plan_of(log: Log, run: RunId) -> Plan:
-    """The plan a run started with."""
-    return started_by(run, next(iter(log.read(run)), None)).plan
 
 
 def load_run(log: Log, run: RunId) -> RunView:
@@ -80,50 +76,50 @@ def turn_view_builder() -> TurnViewBuilder:
     return TurnViewBuilder(read_report)
 
 
-def open_run(log: Log, run: RunId) -> Journal[Any]:
-    """The journal of a run that is in the log."""
-    return Journal(log, fold_run(run, log.read(run), read_report))
+def cycle_journal(log: Log, fold: RunFold[Any]) -> Journal[CycleState]:
+    """A journal that continues a run of the cycle."""
+    if not isinstance(fold.state, CycleState):
+        raise UsageError(f"run {fold.run} is a build; continue it with `logos build`")
+    return Journal(log, fold)
+
+
+def levels_journal(log: Log, fold: RunFold[Any]) -> Journal[LevelsState]:
+    """A journal that continues a build."""
+    if not isinstance(fold.state, LevelsState):
+        raise UsageError(f"run {fold.run} is not a build; continue it with `logos run`")
+    return Journal(log, fold)
 
 
 def open_levels(log: Log, run: RunId) -> Journal[LevelsState]:
-    return levels_journal(log, open_run(log, run))
+    return levels_journal(log, fold_run(run, log.read(run), read_report))
 
 
-def cycle_journal(log: Log, run: RunView | Journal[Any]) -> Journal[CycleState]:
-    """A journal that continues a run of the cycle."""
-    if not isinstance(run.state, CycleState):
-        raise UsageError(f"run {run.run} is a build; continue it with `logos build`")
-    return Journal(log, run.fold)
-
-
-def levels_journal(log: Log, run: RunView | Journal[Any]) -> Journal[LevelsState]:
-    """A journal that continues a build."""
-    if not isinstance(run.state, LevelsState):
-        raise UsageError(f"run {run.run} is not a build; continue it with `logos run`")
-    return Journal(log, run.fold)
-
-
-def runs_with(log: Log, kind: type[Plan]) -> list[RunId]:
-    """The runs of one flow, oldest first; unreadable runs are left out."""
-    found: list[RunId] = []
-    for run in log.runs():
-        with suppress(LogError):
-            found += [run] if isinstance(plan_of(log, run), kind) else []
-    return found
-
-
-def newest_run(log: Log, kind: type[Plan]) -> RunView | None:
-    """Load the newest run of one flow; runs whose plan cannot be read are left out."""
+def newest_of(log: Log, kind: type[Plan]) -> RunId | None:
+    """The newest run of one flow; runs whose plan cannot be read are left out."""
     for run in reversed(log.runs()):
-        records = log.read(run)
-        try:
-            first = [next(records)]
-            if not isinstance(started_by(run, first[0]).plan, kind):
-                continue
-        except (LogError, StopIteration):
-            continue
-        return view_run(run, chain(first, records), read_report)
+        with suppress(LogError):
+            if isinstance(started_by(run, next(iter(log.read(run)), None)).plan, kind):
+                return run
     return None
+
+
+class RunRecorder:
+    """A watcher that extends a view of a run, so that the run need not be read again after it was driven."""
+
+    def __init__(self, known: RunView | None) -> None:
+        self._known = known
+        self._added: list[tuple[Recorded, Any]] = []
+
+    def watch(self, record: Recorded, state: RunState, ledger: Ledger) -> None:  # noqa: ARG002
+        self._added.append((record, state))
+
+    def view(self, work_dir: Path, run: RunId) -> RunView:
+        """The run with all its events; it is read from the log unless the driver continued the fold of the view."""
+        known = self._known
+        if known is not None and known.run == run and known.fold.seq == self._added[-1][0].seq:
+            return extended(known, self._added, read_report)
+        with reading(work_dir) as log:
+            return load_run(log, run)
 
 
 def reload_run(log: Log, run: RunId, known: RunView | None) -> RunView:
@@ -134,10 +130,7 @@ def reload_run(log: Log, run: RunId, known: RunView | None) -> RunView:
 
 
 def unfinished_runs(log: Log, kind: type[Plan] | None = None, known: RunView | None = None) -> Iterator[RunView]:
-    """The runs (of one flow) that can continue, newest first; unreadable runs are left out.
-
-    `known` is a run that is loaded already.
-    """
+    """The runs (of one flow) that can continue, newest first, without unreadable ones; `known` is loaded already."""
     for run in reversed(log.runs()):
         view = known if known is not None and known.run == run else _load_unless_ended(log, run)
         if view is not None and view.outcome in UNFINISHED and (kind is None or isinstance(view.plan, kind)):

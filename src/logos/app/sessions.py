@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from logos.app.checkpoint_names import locate, work_dirs
+from logos.app.checkpoints import locate, work_dirs
 from logos.app.runs import load_run
 from logos.app.workdir import Tell, driver_at, find_run, place_of, reading, say
 from logos.domain.turns import RunId

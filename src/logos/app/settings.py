@@ -6,6 +6,7 @@ Every setting has an environment variable. Every error names the source of the v
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,9 +44,6 @@ from logos.validation import Location, Wording, dotted, explain_first
 from logos.waiting.rules import WaitRules
 
 Json = dict[str, Any]
-
-
-NO_AGENT_SETTINGS = AgentSettings.model_validate({})
 
 
 class Settings(SettingsSection):
@@ -125,27 +123,19 @@ class Settings(SettingsSection):
             cleanup_on_exit=self.cleanup_on_exit,
         )
 
-    def spare(self, role: str) -> tuple[str, ...]:
-        """The fallback providers of a role, in order."""
-        return self._fallbacks(self.agents.get(Role(role), NO_AGENT_SETTINGS))
-
-    def _fallbacks(self, agent: AgentSettings) -> tuple[str, ...]:
-        return tuple(name for name in agent.providers if name != (agent.provider or self.provider))
+    def role_agents(self) -> tuple[Agent, ...]:
+        """One agent per role of the cycle, with the defaults filled in."""
+        return tuple(self._agent(role.value, self.agents.get(role), ROLE_DEFS[role].profile) for role in Role)
 
     def level_agent_config(self) -> tuple[Agent, ...]:
         """One agent per level, named after it, with the defaults filled in."""
-        chosen = (
-            (level_def, self.level_agents.get(level_def.name, NO_AGENT_SETTINGS)) for level_def in LEVELS.values()
-        )
-        return tuple(
-            Agent(
-                AgentName(level_def.name),
-                agent.provider or self.provider,
-                agent.profile or level_def.profile,
-                self._fallbacks(agent),
-            )
-            for level_def, agent in chosen
-        )
+        return tuple(self._agent(row.name, self.level_agents.get(row.name), row.profile) for row in LEVELS.values())
+
+    def _agent(self, name: str, chosen: AgentSettings | None, profile: str) -> Agent:
+        chosen = chosen or AgentSettings.model_validate({})
+        provider = chosen.provider or self.provider
+        fallbacks = tuple(other for other in chosen.providers if other != provider)
+        return Agent(AgentName(name), provider, chosen.profile or profile, fallbacks)
 
     def levels_taking_part(self) -> tuple[Level, ...]:
         """The chosen levels, from purpose to syntax; ConfigError when the text is invalid or leaves out L2."""
@@ -156,14 +146,7 @@ class Settings(SettingsSection):
 
     def agent_config(self) -> dict[str, dict[str, str]]:
         """Provider and profile of each role, with the defaults filled in."""
-        chosen = {role: self.agents.get(role, NO_AGENT_SETTINGS) for role in Role}
-        return {
-            role.value: {
-                "provider": agent.provider or self.provider,
-                "profile": agent.profile or ROLE_DEFS[role].profile,
-            }
-            for role, agent in chosen.items()
-        }
+        return {agent.name: {"provider": agent.provider, "profile": agent.profile} for agent in self.role_agents()}
 
 
 _SPAN = re.compile(r"\s*L?([1-9])\s*(?:-\s*L?([1-9])\s*)?", re.IGNORECASE)
@@ -272,6 +255,12 @@ def load_settings(
             key_names=_JSON_ONLY,
         )
         raise ConfigError(explain_first(error, wording)) from error
+
+
+def settings_of(place: Path, config: Path | None = None, flags: Sequence[str] = ()) -> Settings:
+    """The settings of runs in a work dir: by default those of the configuration file in it."""
+    default = WorkDir(place).config
+    return load_settings(config or (default if default.is_file() else None), os.environ, [*flags, f"wd={place}"])
 
 
 def read_config(path: Path) -> Json:

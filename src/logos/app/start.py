@@ -1,40 +1,46 @@
-"""Starting or resuming one run or build in a work dir: check, lock, choose a host, drive."""
+"""Starting or resuming one run or build in a work dir: check, lock, choose a host, build the adapters, drive."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import GitWorkspace, base_of
+from logos.adapters.lock import DriverLock
+from logos.adapters.notifications import notify
 from logos.adapters.responses import FileWatcher, ResponseFiles
+from logos.adapters.state_files import read_cycle_state
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.build_start import BuildStartPlan, choose_build_start
-from logos.app.hosts import MakeHost, Tell, check_host, choose_host, unfinished_session
-from logos.app.prompt import split_prompt
+from logos.app.checkpoints import locate, match, run_name, snapshots_for
+from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_in, unfinished_session
+from logos.app.post_processing import comment_for, post_process
+from logos.app.prompt import given_prompt, split_prompt
 from logos.app.rollback import abandon_runs, finish_rollback
-from logos.app.run_start import StartPlan, choose_start, given_prompt
-from logos.app.runs import load_run, open_levels
-from logos.app.settings import Settings
-from logos.app.state_files import state_file_writer
+from logos.app.run_start import blocked, build_to_resume, choose_start, start_build
+from logos.app.runs import load_run, newest_of, open_levels, unfinished_runs
+from logos.app.settings import Settings, settings_of
+from logos.app.state_files import state_file_writer, write_run_state
 from logos.app.telos_file import read_telos
-from logos.app.wiring import after_pass, checkpoints_for, dependencies, driver, responses_in
-from logos.app.workdir import reading, say, stamp
-from logos.domain.plans import CyclePlan, LevelsPlan
-from logos.domain.turns import Outcome, RunId
+from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, reading, say
+from logos.domain.plans import CyclePlan, LevelsPlan, Plan
+from logos.domain.turns import RunId
 from logos.engine.build_run import BuildRun, run_build
-from logos.engine.checkpoints import merged_work, work_tree
+from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, merged_work, work_tree
 from logos.engine.cycle_run import CycleRun, StartMode, run_cycle
-from logos.engine.journal import Journal, Watcher
-from logos.engine.runner import RunResult
+from logos.engine.journal import Watcher
+from logos.engine.runner import Dependencies, RunResult
 from logos.engine.terminals import AgentTerminals
 from logos.errors import ConfigError, HostError, LogError, UsageError
 from logos.flows.cycle.flow import CycleState
+from logos.flows.fold import UNFINISHED
 from logos.flows.levels.state import LevelsState
 from logos.ports import AgentHost, ChangeSignal
+from logos.views.cycle_state import StateDamaged
 from logos.views.run import RunView
 
 
@@ -71,34 +77,24 @@ def run_here(
     With `strict_prompt`, a prompt other than the unfinished run's is an error. `known` is the run to resume, if loaded.
     """
     check_input(settings)
-    with driver(settings, tell) as log:
+    with driving(settings.work_dir, tell) as log:
         finish_rollback(settings, log, tell)
         if make_host is None:
             settings, make_host = choose_host(settings, tell, unfinished_session(settings, log, known))
-        start_plan = choose_start(settings, log, tell, stamp(), strict_prompt=strict_prompt, known=known)
+        start_plan = choose_start(settings, log, tell, strict_prompt=strict_prompt, known=known)
         with closing(make_host(settings, tell)) as host:
-            check_host(host, start_plan.plan.agents, tell, fresh=start_plan.mode is StartMode.FRESH)
+            check_host(host, start_plan.first.plan.agents, tell, fresh=start_plan.mode is StartMode.FRESH)
             if settings.resume is False:
                 abandon_runs(settings, log, CyclePlan, "a new run was begun", tell)
-            _announce_run(start_plan, tell)
-            return _drive_cycle(settings, start_plan, host, log, watchers, tell)
-
-
-def _drive_cycle(
-    settings: Settings,
-    start_plan: StartPlan,
-    host: AgentHost,
-    log: SqliteLog,
-    watchers: Sequence[Watcher[CycleState]],
-    tell: Tell,
-) -> RunResult[CycleState]:
-    responses = ResponseFiles(settings.response_dir)
-    responses.ensure()
-    needs = dependencies(settings, host, log, tell)
-    all_watchers = [state_file_writer(settings), *watchers, *checkpoints_for(settings, log, tell, work_tree)]
-    with closing(FileWatcher(settings.response_dir)) as change_signal:
-        run = CycleRun(settings.run_options(), needs, responses, change_signal, all_watchers, after_pass(settings))
-        return run_cycle(run, start_plan.mode, *start_plan.first_event(log))
+            if start_plan.message:
+                tell(start_plan.message)
+            responses = ResponseFiles(settings.response_dir)
+            responses.ensure()
+            needs, options = _dependencies(settings, host, log, tell), settings.run_options()
+            watching = _watchers(settings, watchers, log, tell, work_tree)
+            with closing(FileWatcher(settings.response_dir)) as change_signal:
+                run = CycleRun(options, needs, responses, change_signal, watching, _after_pass(settings))
+                return run_cycle(run, start_plan.mode, start_plan.journal, start_plan.first)
 
 
 def build_here(
@@ -116,31 +112,27 @@ def build_here(
     check_work_dir(settings)
     settings.levels_taking_part()
     telos = read_telos(settings.work_dir)
-    with driver(settings, tell) as log:
-        base = partial(base_of, settings.work_dir, allow_dirty=allow_dirty)
-        start_plan = choose_build_start(settings, feature, telos, log, tell, stamp(), base, known)
+    with driving(settings.work_dir, tell) as log:
+        view = build_to_resume(settings, feature, log, tell, known)
+        base = base_of(settings.work_dir, allow_dirty=allow_dirty) if view is None else ""
         if make_host is None:
-            settings, make_host = choose_host(settings, tell, start_plan.session)
-            start_plan = replace(start_plan, plan=replace(start_plan.plan, agents=settings.level_agent_config()))
+            session = session_in(view.records) if view is not None else ""
+            settings, make_host = choose_host(settings, tell, session)
+        start_plan = start_build(settings, feature, telos, base, log, view)
+        plan, journal = start_plan.first.plan, start_plan.journal
         with closing(make_host(settings, tell)) as host:
-            _prepare_build(settings, start_plan, host, log, tell)
-            workspace = GitWorkspace(settings.work_dir, start_plan.run, telos.setup)
-            needs = dependencies(settings, host, log, tell)
-            checkpoints = checkpoints_for(settings, log, tell, lambda _: merged_work)
-            all_watchers = [state_file_writer(settings), *watchers, *checkpoints]
-            run = BuildRun(settings.run_options(), needs, workspace, responses_in, change_signal_for, all_watchers)
-            return run_build(run, *start_plan.first_event(log))
-
-
-def _prepare_build(settings: Settings, start_plan: BuildStartPlan, host: AgentHost, log: SqliteLog, tell: Tell) -> None:
-    """Check the agents of the levels that take part, and remove what earlier builds left."""
-    levels = {level.name for level in start_plan.plan.levels}
-    check_host(host, [agent for agent in start_plan.plan.agents if agent.name in levels], tell, fresh=True)
-    if start_plan.journal is None:
-        abandon_runs(settings, log, LevelsPlan, "a new build was begun", tell)
-    _remove_leftovers(settings, log, host, start_plan.run, tell)
-    if start_plan.journal is not None:
-        tell(f"resuming build {start_plan.run}; finished turns are not repeated")
+            levels = {level.name for level in settings.levels_taking_part()}
+            check_host(host, [agent for agent in plan.agents if agent.name in levels], tell, fresh=True)
+            if view is None:
+                abandon_runs(settings, log, LevelsPlan, "a new build was begun", tell)
+            _remove_leftovers(settings, log, host, journal.run, tell)
+            if start_plan.message:
+                tell(start_plan.message)
+            workspace = GitWorkspace(settings.work_dir, journal.run, telos.setup)
+            needs, options = _dependencies(settings, host, log, tell), settings.run_options()
+            watching = _watchers(settings, watchers, log, tell, lambda _: merged_work)
+            run = BuildRun(options, needs, workspace, responses_in, change_signal_for, watching)
+            return run_build(run, journal, start_plan.first)
 
 
 def read_run(work_dir: Path, run: RunId) -> RunView:
@@ -151,34 +143,143 @@ def read_run(work_dir: Path, run: RunId) -> RunView:
 
 def _remove_leftovers(settings: Settings, log: SqliteLog, host: AgentHost, current: RunId, tell: Tell) -> None:
     """Remove terminals and worktrees of earlier builds that were killed before their last step, or abandoned."""
-    for folder in sorted((settings.paths.worktrees).glob("*")):
+    for folder in sorted(settings.paths.worktrees.glob("*")):
         run = RunId(folder.name)
         if run == current or run not in log.runs():
             continue
         try:
             journal = open_levels(log, run)
             AgentTerminals(host, journal.record, time.monotonic, time.sleep).close(journal.ledger)
-            _remove_worktrees(GitWorkspace(settings.work_dir, run), journal, tell)
+            workspace, state = GitWorkspace(settings.work_dir, run), journal.state
+            if state.outcome not in UNFINISHED:
+                workspace.close(state.result)
+                continue
+            workspace.give_up(state.merged)
+            tell(f"build {run} is abandoned: its worktrees are removed, its log and its commits are kept")
         except (LogError, UsageError, HostError) as error:
             tell(f"warning: cannot remove what build {run} left in {folder}: {error}")
 
 
-def _remove_worktrees(workspace: GitWorkspace, journal: Journal[LevelsState], tell: Tell) -> None:
-    state = journal.state
-    if state.outcome not in (None, Outcome.BLOCKED):
-        workspace.close(state.result)
-        return
-    workspace.give_up(state.merged)
-    tell(f"build {journal.run} is abandoned: its worktrees are removed, its log and its commits are kept")
+def _dependencies(settings: Settings, host: AgentHost, log: SqliteLog, tell: Tell) -> Dependencies:
+    topic = settings.notifications.ntfy_topic
+    return Dependencies(host, log, tell, notify=lambda title, text, priority: notify(topic, title, text, priority))
 
 
-def _announce_run(start_plan: StartPlan, tell: Tell) -> None:
-    journal, saved = start_plan.journal, start_plan.saved
-    if journal is not None:
-        state = journal.state
-        tell(
-            f"resuming run {journal.run}: round {state.round}, {state.role}, cycle {state.cycle}; "
-            "finished turns are not repeated"
+def responses_in(folder: str, answer: str) -> ResponseFiles:
+    """The response file of one turn of a build."""
+    return ResponseFiles(WorkDir(Path(folder)).response_dir, {answer: f"{answer}.md"})
+
+
+def _after_pass(settings: Settings) -> Callable[[CyclePlan, Callable[[str], object]], None]:
+    """The post-processing that the settings ask for."""
+    post = settings.post_processing
+
+    def process(plan: CyclePlan, tell: Callable[[str], object]) -> None:
+        comment = post.git_commit_comment or comment_for(plan.explore)
+        archiving, committing = post.openspec_archive, post.git_commit
+        post_process(settings.work_dir, archiving=archiving, committing=committing, comment=comment, tell=tell)
+
+    return process
+
+
+def _watchers(
+    settings: Settings,
+    watchers: Sequence[Watcher[Any]],
+    log: SqliteLog,
+    tell: Tell,
+    look: Callable[[GitSnapshots], Look],
+) -> list[Watcher[Any]]:
+    """Writes the state file, calls `watchers`, and keeps the work tree at every event, where checkpoints are on."""
+    watching: list[Watcher[Any]] = [state_file_writer(settings), *watchers]
+    snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
+    if snapshots is not None:
+        watching.append(Checkpoints(snapshots, log, look(snapshots), tell))
+    elif settings.checkpoints.enabled:
+        watching.append(NoCheckpoints(f"{settings.work_dir} is not a git repository", tell))
+    return watching
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedResume:
+    """A run that can continue, its work dir, and the settings to continue it with: configuration file and overrides."""
+
+    place: Path
+    view: RunView
+    config: Path | None
+    overrides: tuple[str, ...]
+
+    @property
+    def settings(self) -> Settings:
+        return settings_of(self.place, self.config, [*self.overrides, "resume=1"])
+
+
+def resume(
+    run: str | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    config: Path | None = None,
+    wd: Path | None = None,
+    make_host: MakeHost | None = None,
+    watchers: Sequence[Watcher[Any]] = (),
+    tell: Tell = say,
+) -> RunResult[Any]:
+    """Continue a run, by default the newest unfinished one; `overrides` are settings as `key=value`."""
+    prepared = prepare_resume(run, overrides=overrides, config=config, wd=wd)
+    settings, view = prepared.settings, prepared.view
+    if view.build is not None:
+        return build_here(settings, "", make_host=make_host, watchers=watchers, tell=tell, known=view)
+    return run_here(settings, make_host=make_host, watchers=watchers, tell=tell, known=view)
+
+
+def prepare_resume(
+    run: str | None = None, *, overrides: Sequence[str] = (), config: Path | None = None, wd: Path | None = None
+) -> PreparedResume:
+    """Find the run, here or in a fork, check that it can continue, and make the state file name it."""
+    name = locate(place_of(wd), run_name(run))
+    place = name.place
+    with reading(place) as log:
+        view = match(log, name)[0] if run else next(unfinished_runs(log), None)
+    if view is None:
+        raise UsageError(f"nothing unfinished is in {place}; `logos sessions` lists what was done there")
+    if view.damage:
+        raise LogError(view.damage)
+    if view.outcome not in UNFINISHED:
+        raise UsageError(
+            f"run {view.run} has ended ({view.outcome}); `logos rollback {view.run}@EVENT` returns to an event of it, "
+            f"`logos fork {view.run} --at EVENT` continues from one in another worktree"
         )
-    elif saved is not None:
-        tell(f"resuming from the state file: round {saved.seed.round}, {saved.seed.phase}; a new log begins")
+    if view.question is not None:
+        raise blocked(view.run, place)
+    default = WorkDir(place).config
+    config = config or (default if default.is_file() else None)
+    prepared = PreparedResume(place, view, config, (*overrides, f"wd={place}"))
+    if view.build is None:
+        _name_in_state_file(prepared.settings, view)
+    return prepared
+
+
+def _name_in_state_file(settings: Settings, view: RunView) -> None:
+    """A driver of the cycle continues the run that the state file names: where that is another, rewrite the file."""
+    try:
+        saved = read_cycle_state(settings.state_path, settings.provider)
+    except StateDamaged:
+        return
+    if saved is None or (saved.run is not None and saved.run != view.run):
+        with DriverLock(settings.paths.lock):
+            write_run_state(settings, view.fold)
+
+
+def newest_unfinished(place: Path, kind: type[Plan]) -> RunView | None:
+    """The newest run of a flow, if it can continue and no driver runs.
+
+    A log that cannot be read is reported when it is opened for writing.
+    """
+    if not has_log(place) or driver_at(place) is not None:
+        return None
+    try:
+        with reading(place) as log:
+            run = newest_of(log, kind)
+            view = load_run(log, run) if run is not None else None
+    except LogError:
+        return None
+    return view if view is not None and not view.damage and view.outcome in UNFINISHED else None

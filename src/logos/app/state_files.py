@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 from logos.adapters.state_files import write_build_state, write_cycle_state
@@ -19,8 +18,6 @@ from logos.flows.fold import RunFold
 from logos.flows.levels.state import LevelsState
 from logos.views import build_state, cycle_state
 
-BUILD_STATE_FILE = WorkDir(Path()).build_state.name
-
 
 def write_state(settings: Settings, state: RunState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
     match state:
@@ -28,13 +25,13 @@ def write_state(settings: Settings, state: RunState, ledger: Ledger, run: RunId,
             projection = cycle_state.project(state, ledger, run, seq, settings.api, settings.provider)
             write_cycle_state(settings.state_path, projection, at)
         case LevelsState():
-            write_state_of_build(settings.telos_dir, state, ledger, run, seq, at)
+            write_state_of_build(settings.paths, state, ledger, run, seq, at)
         case _:
             raise TypeError(f"no state file for {type(state).__name__}")
 
 
-def write_state_of_build(telos_dir: Path, state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
-    write_build_state(telos_dir / BUILD_STATE_FILE, build_state.project(state, ledger, run, seq, at))
+def write_state_of_build(paths: WorkDir, state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
+    write_build_state(paths.build_state, build_state.project(state, ledger, run, seq, at))
 
 
 def write_run_state(settings: Settings, fold: RunFold[Any]) -> None:

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from logos.adapters.hosts.cao import check_provider
 from logos.app.hosts import known_providers
-from logos.app.prompt import split_prompt
-from logos.app.run_settings import refuse_template
-from logos.app.run_start import given_prompt
+from logos.app.prompt import given_prompt, refuse_template, split_prompt
 from logos.app.settings import Settings, load_settings
 from logos.app.start import check_work_dir
 from logos.errors import LogosError, PromptError

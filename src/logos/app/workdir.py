@@ -8,11 +8,11 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from logos.adapters.lock import driver_of
+from logos.adapters.lock import DriverLock, driver_of
 from logos.adapters.store.recovery import open_readonly, repair
 from logos.adapters.store.registry import find, has_mirror
 from logos.adapters.store.sqlite import SqliteLog
@@ -71,18 +71,17 @@ def default_config() -> Path | None:
 
 def place_of(wd: Path | None) -> Path:
     """The work dir: `wd`, else WD, else `wd` in ./logos.json, else the current directory."""
-    chosen = str(wd) if wd is not None else os.environ.get("WD", "") or _configured()
+    chosen = str(wd) if wd is not None else os.environ.get("WD", "") or wd_in(Path(CONFIG))
     place = Path(chosen).expanduser().absolute() if chosen else Path.cwd()
     if not place.is_dir():
         raise UsageError(f"{place}: there is no such directory")
     return place
 
 
-def _configured() -> str:
-    """`wd` of the configuration file; other errors in that file are reported where the settings are loaded."""
-    config = default_config()
+def wd_in(config: Path) -> str:
+    """`wd` of a configuration file; other errors in that file are reported where the settings are loaded."""
     try:
-        data: object = json.loads(config.read_text(encoding="utf-8-sig")) if config else None
+        data: object = json.loads(config.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         return ""
     wd = cast("dict[str, Any]", data).get("wd") if isinstance(data, dict) else None
@@ -130,18 +129,14 @@ def open_log(telos_dir: Path, tell: Tell = say) -> Generator[SqliteLog]:
     path, driver = telos_dir / DATABASE, driver_of(telos_dir / LOCK)
     ours = driver in (None, os.getpid())
     mirror = repair(path, tell, driving=driver is not None) if ours else find(path, "", tell)
-    log = SqliteLog(path, mirror=mirror)
-    try:
+    with closing(SqliteLog(path, mirror=mirror)) as log:
         yield log
-    finally:
-        log.close()
 
 
 @contextmanager
-def writing(place: Path, tell: Tell = say) -> Generator[SqliteLog]:
-    """Open the log of a work dir that has one, to write to it."""
-    require_log(place)
-    with open_log(WorkDir(place).telos_dir, tell) as log:
+def driving(place: Path, tell: Tell = say) -> Generator[SqliteLog]:
+    """Become the one driver of a work dir: hold its lock and open its log."""
+    with DriverLock(WorkDir(place).lock), open_log(WorkDir(place).telos_dir, tell) as log:
         yield log
 
 

@@ -11,8 +11,9 @@ import typer
 
 from logos.app.changes import built_changes
 from logos.app.hosts import simulate as simulated
+from logos.app.runs import RunRecorder
 from logos.app.settings import load_settings
-from logos.app.start import build_here, check_work_dir, read_run
+from logos.app.start import build_here, check_work_dir
 from logos.app.workdir import default_config, wd_flag
 from logos.cli.drive import given_config, put_end, read_stdin, resume_hint
 from logos.cli.options import AsJson, Overrides, Simulate, WorkDir, examples, repeated
@@ -89,7 +90,7 @@ def start(
     check_work_dir(loaded)
     ask = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
     settings, feature, known = decide(loaded, feature, tell, ask=ask, known=known)
-    place = settings.work_dir
+    place, recorder = settings.work_dir, RunRecorder(known)
     moved = ["--wd", str(place)] if place != loaded.work_dir else []
     file = [part for name in given_config(config) for part in ("--config", name)]
     with view() as shown, resume_hint(shown, settings, ["logos", "build", *file, *again, *moved]):
@@ -98,11 +99,11 @@ def start(
             feature,
             allow_dirty=allow_dirty,
             make_host=simulated(simulate, "levels", shown.tell) if simulate else None,
-            watchers=[shown.watch],
+            watchers=[shown.watch, recorder.watch],
             tell=shown.tell,
             known=known,
         )
-    ended, changed = read_run(place, result.run), built_changes(place, result.state)
+    ended, changed = recorder.view(place, result.run), built_changes(place, result.state)
     return put_end(
         settings, ended, result.exit_code, changed, next_commands(result.run, result.state, place), as_json=as_json
     )

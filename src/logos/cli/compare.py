@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from logos.app.compare import ComparedRun, Comparison
-from logos.app.compare import compare as compare_runs
+from logos.app.diff import ComparedRun, Comparison
+from logos.app.diff import compare as compare_runs
 from logos.app.runs import status_of
 from logos.cli.diff import files_as_json, put_changes
 from logos.cli.options import AsJson, ThisRun, WorkDir, examples
@@ -88,8 +88,8 @@ def _cells(run: ComparedRun) -> tuple[object, ...]:
         number(view.characters),
         _partly(tokens(bill.usage.tokens), bill.tokens_unknown, bill.turns),
         _partly(dollars(bill.usage.cost_usd), bill.cost_unknown, bill.turns),
-        duration(run.driven_seconds),
-        run.sessions,
+        duration(sum(session.seconds for session in view.own_sessions)),
+        len(view.own_sessions),
         UNKNOWN if run.changed is None else len(run.changed),
         str(run.end.place),
     )

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from logos.app.settings import Settings
-from logos.app.state_files import BUILD_STATE_FILE
 from logos.app.workdir import default_config
 from logos.cli.output import console as show
 from logos.cli.output.live import View
@@ -72,7 +71,7 @@ def _with_double_budget(command: list[str], error: BudgetReached) -> list[str]:
 
 
 def state_file_of(settings: Settings, view: RunView) -> Path:
-    return settings.state_path if view.build is None else settings.telos_dir / BUILD_STATE_FILE
+    return settings.state_path if view.build is None else settings.paths.build_state
 
 
 def put_end(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from logos.app.checkpoints import NewRun
-from logos.app.fork import fork as fork_run
+from logos.app.rollback import fork as fork_run
 from logos.cli.options import AsJson, OneRun, WorkDir, examples
 from logos.cli.output import console as show
 from logos.views.events import Severity

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from logos.app.runs import open_levels, runs_with
+from logos.app.runs import newest_of, open_levels
 from logos.app.workdir import find_run, place_of, reading
 from logos.cli.options import AsJson, WorkDir, examples
 from logos.cli.output import console as show
@@ -50,8 +50,8 @@ def lineage(
 
 
 def _chosen(log: Log, words: list[str]) -> tuple[RunId, str]:
-    builds = runs_with(log, LevelsPlan)
-    if not builds:
+    newest = newest_of(log, LevelsPlan)
+    if newest is None:
         raise UsageError("no build was started here yet; `logos build` starts one")
     if len(words) > 2:
         raise UsageError("one build and one spec: logos lineage [RUN] [SPEC]")
@@ -59,7 +59,7 @@ def _chosen(log: Log, words: list[str]) -> tuple[RunId, str]:
         return find_run(log, words[0]), words[1]
     if words and any(run.startswith(words[0].lower()) for run in log.runs()):
         return find_run(log, words[0]), ""
-    return builds[-1], words[0] if words else ""
+    return newest, words[0] if words else ""
 
 
 def _find(state: LevelsState, wanted: str) -> Spec:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from logos.app.output_file import write_output
-from logos.app.record import script_of, script_text
+from logos.app.report import script_of, script_text, write_output
 from logos.app.runs import load_run
 from logos.app.workdir import find_run, place_of, reading
 from logos.cli.options import AsJson, OneRun, WorkDir, examples

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from logos.app.output_file import write_output
-from logos.app.report import report_on
+from logos.app.report import report_on, write_output
 from logos.app.workdir import place_of
 from logos.cli.options import AsJson, OneRun, WorkDir, examples
 from logos.cli.output import console as show

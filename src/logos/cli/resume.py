@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from logos.app.resume import prepare_resume
+from logos.app.start import prepare_resume
 from logos.cli import build, run
 from logos.cli.options import AsJson, OneRun, Overrides, Recreate, Simulate, WorkDir, examples
 
@@ -35,11 +35,11 @@ def resume(
     """
     overrides = [*(settings or []), *(["handoff.recreate_terminals=1"] if recreate else [])]
     prepared = prepare_resume(run_id, overrides=overrides, config=config, wd=wd)
-    view = prepared.unfinished.view
+    view = prepared.view
     again = [part for override in prepared.overrides for part in ("--set", override)]
     again += ["--simulate", str(simulate)] if simulate else []
     flags = [*prepared.overrides, "resume=1"]
-    if prepared.unfinished.is_build:
+    if view.build is not None:
         return build.start(
             "", prepared.config, flags, again, allow_dirty=False, simulate=simulate, as_json=as_json, known=view
         )

@@ -10,9 +10,9 @@ import typer
 
 from logos.app.changes import changes
 from logos.app.hosts import simulate as simulated
-from logos.app.resume import newest_unfinished
-from logos.app.run_settings import run_settings
-from logos.app.start import read_run, run_here
+from logos.app.prompt import run_settings
+from logos.app.runs import RunRecorder
+from logos.app.start import newest_unfinished, run_here
 from logos.app.workdir import default_config, wd_flag
 from logos.cli.drive import given_config, put_end, read_stdin, resume_hint
 from logos.cli.options import AsJson, Overrides, Recreate, Simulate, examples, repeated
@@ -89,13 +89,15 @@ def start(
         source = {"prompt": read_stdin()} if prompt == "-" else {"prompt_file": prompt}
         settings = run_settings(config, os.environ, flags, task=task, **source)
         if settings.resume is not False:
-            unfinished = newest_unfinished(settings.work_dir, CyclePlan, known)
-            present(unfinished, shown.tell)
-            known = unfinished.view if unfinished is not None else None
+            known = known or newest_unfinished(settings.work_dir, CyclePlan)
+            present(settings.work_dir, known, shown.tell)
+        recorder = RunRecorder(known)
         with resume_hint(shown, settings, ["logos", "run", *given_config(config), *again]):
-            result = run_here(settings, make_host=make_host, watchers=[shown.watch], tell=shown.tell, known=known)
+            result = run_here(
+                settings, make_host=make_host, watchers=[shown.watch, recorder.watch], tell=shown.tell, known=known
+            )
     place = settings.work_dir
-    ended, changed = read_run(place, result.run), changes(place)
+    ended, changed = recorder.view(place, result.run), changes(place)
     changed = ["\nUncommitted changes in the work dir:", *changed] if changed else []
     return put_end(settings, ended, result.exit_code, changed, next_commands(ended, place), as_json=as_json)
 

@@ -23,8 +23,8 @@ from logos.adapters.state_files import read_cycle_state, write_cycle_state
 from logos.app import post_processing
 from logos.app.debug_log import configure_logging
 from logos.app.hosts import MakeHost
-from logos.app.prompt import Prompt, split_prompt
-from logos.app.run_start import given_prompt, plan_from
+from logos.app.prompt import Prompt, given_prompt, split_prompt
+from logos.app.run_start import plan_from
 from logos.app.settings import LEAVES, Settings, as_environment, load_settings
 from logos.app.signals import interruptible
 from logos.app.start import run_here

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -228,10 +228,20 @@ def view_run(run: RunId, records: Iterable[Recorded], read_report: ReadReport) -
             raise
         damage = str(error)
     fold = RunFold[Any](run, flow_for(started_by(run, read[0] if read else None), read_report))
-    builder, states = TurnViewBuilder(read_report), list[State]()
+    states = list[State]()
     for record in read:
         fold.add(record)
         states.append(fold.state)
-        builder.add(record)
     began = next((record.at for record in reversed(read) if isinstance(record.event, RunForked)), read[0].at)
-    return RunView(fold, began, read[-1].at, builder.turns, damage, tuple(read), tuple(states))
+    view = RunView(fold, began, began, damage=damage)
+    return extended(view, [*zip(read, states, strict=True)], read_report)
+
+
+def extended(view: RunView, added: Iterable[tuple[Recorded, State]], read_report: ReadReport) -> RunView:
+    """A view with records that were added to its run, and to its fold, since; each with the state after it."""
+    new_records, new_states = zip(*added, strict=True)
+    records, builder = (*view.records, *new_records), TurnViewBuilder(read_report)
+    for record in records:
+        builder.add(record)
+    states = (*view.states, *new_states)
+    return replace(view, last=records[-1].at, turns=builder.turns, records=records, states=states)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from logos.app.build_start import blocked
 from logos.app.checkpoints import checkpoint_at
-from logos.app.fork import fork_at
-from logos.app.resume import UnfinishedRun, newest_unfinished
+from logos.app.rollback import fork_at
+from logos.app.run_start import blocked
 from logos.app.settings import Settings
+from logos.app.start import newest_unfinished
 from logos.app.workdir import Tell, wd_flag
 from logos.domain.plans import LevelsPlan
 from logos.errors import StateError, UsageError
@@ -23,10 +24,9 @@ SHOWN = 3
 ANSWERS = {"r": "resume", "s": "reset", "f": "fork", "q": "quit"}
 
 
-def summary(unfinished: UnfinishedRun) -> list[str]:
+def summary(place: Path, view: RunView) -> list[str]:
     """What a person needs who returns to a run after hours or days."""
-    view = unfinished.view
-    what = "build" if unfinished.is_build else "run"
+    what = "build" if view.build is not None else "run"
     origin = f", from {view.came_from}" if view.came_from else ""
     inherited = f" (and {view.inherited} before the fork)" if view.inherited else ""
     stopped = view.state.stalled or view.left
@@ -38,7 +38,7 @@ def summary(unfinished: UnfinishedRun) -> list[str]:
         f"{count(view.answered, 'turn')} answered{inherited}, {sum_in_words(view.bill, view.characters)}",
         f"it is at {view.state.position.text}; {next_text}",
         *([f"it stopped: {stopped}"] if stopped else []),
-        f"recommended: {recommended(unfinished)}",
+        f"recommended: {recommended(place, view)}",
     ]
 
 
@@ -53,9 +53,9 @@ def _session(session: Session) -> str:
     return f"session {session.number}, {date(session.began)}: {duration(session.seconds)}, {answered} answered"
 
 
-def recommended(unfinished: UnfinishedRun) -> str:
+def recommended(place: Path, view: RunView) -> str:
     """The next action, and its command."""
-    view, flag = unfinished.view, wd_flag(unfinished.place)
+    flag = wd_flag(place)
     if view.question is not None:
         return f"answer its question (logos resolve{flag})"
     budget = BUDGET.match(view.left)
@@ -64,8 +64,8 @@ def recommended(unfinished: UnfinishedRun) -> str:
     return f"resume it ({view.resumes_with}{flag})"
 
 
-def present(unfinished: UnfinishedRun | None, tell: Tell) -> None:
-    for line in summary(unfinished) if unfinished is not None else ():
+def present(place: Path, view: RunView | None, tell: Tell) -> None:
+    for line in summary(place, view) if view is not None else ():
         tell(line)
 
 
@@ -78,13 +78,14 @@ def decide(
     """
     if settings.resume is False:
         return settings, feature, None
-    unfinished = newest_unfinished(settings.work_dir, LevelsPlan, known)
-    present(unfinished, tell)
-    if unfinished is None:
+    place = settings.work_dir
+    view = known or newest_unfinished(place, LevelsPlan)
+    present(place, view, tell)
+    flag = wd_flag(place)
+    if view is None:
         return settings, feature, None
-    view, flag = unfinished.view, wd_flag(unfinished.place)
     if view.question is not None:
-        raise blocked(view.run, unfinished.place)
+        raise blocked(view.run, place)
     if settings.resume:
         return settings, feature, view
     if not ask:
@@ -96,13 +97,13 @@ def decide(
         case "reset":
             return settings.model_copy(update={"resume": False}), feature or getattr(view.plan, "feature", ""), None
         case "fork":
-            return _forked(settings, unfinished, tell), "", None
+            return _forked(settings, view, tell), "", None
         case _:
             return settings.model_copy(update={"resume": True}), "", view
 
 
-def _forked(settings: Settings, unfinished: UnfinishedRun, tell: Tell) -> Settings:
-    started = fork_at(settings, checkpoint_at(unfinished.place, unfinished.view, None), None, tell)
+def _forked(settings: Settings, view: RunView, tell: Tell) -> Settings:
+    started = fork_at(settings, checkpoint_at(settings.work_dir, view, None), None, tell)
     tell(f"build {started.run} is forked from {started.at.run}@{started.at.seq} and continues in {started.wd}")
     return settings.model_copy(update={"wd": str(started.wd), "resume": True})
 
