@@ -6,28 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from logos.domain.events import (
-    CheckRan,
-    Event,
-    Noted,
-    QuestionResolved,
-    RunAbandoned,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    TerminalClosed,
-    TerminalOpened,
-    TurnAnswered,
-    TurnAsked,
-    TurnFailed,
-    TurnSent,
-    WorkGathered,
-    WorkMerged,
-)
+from logos.domain import events
+from logos.domain.events import Event
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
 from logos.domain.roles import ANSWERS, RESPONSE_FILES, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
-from logos.domain.specs import Question
 from logos.domain.turns import Action, AgentName, Check, Fact, FailureKind, Outcome, Turn, TurnId, Worktree
 from logos.flows import Position, condense
 from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
@@ -69,6 +51,11 @@ class CycleState:
     outcome: Outcome | None = None
     reason: str = ""
 
+    # A cycle asks a person nothing, and its agents work in the user's own work tree.
+    question = result = head = merged = None
+    uncommitted = MappingProxyType[TurnId, Worktree]({})
+    unfinished_work = MappingProxyType[str, TurnId]({})
+
     def said(self, role: Role) -> str:
         return self.outputs[ROLE_DEFS[role].answer]
 
@@ -81,10 +68,6 @@ class CycleState:
         return TurnId(f"r{self.round}.verify")
 
     @property
-    def question(self) -> Question | None:
-        return None
-
-    @property
     def position(self) -> Position:
         text = f"round {self.round}, phase {self.phase}"
         return Position(self.round, self.phase.value, self.role.value, self.cycle, text)
@@ -92,26 +75,6 @@ class CycleState:
     @property
     def next_turns(self) -> tuple[str, ...]:
         return () if self.outcome is not None else (self.check_id if self.checking else self.turn_id,)
-
-    @property
-    def result(self) -> str | None:
-        return None
-
-    @property
-    def head(self) -> str | None:
-        return None
-
-    @property
-    def merged(self) -> str | None:
-        return None
-
-    @property
-    def uncommitted(self) -> Mapping[TurnId, Worktree]:
-        return {}
-
-    @property
-    def unfinished_work(self) -> Mapping[str, TurnId]:
-        return {}
 
 
 class Cycle:
@@ -136,28 +99,34 @@ class Cycle:
 
     def apply(self, state: CycleState, event: Event) -> CycleState:
         match event:
-            case TurnAsked():
+            case events.TurnAsked():
                 return replace(state, briefed=state.briefed | {state.role})
-            case TurnAnswered(turn, text):
+            case events.TurnAnswered(turn, text):
                 awaited = turn == state.turn_id and not state.checking and state.outcome is None
                 return _answered(state, text) if awaited else state
-            case TurnFailed(_, trouble, message):
+            case events.TurnFailed(_, trouble, message):
                 return replace(state, stalled=message, trouble=trouble) if state.outcome is None else state
-            case RunResumed(CyclePlan() as plan):
+            case events.RunResumed(CyclePlan() as plan):
                 return _resumed(state, plan)
-            case RunForked(_, _, CyclePlan() as plan):
+            case events.RunForked(_, _, CyclePlan() as plan):
                 return _resumed(replace(state, briefed=frozenset()), plan)
-            case RunAbandoned(why):
+            case events.RunAbandoned(why):
                 open_ = state.outcome in (None, Outcome.BLOCKED)
                 return _abandoned(state, why) if open_ else state
-            case CheckRan(turn, command, exit_code, output):
+            case events.CheckRan(turn, command, exit_code, output):
                 awaited = state.checking and turn == state.check_id and state.outcome is None
                 return _checked(state, command, exit_code, output) if awaited else state
-            case TerminalOpened(agent):
+            case events.TerminalOpened(agent):
                 return _new_conversation(state, Role(agent))
-            case RunStarted() | TerminalClosed() | TurnSent() | Noted() | RunEnded():
+            case events.RunStarted() | events.TerminalClosed() | events.TurnSent() | events.Noted() | events.RunEnded():
                 return state
-            case RunResumed() | RunForked() | WorkGathered() | WorkMerged() | QuestionResolved():
+            case (
+                events.RunResumed()
+                | events.RunForked()
+                | events.WorkGathered()
+                | events.WorkMerged()
+                | events.QuestionResolved()
+            ):
                 # Events of the other flow change nothing.
                 return state
 

@@ -6,25 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from logos.domain.events import (
-    CheckRan,
-    Event,
-    Noted,
-    QuestionResolved,
-    RunAbandoned,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    TerminalClosed,
-    TerminalOpened,
-    TurnAnswered,
-    TurnAsked,
-    TurnFailed,
-    TurnSent,
-    WorkGathered,
-    WorkMerged,
-)
+from logos.domain import events
+from logos.domain.events import Event, WorkGathered
 from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import LevelsPlan
 from logos.domain.reports import ActionKind, Refused, Report, TurnKind
@@ -92,38 +75,38 @@ class Levels:
     def _applied(self, state: LevelsState, event: Event) -> LevelsState:
         over = state.outcome is not None
         match event:
-            case TurnAsked(turn):
+            case events.TurnAsked(turn):
                 return replace(state, started=state.started | {turn})
-            case TurnAnswered(turn, text):
+            case events.TurnAnswered(turn, text):
                 pending = next((pending for pending in state.pending_turns if pending.turn == turn), None)
                 return state if pending is None or over else self._answered(state, pending, text)
-            case TurnFailed(turn, trouble, message):
+            case events.TurnFailed(turn, trouble, message):
                 pending = next((pending for pending in state.pending_turns if pending.turn == turn), None)
                 if pending is None or over:
                     return state
                 # An unusable response counts as an invalid report.
                 unfit = trouble is FailureKind.UNFIT
                 return _retry(state, pending, (message,)) if unfit else replace(state, stalled=message, trouble=trouble)
-            case CheckRan(turn, command, exit_code, output):
+            case events.CheckRan(turn, command, exit_code, output):
                 awaited = state.stage is Stage.UP and not state.pending_turns and not over
                 return ascent.checked(state, turn, command, exit_code, output) if awaited else state
-            case WorkGathered():
+            case events.WorkGathered():
                 return state if over else _gathered(state, event)
-            case WorkMerged(turn, commit, found):
+            case events.WorkMerged(turn, commit, found):
                 awaited = state.stage is Stage.MERGE and turn == _merge_id(state) and not over
                 return building.merged(state, commit, found) if awaited else state
-            case QuestionResolved():
+            case events.QuestionResolved():
                 return middle.resolved(state, event)
-            case RunResumed(LevelsPlan() as plan):
+            case events.RunResumed(LevelsPlan() as plan):
                 return self._resumed(state, plan)
-            case RunForked(_, _, LevelsPlan() as plan):
+            case events.RunForked(_, _, LevelsPlan() as plan):
                 return self._resumed(_forked(state, dict(event.left)), plan)
-            case RunAbandoned(why):
+            case events.RunAbandoned(why):
                 given_up = state.outcome in (None, Outcome.BLOCKED)
                 return _abandoned(state, why) if given_up else state
-            case RunStarted() | RunResumed() | RunForked() | RunEnded():
+            case events.RunStarted() | events.RunResumed() | events.RunForked() | events.RunEnded():
                 return state
-            case TerminalOpened() | TerminalClosed() | TurnSent() | Noted():
+            case events.TerminalOpened() | events.TerminalClosed() | events.TurnSent() | events.Noted():
                 return state
 
     def _resumed(self, state: LevelsState, plan: LevelsPlan) -> LevelsState:
