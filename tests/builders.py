@@ -13,7 +13,7 @@ from logos.domain.ledger import Ledger
 from logos.domain.plans import CURRENT_RULES, CyclePlan, ReviewRules
 from logos.domain.roles import Role
 from logos.domain.turns import Agent, AgentName, Check, FailureKind, Turn, TurnId
-from logos.flows import replay
+from logos.flows import Flow, State
 from logos.flows.cycle.flow import Cycle, CycleState
 
 # How many times as many examples as in the quick suite.
@@ -44,6 +44,14 @@ def a_plan(**changes: Any) -> CyclePlan:
 def a_quick_plan(**changes: Any) -> CyclePlan:
     """A plan in which the first approval counts, whatever its notes say."""
     return a_plan(**{"review": ReviewRules(min_cycles_before_approval=1, require_evidence=False), **changes})
+
+
+def replay(flow: Flow[State], events: Iterable[Event]) -> State:
+    """Fold events into a state."""
+    state = flow.start()
+    for event in events:
+        state = flow.apply(state, event)
+    return state
 
 
 Answer = Callable[[TurnId, str], str]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from logos.adapters.reports.records import MAX_COMPONENTS
 from logos.domain.events import (
     CheckRan,
     Event,
@@ -21,9 +22,10 @@ from logos.domain.plans import CURRENT_RULES, LevelsPlan
 from logos.domain.reports import Change, Component, Finding, Proposal, Refused, Report, Section, TurnKind, Verdict
 from logos.domain.specs import ContentConflict, Tool, TouchedFile
 from logos.domain.turns import Action, Check, Gather, Merge, Turn
-from logos.flows import replay
-from logos.flows.levels.flow import Levels, turns_at_most
+from logos.flows.levels.descent import HAND_BACKS
+from logos.flows.levels.flow import ATTEMPTS, Levels
 from logos.flows.levels.state import MAIN, LevelsState
+from tests.builders import replay
 
 TELOS = tuple((level, f"what is known at {level.name}") for level in sorted(Level, reverse=True))
 TOOLS = (
@@ -36,6 +38,14 @@ def a_levels_plan(*levels: Level, **changes: Any) -> LevelsPlan:
     """All nine levels unless some are named."""
     plan = LevelsPlan("greet by name", "/repo", "base", TELOS, tools=TOOLS, rules=CURRENT_RULES)
     return replace(plan, **({"levels": tuple(sorted(levels, reverse=True))} if levels else {}), **changes)
+
+
+def turns_at_most(plan: LevelsPlan) -> int:
+    """Upper bound of turns, whatever the agents answer; each answer of a person may add as many."""
+    downward = len([level for level in plan.levels if level >= Level.L3]) * (1 + HAND_BACKS)
+    dispute = len(plan.levels) + plan.max_rounds * (len(plan.levels) + 1)
+    sweep = downward + MAX_COMPONENTS + 1 + len(plan.levels) + dispute
+    return ATTEMPTS * sweep * (plan.max_reconciliations + 1)
 
 
 def a_component(name: str, *depends_on: str, **changes: Any) -> Component:

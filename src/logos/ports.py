@@ -42,7 +42,6 @@ class AgentHost(Protocol):
 
     def exit_terminal(self, terminal_id: str) -> None:
         """End the agent and remove its terminal."""
-        ...
 
     def close(self) -> None: ...
 
@@ -106,13 +105,11 @@ class ChangeSignal(Protocol):
 
     def wait(self, seen: int, seconds: float) -> None:
         """Return after `seconds`, or as soon as there are more wakeups than `seen`."""
-        ...
 
     def wake(self) -> None: ...
 
     def close(self) -> None:
         """Stop watching and wake every waiter."""
-        ...
 
 
 class Log(Protocol):
@@ -146,7 +143,6 @@ class Snapshots(Protocol):
 
     def point(self, run: RunId, commits: Mapping[int, str]) -> None:
         """Record which commit the work tree was at these events of a run."""
-        ...
 
     def of(self, run: RunId) -> dict[int, str]:
         """The events of a run that have a snapshot, in order, and their commits."""
@@ -154,7 +150,6 @@ class Snapshots(Protocol):
 
     def remember(self, commits: Iterable[str]) -> None:
         """Reuse these commits when the tree is the same again."""
-        ...
 
 
 class Workspace(Protocol):
@@ -174,15 +169,12 @@ class Workspace(Protocol):
 
     def keep(self, worktree: Worktree, turn: TurnId) -> None:
         """Store what a turn left in a worktree as a commit, for an agent that continues it."""
-        ...
 
     def give_up(self, result: str | None) -> None:
         """Close, and keep work that was never gathered as commits."""
-        ...
 
     def close(self, result: str | None) -> None:
         """Remove the worktrees and branches of the run; `result`, if given, becomes the run's branch.
 
         Commits that the log names stay, so that a rollback can use them.
         """
-        ...

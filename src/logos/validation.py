@@ -24,10 +24,6 @@ def dotted(location: Location) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
 
 
-def _no_message(_: ErrorDetails) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Wording:
     """How the errors of one format are worded.
@@ -42,7 +38,7 @@ class Wording:
     object_name: str = "an object"
     key_names: Mapping[str, str] = field(default_factory=dict[str, str])
     messages: Mapping[str, str] = field(default_factory=dict[str, str])
-    message: Callable[[ErrorDetails], str] = _no_message
+    message: Callable[[ErrorDetails], str] = lambda _: ""
 
 
 def explain_first(error: ValidationError, wording: Wording) -> str:

@@ -27,11 +27,10 @@ from logos.domain.events import (
 from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, OnExhausted, ReviewRules, RulesVersion
 from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.turns import AgentName, Check, Outcome, RunId, TerminalId, Turn, TurnId
-from logos.flows import replay
 from logos.flows.condense import programmer_for_tester
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, NO_VERDICT, UPSTREAM_BACK_REFERENCE, Cycle, CycleState
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE
-from tests.builders import Driven, a_failure, a_plan, a_quick_plan, drive_purely, examples
+from tests.builders import Driven, a_failure, a_plan, a_quick_plan, drive_purely, examples, replay
 
 UNSURE = "Everything looks fine to me."
 GOOD = {

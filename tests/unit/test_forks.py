@@ -59,7 +59,7 @@ from logos.domain.turns import (
 )
 from logos.domain.usage import Usage
 from logos.errors import LogConflict, LogDamaged
-from logos.flows import Flow, replay
+from logos.flows import Flow
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, UPSTREAM_BACK_REFERENCE, Cycle, CycleState
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.state import MAIN, LevelsState, Stage
@@ -67,7 +67,7 @@ from logos.ports import Log
 from logos.prompts import render
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, MemoryLog
 from logos.views import build_state
-from tests.builders import a_plan, a_quick_plan, drive_purely, examples
+from tests.builders import a_plan, a_quick_plan, drive_purely, examples, replay
 from tests.levels_builders import World, a_component, a_levels_plan, drive_levels, flow_of, read, touched_by
 from tests.unit.test_cycle_flow import POOL, outputs, seeds
 from tests.unit.test_cycle_flow import plans as cycle_plans

@@ -34,10 +34,9 @@ from logos.domain.reports import (
 )
 from logos.domain.specs import ContentConflict, Direction, Handoff, Tool, TouchedFile
 from logos.domain.turns import Check, FailureKind, Gather, Merge, Outcome, RunId, Turn, TurnId, Worktree
-from logos.flows import replay
-from logos.flows.levels.flow import turns_at_most
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, LevelStatus, Stage
+from tests.builders import replay
 from tests.levels_builders import (
     Built,
     Reply,
@@ -51,6 +50,7 @@ from tests.levels_builders import (
     flow_of,
     last,
     touched_by,
+    turns_at_most,
     written,
 )
 

@@ -44,10 +44,9 @@ from logos.domain.reports import (
 )
 from logos.domain.specs import ContentConflict, Tool, TouchedFile
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, TerminalId, Turn, TurnId
-from logos.flows import replay
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.state import LevelsState
-from tests.builders import examples
+from tests.builders import examples, replay
 from tests.levels_builders import (
     TELOS,
     Built,

@@ -13,7 +13,7 @@ from logos.domain.levels import Level
 from logos.domain.reports import Component, Report, TurnKind
 from logos.domain.specs import ContentConflict, TouchedFile
 from logos.domain.turns import TurnId
-from logos.flows.levels.overlap import EMPTY, Contribution, clashes
+from logos.flows.levels.components import EMPTY, Contribution, clashes
 from tests.builders import examples
 from tests.levels_builders import a_component
 

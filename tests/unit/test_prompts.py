@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -166,31 +165,6 @@ def test_what_an_agent_wrote_comes_through_as_it_is() -> None:
 
 def test_blank_lines_around_a_fact_do_not_reach_the_prompt() -> None:
     assert "\n\n\n" not in prompt_of(a_state(Role.TESTER, a_plan(explore="\n\nlook\n\n\n", scenario_test="try\n\n\n")))
-
-
-# --- overrides
-
-
-def test_a_document_in_the_overrides_folder_wins_and_may_include_our_fragments(tmp_path: Path) -> None:
-    (tmp_path / "tester.md.j2").write_text('Test {{ wd }}.\n{% include "_response_file.md.j2" %}\n')
-    facts = facts_for(a_state(Role.TESTER))
-    ours = render("tester", facts)
-    theirs = render("tester", facts, tmp_path)
-    assert theirs.startswith("Test /repo.\n*** RESPONSE FILE INSTRUCTION ***")
-    assert render("analyst", facts_for(a_state(Role.ANALYST)), tmp_path).startswith("Turn: ")
-    assert render("tester", facts) == ours
-
-
-def test_an_override_that_names_an_unknown_fact_is_an_error_even_in_a_branch_not_taken(tmp_path: Path) -> None:
-    (tmp_path / "tester.md.j2").write_text("{% if round > 99 %}{{ colour }}{% endif %}")
-    with pytest.raises(UndefinedError, match="colour"):
-        render("tester", facts_for(a_state(Role.TESTER)), tmp_path)
-
-
-def test_a_broken_override_is_named_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "tester.md.j2").write_text("fine\n{% if %}\n")
-    with pytest.raises(ConfigError, match=r"tester\.md\.j2, line 2: "):
-        render("tester", facts_for(a_state(Role.TESTER)), tmp_path)
 
 
 # --- the response file

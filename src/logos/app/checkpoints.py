@@ -28,8 +28,7 @@ from logos.domain.plans import CyclePlan, Plan
 from logos.domain.turns import Outcome, RunId, TurnId
 from logos.engine.checkpoints import commit_at
 from logos.errors import HostError, LogError, UsageError
-from logos.flows import RunState
-from logos.flows.fold import UNFINISHED
+from logos.flows.fold import UNFINISHED, RunState
 from logos.flows.levels.turn_ids import GATHER
 from logos.ports import Log
 from logos.views.run import RunView

@@ -12,9 +12,8 @@ from logos.domain.events import Recorded, TerminalClosed, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
 from logos.engine.journal import Watcher
-from logos.flows import RunState
 from logos.flows.cycle.flow import CycleState
-from logos.flows.fold import RunFold
+from logos.flows.fold import RunFold, RunState
 from logos.flows.levels.state import LevelsState
 from logos.views import build_state, cycle_state
 

@@ -27,13 +27,16 @@ class LevelDef:
     level: Level
     title: str
     mandate: str
-    profile: str
     sections: tuple[str, ...]
     document: str = "decompose"
 
     @property
     def name(self) -> str:
         return self.level.name
+
+    @property
+    def profile(self) -> str:
+        return self.title.lower().replace("-", "_")
 
 
 LEVELS: dict[Level, LevelDef] = {
@@ -43,56 +46,48 @@ LEVELS: dict[Level, LevelDef] = {
             Level.L9,
             "Telos-Guardian",
             "guards the project's purpose: decides whether a request serves it, and in the end whether the result does",
-            "telos_guardian",
             ("purpose", "boundaries"),
         ),
         LevelDef(
             Level.L8,
             "Market-Analyst",
             "states why the feature is worth having and how anybody will see that it was",
-            "market_analyst",
             ("business_case", "success_measures"),
         ),
         LevelDef(
             Level.L7,
             "Insight-Synthesizer",
             "states which needs of which users the feature serves, and on what evidence",
-            "insight_synthesizer",
             ("user_needs", "evidence"),
         ),
         LevelDef(
             Level.L6,
             "UX-Simulator",
             "states what using the feature is like, for everybody, with every error a user can meet",
-            "ux_simulator",
             ("experience", "accessibility"),
         ),
         LevelDef(
             Level.L5,
             "Journey-Validator",
             "states the user journeys as end-to-end checks that can be run",
-            "journey_validator",
             ("journeys", "end_to_end_checks"),
         ),
         LevelDef(
             Level.L4,
             "Integration-Contractor",
             "states the interfaces and contracts between the parts, with their errors",
-            "integration_contractor",
             ("interfaces", "contracts"),
         ),
         LevelDef(
             Level.L3,
             "Component-Architect",
             "divides the work into components and says what each needs, so that the independent are built in parallel",
-            "component_architect",
             ("architecture",),
         ),
         LevelDef(
             Level.L2,
             "Function-Author",
             "writes the code of one component, its tests first",
-            "function_author",
             ("behaviour",),
             document="author",
         ),
@@ -100,7 +95,6 @@ LEVELS: dict[Level, LevelDef] = {
             Level.L1,
             "Syntax-Linter",
             "fixes lint and format errors without changing what the code does",
-            "syntax_linter",
             (),
             document="lint",
         ),

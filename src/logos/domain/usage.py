@@ -46,10 +46,7 @@ def total_of(turns: Sequence[Usage | None]) -> Usage | None:
     """What turns cost together; None when the last one did not tell: unknown is not "nothing more than before"."""
     if not turns or turns[-1] is None:
         return None
-    total = Usage()
-    for usage in turns:
-        total = total.plus(usage or Usage())
-    return total
+    return reduce(Usage.plus, (usage or Usage() for usage in turns), Usage())
 
 
 def _less(now: int | None, before: int | None) -> int | None:

@@ -20,7 +20,7 @@ from logos.engine.loop import WorkerContext, drive
 from logos.engine.options import RunOptions
 from logos.engine.terminals import AgentTerminals
 from logos.errors import Interrupted, LimitReached, LogosError, RunPaused
-from logos.flows import RunState
+from logos.flows.fold import RunState
 from logos.ports import AgentHost, ChangeSignal, Log, Responses, TurnReporter
 from logos.prompts import preload, render
 from logos.views.cycle_state import FINAL

@@ -12,10 +12,14 @@ from logos.domain.plans import CyclePlan, LevelsPlan
 from logos.domain.turns import Action, Outcome, RunId
 from logos.errors import LogError
 from logos.flows import Flow
-from logos.flows.cycle.flow import Cycle
+from logos.flows.cycle.flow import Cycle, CycleState
 from logos.flows.levels.flow import Levels, ReadReport
+from logos.flows.levels.state import LevelsState
 
 State = TypeVar("State")
+
+RunState = CycleState | LevelsState
+"""Both have a position, an outcome, the work they leave and so on: code outside `flows` rarely asks which it has."""
 
 # A run with one of these outcomes can still continue.
 UNFINISHED = (None, Outcome.BLOCKED)

@@ -7,18 +7,15 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateSyntaxError, UndefinedError, meta
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, UndefinedError, meta
 
 from logos.domain.turns import Fact
-from logos.errors import ConfigError
 
 # Where the response goes in the command of the response instruction. A file that holds only this line is
 # no response: a shell that got the prompt instead of an agent would write it.
 PLACEHOLDER = "[LOGOS: replace this line with your complete final response]"
 
-_HERE = Path(__file__).parent
 _SUFFIX = ".md.j2"
-
 
 DOCUMENTS = (
     *("analyst", "peer_analyst", "programmer", "peer_programmer", "tester", "reminder"),
@@ -26,39 +23,33 @@ DOCUMENTS = (
 )
 
 
-def preload(overrides: Path | None = None) -> None:
+def preload() -> None:
     """Compile every document: a faulty one is found before a run starts, and no turn waits for it."""
     for document in DOCUMENTS:
-        _compiled(document, overrides)
+        _environment().get_template(document + _SUFFIX)
+        _named_in(document + _SUFFIX)
 
 
-def render(document: str, facts: Mapping[str, Fact], overrides: Path | None = None) -> str:
+def render(document: str, facts: Mapping[str, Fact]) -> str:
     """The text of a document. Every fact it names must be given, also one that this text leaves out."""
-    template, named = _compiled(document, overrides)
-    told = {**{name: _trimmed(fact) for name, fact in facts.items()}, "placeholder": PLACEHOLDER}
-    missing = named - told.keys()
+    # Without blank lines around a text; what is inside an agent's text is left as it is.
+    texts = {name: fact.rstrip().lstrip("\r\n") for name, fact in facts.items() if isinstance(fact, str)}
+    told = {**facts, **texts, "placeholder": PLACEHOLDER}
+    missing = _named_in(document + _SUFFIX) - told.keys()
     if missing:
         raise UndefinedError(f"{document}: no fact named {', '.join(sorted(missing))}")
-    return template.render(told).strip()
+    return _environment().get_template(document + _SUFFIX).render(told).strip()
 
 
-def _compiled(document: str, overrides: Path | None) -> tuple[Template, frozenset[str]]:
-    environment = _environment(overrides)
-    try:
-        return environment.get_template(document + _SUFFIX), _named_in(environment, document + _SUFFIX)
-    except TemplateSyntaxError as error:
-        raise ConfigError(f"{error.filename or error.name}, line {error.lineno}: {error.message}") from error
-
-
-def response_instruction(path: str | Path, overrides: Path | None = None) -> str:
+def response_instruction(path: str | Path) -> str:
     """The last block of every document on its own: where the response goes, and how."""
-    return render("_response_file", {"response_path": str(path)}, overrides)
+    return render("_response_file", {"response_path": str(path)})
 
 
 @cache
-def _environment(overrides: Path | None) -> Environment:
+def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader([folder for folder in (overrides, _HERE) if folder is not None]),
+        loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -70,16 +61,12 @@ def _environment(overrides: Path | None) -> Environment:
 
 
 @cache
-def _named_in(environment: Environment, template: str) -> frozenset[str]:
+def _named_in(template: str) -> frozenset[str]:
     """The facts that a template and the fragments it includes name, in whatever branch."""
+    environment = _environment()
     assert environment.loader is not None
     source, file, _ = environment.loader.get_source(environment, template)
     tree = environment.parse(source, template, file)
     names = frozenset(meta.find_undeclared_variables(tree) - environment.make_globals(None).keys())
     fragments = (fragment for fragment in meta.find_referenced_templates(tree) if fragment is not None)
-    return names.union(*(_named_in(environment, fragment) for fragment in fragments))
-
-
-def _trimmed(fact: Fact) -> Fact:
-    """Without blank lines around it; what is inside an agent's text is left as it is."""
-    return fact.rstrip().lstrip("\r\n") if isinstance(fact, str) else fact
+    return names.union(*(_named_in(fragment) for fragment in fragments))

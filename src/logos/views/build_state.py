@@ -13,7 +13,7 @@ from logos.domain.levels import LEVELS, Level
 from logos.domain.reports import Component
 from logos.domain.specs import Handoff, Spec
 from logos.domain.turns import AgentName, RunId
-from logos.flows.levels.overlap import Contribution
+from logos.flows.levels.components import Contribution
 from logos.flows.levels.state import LevelsState, PendingTurn
 
 Json = dict[str, Any]

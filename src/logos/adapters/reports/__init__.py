@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logos.adapters.reports.published import example, report_schema, report_schemas
 from logos.adapters.reports.reader import MAX_REPORT_CHARACTERS, read_report
+from logos.adapters.reports.records import example, report_schema, report_schemas
 
 __all__ = ["MAX_REPORT_CHARACTERS", "example", "read_report", "report_schema", "report_schemas"]

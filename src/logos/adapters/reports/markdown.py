@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from logos.adapters.reports.schema import Json
 from logos.adapters.reports.text import (
     MAX_ITEMS,
     STANDARD,
-    Found,
+    Json,
     decode_whole,
     field_name,
     headings,
@@ -27,6 +27,7 @@ _NUMBER = re.compile(r"\d{1,3}[.)][ \t]+")
 _COLON = re.compile(r":(?:\*\*)?(?:[ \t]+|$)")
 _QUOTED = re.compile(r"`([^`]+)`")
 _LEVEL = re.compile(r"[Ll]\d+")
+_LISTS = ("files", "provides", "depends_on", "affects", "conflicts_with")
 _RESULT = re.compile(r"[*`_]*(pass|fail|skipped)[*`_]*[ \t]*(?:$|[(:;,.–—-])", re.IGNORECASE)
 
 
@@ -41,36 +42,25 @@ class _Section:
     def body(self) -> str:
         return "\n".join(self.lines).strip()
 
-    def add_line(self, line: str) -> None:
-        (self.parts[-1] if self.parts else self).lines.append(line)
 
-    def add_part(self, depth: int, name: str, line: str) -> None:
-        """Headings as deep as the first one are parts of the spec; deeper ones belong to a part's text."""
-        if self.parts and depth > self.parts[0].depth:
-            self.add_line(line)
-        else:
-            self.parts.append(_Section(name, depth))
-
-
-def read_headings(text: str, fields: Collection[str]) -> Found | None:
-    """The values of `fields`, or None where the text has no standard heading."""
+def read_headings(text: str, fields: Collection[str]) -> tuple[Json, dict[str, str]] | None:
+    """The values of `fields`, and a line about each that cannot be read; None where there is no standard heading."""
     data: Json = {}
     problems: dict[str, str] = {}
     sections = list(_sections(text))
     if not any(section.name in STANDARD for section in sections):
         return None
     for section in sections:
-        if section.name not in fields:
-            continue
-        if section.name in data or section.name in problems:
-            problems[section.name] = f"{section.name}: the heading is repeated; give it once"
-            continue
-        value, problem = _value(section)
-        if problem:
-            problems[section.name] = f"{section.name}: the json block under the heading cannot be read: {problem}"
-        else:
-            data[section.name] = value
-    return Found(data, problems)
+        name = section.name
+        if name in data or name in problems:
+            problems[name] = f"{name}: the heading is repeated; give it once"
+        elif name in fields:
+            value, problem = _value(section)
+            if problem:
+                problems[name] = f"{name}: the json block under the heading cannot be read: {problem}"
+            else:
+                data[name] = value
+    return data, problems
 
 
 def _sections(text: str) -> Iterator[_Section]:
@@ -79,16 +69,16 @@ def _sections(text: str) -> Iterator[_Section]:
     found = {number: (depth, title) for number, depth, title in headings(lines) if _HEADING.match(lines[number])}
     section: _Section | None = None
     for number, line in enumerate(lines):
-        if number not in found:
-            if section:
-                section.add_line(line)
-            continue
-        depth, name, rest = _heading(*found[number])
+        depth, name, rest = _heading(*found[number]) if number in found else (0, "", "")
         if section and section.name == "spec_updates" and depth > section.depth and name not in STANDARD:
-            section.add_part(depth, name, line)
-        elif section and depth > section.depth and name not in _READERS:
-            section.add_line(line)
-        else:
+            # Headings as deep as the first one are parts of the spec; deeper ones belong to a part's text.
+            if not section.parts or depth <= section.parts[0].depth:
+                section.parts.append(_Section(name, depth))
+            else:
+                section.parts[-1].lines.append(line)
+        elif section and (not depth or (depth > section.depth and name not in _READERS)):
+            (section.parts or [section])[-1].lines.append(line)
+        elif depth:
             if section:
                 yield section
             section = _Section(name, depth, [rest]) if name in _READERS else None
@@ -133,7 +123,7 @@ def _items(body: str) -> list[list[str]]:
             if len(items) > MAX_ITEMS:
                 break
             indent = len(bullet[1])
-            items.append([line[bullet.end() :].strip()])
+            items.append([_bare(line)])
         elif items and line.strip():
             items[-1].append(_bare(line))
     return items
@@ -154,18 +144,17 @@ def _split(line: str) -> tuple[str, str]:
     return (line[: found.start()], line[found.end() :].strip()) if found else ("", line)
 
 
-def _by_key(lines: Iterable[str], keys: Collection[str], first: str, lists: Collection[str]) -> Json:
-    """The texts by key: a line `key: value` starts a key; text before the first one belongs to `first`."""
+def _by_key(lines: Iterable[str], keys: tuple[str, ...]) -> Json:
+    """The texts by key: a line `key: value` starts a key; text before the first one belongs to the first key."""
     found: dict[str, list[str]] = {}
-    current = first
+    current = keys[0]
     for line in lines:
         key, value = _split(line)
         if field_name(key) in keys:
             current, line = field_name(key), value
-        under = found.setdefault(current, [])
-        if line:
-            under.append(line)
-    return {key: _listed("\n".join(texts)) if key in lists else "\n".join(texts) for key, texts in found.items()}
+        found.setdefault(current, []).extend([line] if line else [])
+    texts = {key: "\n".join(lines) for key, lines in found.items()}
+    return {key: _listed(text) if key in _LISTS else text for key, text in texts.items()}
 
 
 def _listed(text: str) -> list[str]:
@@ -182,63 +171,53 @@ def _quoted(text: str) -> str:
     return found[1] if found else text
 
 
-def _texts(body: str) -> list[str]:
-    return ["\n".join(item) for item in _items(body)] or [body]
-
-
 def _names(body: str) -> list[str]:
     items = _items(body)
     return [_quoted(item[0]) for item in items] if items else _listed(body)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Bullets as objects: `key: value` lines, or a head that is the first key or, with `pairs`, the first two."""
-
-    keys: tuple[str, ...]
-    pairs: bool = True
-    lists: tuple[str, ...] = ()
-
-    def __call__(self, body: str) -> list[Json] | str:
-        return [self.row(item) for item in _items(body)] or body
-
-    def row(self, lines: list[str]) -> Json:
-        key, value = _split(lines[0])
-        if self.pairs and key and field_name(key) not in self.keys:
-            lines = [f"{self.keys[0]}: {_quoted(key.strip('*'))}", f"{self.keys[1]}: {value}", *lines[1:]]
-        return _by_key(lines, self.keys, self.keys[0], self.lists)
+def _row(lines: list[str], keys: tuple[str, ...], *, pairs: bool = True) -> Json:
+    """A bullet as an object: `key: value` lines, or a head that is the first key or, with `pairs`, the first two."""
+    key, value = _split(lines[0])
+    if pairs and key and field_name(key) not in keys:
+        lines = [f"{keys[0]}: {_quoted(key.strip('*'))}", f"{keys[1]}: {value}", *lines[1:]]
+    return _by_key(lines, keys)
 
 
-class _Findings(_Rows):
-    """Bullets `what: pass (detail)`, where `what` may have colons of its own."""
-
-    def row(self, lines: list[str]) -> Json:
-        head = lines[0]
-        colon = next((colon for colon in _COLON.finditer(head) if _RESULT.match(head, colon.end())), None)
-        if colon and field_name(head[: colon.start()]) not in self.keys:
-            lines = [f"what: {head[: colon.start()].strip('*')}", f"result: {head[colon.end() :]}", *lines[1:]]
-        row = _Rows.row(self, lines)
-        found = _RESULT.match(row.get("result", ""))
-        if not found:
-            return row
-        detail = row["result"][found.end(1) :].strip(" \t*`_:;,.–—-")
-        in_brackets = detail.startswith("(") and detail.endswith(")")
-        details = [part for part in (detail[1:-1] if in_brackets else detail, row.get("detail", "")) if part]
-        return {**row, "result": found[1], "detail": "\n".join(details)}
+def _finding(lines: list[str], keys: tuple[str, ...]) -> Json:
+    """A bullet `what: pass (detail)`, where `what` may have colons of its own."""
+    head = lines[0]
+    colon = next((colon for colon in _COLON.finditer(head) if _RESULT.match(head, colon.end())), None)
+    if colon and field_name(head[: colon.start()]) not in keys:
+        lines = [f"what: {head[: colon.start()].strip('*')}", f"result: {head[colon.end() :]}", *lines[1:]]
+    row = _row(lines, keys)
+    found = _RESULT.match(row.get("result", ""))
+    if not found:
+        return row
+    detail = row["result"][found.end(1) :].strip(" \t*`_:;,.–—-")
+    in_brackets = detail.startswith("(") and detail.endswith(")")
+    details = [part for part in (detail[1:-1] if in_brackets else detail, row.get("detail", "")) if part]
+    return {**row, "result": found[1], "detail": "\n".join(details)}
 
 
-def _object(
-    keys: tuple[str, ...], lists: tuple[str, ...], otherwise: Callable[[str], object]
-) -> Callable[[str], object]:
-    """Reads an object from `key: value` lines; if the first line is not one, `otherwise` reads the text."""
+def _rows(*keys: str, row: Callable[[list[str], tuple[str, ...]], Json] = _row) -> Callable[[str], list[Json] | str]:
+    """Reads bullets as objects; a text without bullets is left for the validation to refuse."""
+    return lambda body: [row(item, keys) for item in _items(body)] or body
 
-    def read(body: str) -> object:
+
+def _object(*keys: str) -> Callable[[str], Json | str]:
+    """Reads an object from `key: value` lines; if the first line is not one, the lines as they are."""
+
+    def read(body: str) -> Json | str:
         lines = _bare_lines(body)
-        if field_name(_split(lines[0])[0]) not in keys:
-            return otherwise("\n".join(lines))
-        return _by_key(lines, keys, keys[0], lists)
+        return _by_key(lines, keys) if field_name(_split(lines[0])[0]) in keys else "\n".join(lines)
 
     return read
+
+
+def _constraint(body: str) -> Json:
+    found = _object("statement", "affects", "touches_journeys")(body)
+    return {"statement": found} if isinstance(found, str) else found
 
 
 def _proposal(body: str) -> Json:
@@ -262,21 +241,19 @@ def _proposal(body: str) -> Json:
 
 _READERS: dict[str, Callable[[str], object]] = {
     "work_summary": str,
-    "spec_updates": _Rows(("section", "text")),
-    "validation_results": _Findings(("what", "result", "detail")),
-    "tool_usage": _Rows(("tool", "result")),
-    "next_recommended_action": _object(("action", "to", "why"), (), str),
+    "spec_updates": _rows("section", "text"),
+    "validation_results": _rows("what", "result", "detail", row=_finding),
+    "tool_usage": _rows("tool", "result"),
+    "next_recommended_action": _object("action", "to", "why"),
     "verdict": str,
     "violation": str,
-    "alternatives": _texts,
-    "components": _Rows(
-        ("name", "purpose", "files", "provides", "depends_on"), lists=("files", "provides", "depends_on")
-    ),
+    "alternatives": lambda body: ["\n".join(item) for item in _items(body)] or [body],
+    "components": _rows("name", "purpose", "files", "provides", "depends_on"),
     "files": _names,
     "tests": _names,
     "provides": _names,
-    "constraint": _object(("statement", "affects", "touches_journeys"), ("affects",), lambda text: {"statement": text}),
-    "failures": _Rows(("what", "expected", "observed", "conflicts_with"), pairs=False, lists=("conflicts_with",)),
+    "constraint": _constraint,
+    "failures": _rows("what", "expected", "observed", "conflicts_with", row=partial(_row, pairs=False)),
     "position": str,
     "proposal": _proposal,
     "objection": str,

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from logos.adapters.reports.markdown import read_headings
-from logos.adapters.reports.published import sections_of
-from logos.adapters.reports.records import NESTED, STOPPED, keys_of, validator, variant_of
-from logos.adapters.reports.schema import Json, Key
-from logos.adapters.reports.text import STANDARD, Decoded, Found, decode, decode_whole, last_json_block
-from logos.adapters.reports.values import row_name, section_rows
+from logos.adapters.reports.records import NESTED, STOPPED, keys_of, sections_of, validator, variant_of
+from logos.adapters.reports.text import STANDARD, Decoded, Json, decode, decode_whole, last_json_block
+from logos.adapters.reports.values import Key, row_name, section_rows
 from logos.domain.levels import Level
 from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
 from logos.validation import Location, Wording, dotted, explain, shown
@@ -41,33 +39,34 @@ def read_report(kind: TurnKind, level: Level, text: str) -> Report | Refused:
     found = _find(text, keys)
     if isinstance(found, str):
         return Refused((found,))
-    if (entries := _count_entries(found.data)) > MAX_ENTRIES:
+    data, problems = found
+    if (entries := _count_entries(data)) > MAX_ENTRIES:
         return Refused((f"the lists of the report have {entries:,} entries, and at most {MAX_ENTRIES:,} are read",))
-    sections = () if _delivers_nothing(found.data) else sections_of(kind, level)
+    # An agent that rejects a request, or found a constraint that prevents the work, has no spec to give.
+    rejects = str(data.get("verdict")).strip().upper() == Verdict.MISALIGNED
+    sections = () if rejects or isinstance(data.get("constraint"), dict) else sections_of(kind, level)
     try:
-        fields = validator(variant).validate_python(found.data, context=sections)
+        fields = validator(variant).validate_python(data, context=sections)
     except ValidationError as error:
-        stopped = _read_stopped(kind, level, found)
-        return stopped or _refused(found, *_explain_all(error, keys, found, sections))
-    return _refused(found, []) if found.problems else Report(kind, level, **fields)
+        stopped = None if problems else _read_stopped(kind, level, data)
+        return stopped or _refused(problems, *_explain_all(error, keys, data, problems, sections))
+    return _refused(problems) if problems else Report(kind, level, **fields)
 
 
-def _read_stopped(kind: TurnKind, level: Level, found: Found) -> Report | None:
+def _read_stopped(kind: TurnKind, level: Level, data: Json) -> Report | None:
     """The report of an agent that hands back or asks a person: only the common fields are required of it."""
     try:
-        report = Report(kind, level, **validator(STOPPED).validate_python(found.data, context=()))
+        report = Report(kind, level, **validator(STOPPED).validate_python(data, context=()))
     except ValidationError:
         return None
-    return report if report.next.step is not ActionKind.PROCEED and not found.problems else None
+    return report if report.next.step is not ActionKind.PROCEED else None
 
 
-def _delivers_nothing(data: Json) -> bool:
-    """An agent that rejects a request, or found a constraint that prevents the work, has no spec to give."""
-    return str(data.get("verdict")).strip().upper() == Verdict.MISALIGNED or isinstance(data.get("constraint"), dict)
+def _find(text: str, fields: Collection[str]) -> tuple[Json, dict[str, str]] | str:
+    """The report as data and a line about each unreadable field, or a line on why there is no report.
 
-
-def _find(text: str, fields: Collection[str]) -> Found | str:
-    """The report as data, or a line on why there is none. JSON that looks like a report is preferred to headings."""
+    JSON that looks like a report is preferred to headings.
+    """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").strip()
     if not text:
         return f"the response is empty; {_WANTED}"
@@ -95,10 +94,10 @@ def _unreadable(why: str) -> str:
     return f"the JSON in the response cannot be read: {why}; {_WANTED}"
 
 
-def _as_object(got: Decoded) -> Found | str:
+def _as_object(got: Decoded) -> tuple[Json, dict[str, str]] | str:
     if got.mapping is None:
         return f"the response is JSON, but not an object; {_WANTED}"
-    return Found(got.mapping, {key: f"{shown(key)[1:-1]}: the key is repeated; give it once" for key in got.repeated})
+    return got.mapping, {key: f"{shown(key)[1:-1]}: the key is repeated; give it once" for key in got.repeated}
 
 
 def _in_prose(text: str) -> list[Decoded | str]:
@@ -128,8 +127,8 @@ def _count_entries(data: Json) -> int:
     return count
 
 
-def _refused(found: Found, lines: list[str], omitted: int = 0) -> Refused:
-    every = [*found.problems.values(), *lines]
+def _refused(problems: Mapping[str, str], lines: Collection[str] = (), omitted: int = 0) -> Refused:
+    every = [*problems.values(), *lines]
     omitted += max(0, len(every) - _MAX_ERRORS)
     if omitted:
         every[_MAX_ERRORS - 1 :] = [f"and {omitted + 1:,} more problems"]
@@ -137,50 +136,39 @@ def _refused(found: Found, lines: list[str], omitted: int = 0) -> Refused:
 
 
 def _explain_all(
-    error: ValidationError, keys: dict[str, Key], found: Found, sections: tuple[str, ...]
+    error: ValidationError, keys: dict[str, Key], data: Json, problems: Mapping[str, str], sections: tuple[str, ...]
 ) -> tuple[list[str], int]:
     """The lines about the first problems, and the number of the others, for which no lines are made."""
+
+    def message(detail: ErrorDetails) -> str:
+        """The value that is required at the location of an error."""
+        here = f", here {' and '.join(sections)}" if detail["loc"] == ("spec_updates",) and sections else ""
+        if detail["type"] == "wrong":
+            return detail["msg"] + here
+        if isinstance(detail["loc"][-1], int):
+            return ""
+        *outer, name = [part for part in detail["loc"] if isinstance(part, str)]
+        return f"must be {(NESTED[outer[-1]].keys if outer else keys)[name].about}{here}"
+
+    def keys_at(location: Location) -> list[str]:
+        return list(NESTED[next(part for part in reversed(location) if isinstance(part, str))].keys)
+
+    def locate(location: Location) -> str:
+        """`failures[0].conflicts_with[1]`; the sections of a spec are named."""
+        match location:
+            case ("spec_updates", int(number), "text"):
+                rows = cast(list[object], section_rows(data["spec_updates"], sections))
+                return f"spec_updates.{shown(row_name(rows[number]))[1:-1]}"
+            case _:
+                return dotted(location)
+
     details = [
         detail
         for detail in error.errors(include_url=False)
         # Only valid entries were counted; invalid ones have lines of their own.
-        if detail["loc"][0] not in found.problems and not (detail["type"] == "too_short" and detail["input"])
+        if detail["loc"][0] not in problems and not (detail["type"] == "too_short" and detail["input"])
     ]
-    wording = Wording(
-        keys=lambda location: list(NESTED[_names(location)[-1]].keys),
-        locate=lambda location: _locate(location, found.data, sections),
-        message=lambda detail: _message(detail, keys, sections),
-    )
-    lines: list[str] = []
+    wording, lines = Wording(keys_at, locate, message=message), list[str]()
     for detail in details[:_MAX_ERRORS]:
-        ready = detail.get("ctx", {})["lines"] if detail["type"] == "lines" else ()
-        lines.extend(ready or [explain(detail, wording)])
+        lines.extend(detail.get("ctx", {})["lines"] if detail["type"] == "lines" else [explain(detail, wording)])
     return lines, max(0, len(details) - _MAX_ERRORS)
-
-
-def _message(error: ErrorDetails, keys: dict[str, Key], sections: tuple[str, ...]) -> str:
-    """The value that is required at the location of an error."""
-    if error["type"] == "wrong":
-        message = error["msg"]
-    elif isinstance(error["loc"][-1], int):
-        return ""
-    else:
-        *outer, name = _names(error["loc"])
-        row = NESTED[outer[-1]].keys[name] if outer else keys[name]
-        message = f"must be {row.about}"
-    here = f", here {' and '.join(sections)}" if error["loc"] == ("spec_updates",) and sections else ""
-    return message + here
-
-
-def _names(location: Location) -> list[str]:
-    return [part for part in location if isinstance(part, str)]
-
-
-def _locate(location: Location, data: Json, sections: tuple[str, ...]) -> str:
-    """`failures[0].conflicts_with[1]`; the sections of a spec are named."""
-    match location:
-        case ("spec_updates", int(number), "text"):
-            rows = cast(list[object], section_rows(data["spec_updates"], sections))
-            return f"spec_updates.{shown(row_name(rows[number]))[1:-1]}"
-        case _:
-            return dotted(location)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
-from logos.adapters.reports.schema import Json
-
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
+
+Json = dict[str, Any]
 
 STANDARD = ("work_summary", "spec_updates", "validation_results", "tool_usage", "next_recommended_action")
 """The fields of every report, as JSON keys or as headings."""
@@ -24,14 +24,6 @@ NOTHING = ("", "-", "–", "—", "none", "none.", "n/a", "null", "nothing")
 
 MAX_ITEMS = 1000
 """The longest list that is accepted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A report as data; `problems` has a line about each field that could not be read."""
-
-    data: Json
-    problems: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +104,7 @@ def _tokens(lines: list[str]) -> list[Token]:
 
 def headings(lines: list[str]) -> Iterator[tuple[int, int, str]]:
     """The line number, depth and title of every heading."""
-    tokens = _tokens(lines)
-    for token, title in pairwise(tokens):
+    for token, title in pairwise(_tokens(lines)):
         if token.type == "heading_open" and token.map:
             yield token.map[0], len(token.markup), title.content
 

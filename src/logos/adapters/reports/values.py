@@ -1,17 +1,24 @@
-"""The values in reports: agents may write them loosely; the result is exact, and errors say what is allowed."""
+"""Types of the values and objects in reports: agents may write them loosely; the result is exact, errors are plain."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from logos.adapters.reports.schema import ANNOTATED, LITERAL, wrong
-from logos.adapters.reports.text import MAX_ITEMS, field_name, is_nothing
+from logos.adapters.reports.text import MAX_ITEMS, Json, field_name, is_nothing
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.reports import ActionKind
+
+# For types that are built at run time; type checkers accept these only in type expressions.
+ANNOTATED: Any = Annotated
+LITERAL: Any = Literal
+TUPLE: Any = tuple
 
 _MAX_PATH = 1000
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -25,6 +32,90 @@ _ACTION = re.compile(
     re.IGNORECASE | re.DOTALL | re.ASCII,
 )
 _OTHER_ACTION = re.compile("hand[ _-]back|ask[ _-]person", re.IGNORECASE)
+
+
+def wrong(why: str) -> PydanticCustomError:
+    """The error of one value."""
+    return PydanticCustomError("wrong", "{why}", {"why": why})
+
+
+def wrong_lines(*lines: str) -> PydanticCustomError:
+    """An error of whole lines, each of which names its location."""
+    return PydanticCustomError("lines", "{lines}", {"lines": lines})
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a JSON object: the type it is read as, and what may stand there.
+
+    `field` is the name of the dataclass's field, where it differs. An optional key has the default of the field, unless
+    it is needed: `needed_when` has the values of an earlier key that forbid this one to be empty.
+    """
+
+    reads: Any
+    about: str
+    optional: bool = False
+    needed_when: tuple[tuple[str, str], ...] = ()
+    field: str = ""
+
+    def check_needed(self, value: Any, info: ValidationInfo) -> Any:
+        for key, needing in self.needed_when:
+            # `data` has the valid fields before this one. Only a verdict or an action is this very member of an enum.
+            if not value and any(earlier is needing for earlier in info.data.values()):
+                raise wrong(f"must not be empty when {key} is {needing}")
+        return value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """How a dataclass is read from a JSON object: an annotation that replaces the schema pydantic derives from it.
+
+    `make` gets the values of the fields; without it, the dataclass itself does.
+    """
+
+    cls: type[Any]
+    keys: Mapping[str, Key]
+    make: Callable[..., Any] | None = None
+
+    @property
+    def type(self) -> Any:
+        return ANNOTATED[self.cls, self]
+
+    def or_text(self, parse: Callable[[object], object]) -> Any:
+        """The type of an object that may also be written as a text, which `parse` turns into an object."""
+        return ANNOTATED[self.type, BeforeValidator(parse, json_schema_input_type=self.type | Text)]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        defaults = {field.name: field.default for field in dataclasses.fields(self.cls)}
+        fields: dict[str, core_schema.TypedDictField] = {}
+        for name, key in self.keys.items():
+            field, needed = key.field or name, (AfterValidator(key.check_needed),) if key.needed_when else ()
+            schema = handler.generate_schema(ANNOTATED[(key.reads, *needed, Field(description=key.about))])
+            if key.optional:
+                schema = core_schema.with_default_schema(schema, default=defaults[field], validate_default=True)
+            fields[field] = core_schema.typed_dict_field(schema, required=not key.optional, validation_alias=name)
+        values = core_schema.typed_dict_schema(fields, cls_name=self.cls.__name__)
+        make = self.make or self.cls
+        return core_schema.no_info_after_validator_function(lambda fields: make(**fields), values)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
+        """With the conditions under which a key is there and not empty."""
+        json = handler(schema)
+        full: Json = {"not": {"enum": [None, "", []]}}
+        needs = [
+            {
+                "if": {"properties": {key: {"const": str(needing)}}, "required": [key]},
+                "then": {"properties": {name: full}, "required": [name]},
+            }
+            for name, row in self.keys.items()
+            for key, needing in row.needed_when
+        ]
+        # pydantic asks again for every validator around the record.
+        return {**json, "allOf": needs} if needs and "properties" in json else json
+
+
+def record(cls: type[Any], **keys: Key) -> Record:
+    return Record(cls, keys)
 
 
 def _clean(value: object) -> str:
@@ -86,25 +177,22 @@ def _flag(value: object) -> bool:
     return flag
 
 
-def _one_of(*words: str) -> Callable[[object], str]:
-    """Exactly one of the words, in any case and emphasis; a text that names several is refused."""
+def choice(enum: type[str], *words: str, between_words: str = "_") -> Any:
+    """A type for exactly one of the words, in any case and emphasis; a text that names several is refused.
+
+    `between_words` are the signs that may stand for an underscore.
+    """
     allowed = f"{', '.join(words[:-1])} or {words[-1]}"
 
     def check(value: object) -> str:
-        given = value.strip(" \t\n*_`.").lower() if isinstance(value, str) and value.isascii() else None
+        text = value if isinstance(value, str) and value.isascii() else ""
+        given = re.sub(f"[{between_words}]", "_", text).strip(" \t\n*_`.").lower()
         word = next((word for word in words if word.lower() == given), None)
         if word is None:
             raise wrong(f"must be {allowed}, that word alone")
         return word
 
-    return check
-
-
-def choice(enum: type[str], *words: str, before: Callable[[object], object] = lambda value: value) -> Any:
-    """A type for exactly one of the words."""
-    check = _one_of(*words)
-    written = LITERAL[tuple(str(word) for word in words)]
-    return ANNOTATED[enum, BeforeValidator(lambda value: check(before(value)), json_schema_input_type=written)]
+    return ANNOTATED[enum, BeforeValidator(check, json_schema_input_type=LITERAL[tuple(str(word) for word in words)])]
 
 
 def _list(value: object) -> object:
@@ -133,18 +221,9 @@ def section_rows(value: object, required: tuple[str, ...]) -> object:
     return rows + [{"section": name} for name in required if name not in names]
 
 
-def required_sections(value: object, info: ValidationInfo) -> object:
-    """Spec updates as rows; the context of the validation is the sections that the spec must have."""
-    return section_rows(value, info.context or ())
-
-
 def row_name(row: object) -> str:
     name = cast(dict[str, object], row).get("section") if isinstance(row, dict) else None
     return field_name(name) if isinstance(name, str) else ""
-
-
-def tool_of(value: object) -> object:
-    return {"tool": value} if isinstance(value, str) else value
 
 
 def next_of(value: object) -> object:
@@ -158,14 +237,6 @@ def next_of(value: object) -> object:
     return {"action": found[1].lower(), "to": found[2], "why": found[3] or ""}
 
 
-def _underscored(value: object) -> object:
-    return re.sub("[ -]", "_", value) if isinstance(value, str) else value
-
-
-def _or_none(value: object) -> object:
-    return None if is_nothing(value) else value
-
-
 Remark = Annotated[str, BeforeValidator(_remark, json_schema_input_type=str | None)]
 Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
 SectionName = Annotated[str, Field(min_length=1, max_length=80), BeforeValidator(_section_name)]
@@ -174,12 +245,13 @@ Path = Annotated[str, Field(min_length=1, max_length=_MAX_PATH), BeforeValidator
 Flag = Annotated[bool, BeforeValidator(_flag)]
 _LEVEL_KEYS = LITERAL[(*(level.name for level in ALL_LEVELS), *(level.value for level in ALL_LEVELS))]
 LevelName = Annotated[Level, BeforeValidator(_level, json_schema_input_type=_LEVEL_KEYS)]
-Action = choice(ActionKind, *ActionKind, before=_underscored)
-
-AsList = BeforeValidator(_list)
-OrNone = BeforeValidator(_or_none)
+OrNone = BeforeValidator(lambda value: None if is_nothing(value) else value)
 Few = Field(max_length=MAX_ITEMS)
-Levels = Annotated[tuple[LevelName, ...], Few, AsList]
-Texts = Annotated[tuple[Text, ...], Few, AsList]
-Paths = Annotated[tuple[Path, ...], Few, AsList]
-Names = Annotated[tuple[Name, ...], Few, AsList]
+
+
+def each(item: Any, length: Any = Few) -> Any:
+    """The type of a list."""
+    return ANNOTATED[TUPLE[item, ...], length, BeforeValidator(_list)]
+
+
+Levels, Texts, Paths, Names = each(LevelName), each(Text), each(Path), each(Name)

@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 
-from logos.domain.events import (
-    CheckRan,
-    Event,
-    Noted,
-    QuestionResolved,
-    RunAbandoned,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    TerminalClosed,
-    TerminalOpened,
-    TurnAnswered,
-    TurnAsked,
-    TurnFailed,
-    TurnSent,
-    WorkGathered,
-    WorkMerged,
-)
+from logos.domain import events
+from logos.domain.events import Event
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
-from logos.domain.roles import ANSWERS, RESPONSE_FILES, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
-from logos.domain.specs import Question
+from logos.domain.roles import ANSWERS, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
 from logos.domain.turns import Action, AgentName, Check, Fact, FailureKind, Outcome, Turn, TurnId, Worktree
 from logos.flows import Position, condense
 from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
@@ -44,8 +26,7 @@ MEMORY_TURNS = 3
 MEMORY_LINES = 15
 
 
-def _no_outputs() -> Mapping[str, str]:
-    return MappingProxyType(dict.fromkeys(ANSWERS, ""))
+_NO_OUTPUTS = MappingProxyType(dict.fromkeys(ANSWERS, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +36,7 @@ class CycleState:
     phase: Phase = Phase.ANALYST
     role: Role = Role.ANALYST
     cycle: int = 1
-    outputs: Mapping[str, str] = field(default_factory=_no_outputs)
+    outputs: Mapping[str, str] = field(default_factory=lambda: _NO_OUTPUTS)
     feedback: str = ""
     analyst_feedback: str = ""
     programmer_feedback: str = ""
@@ -69,6 +50,11 @@ class CycleState:
     outcome: Outcome | None = None
     reason: str = ""
 
+    # A cycle asks a person nothing, and its agents work in the user's own work tree.
+    question = result = head = merged = None
+    uncommitted = MappingProxyType[TurnId, Worktree]({})
+    unfinished_work = MappingProxyType[str, TurnId]({})
+
     def said(self, role: Role) -> str:
         return self.outputs[ROLE_DEFS[role].answer]
 
@@ -81,10 +67,6 @@ class CycleState:
         return TurnId(f"r{self.round}.verify")
 
     @property
-    def question(self) -> Question | None:
-        return None
-
-    @property
     def position(self) -> Position:
         text = f"round {self.round}, phase {self.phase}"
         return Position(self.round, self.phase.value, self.role.value, self.cycle, text)
@@ -92,26 +74,6 @@ class CycleState:
     @property
     def next_turns(self) -> tuple[str, ...]:
         return () if self.outcome is not None else (self.check_id if self.checking else self.turn_id,)
-
-    @property
-    def result(self) -> str | None:
-        return None
-
-    @property
-    def head(self) -> str | None:
-        return None
-
-    @property
-    def merged(self) -> str | None:
-        return None
-
-    @property
-    def uncommitted(self) -> Mapping[TurnId, Worktree]:
-        return {}
-
-    @property
-    def unfinished_work(self) -> Mapping[str, TurnId]:
-        return {}
 
 
 class Cycle:
@@ -136,28 +98,35 @@ class Cycle:
 
     def apply(self, state: CycleState, event: Event) -> CycleState:
         match event:
-            case TurnAsked():
+            case events.TurnAsked():
                 return replace(state, briefed=state.briefed | {state.role})
-            case TurnAnswered(turn, text):
+            case events.TurnAnswered(turn, text):
                 awaited = turn == state.turn_id and not state.checking and state.outcome is None
                 return _answered(state, text) if awaited else state
-            case TurnFailed(_, trouble, message):
+            case events.TurnFailed(_, trouble, message):
                 return replace(state, stalled=message, trouble=trouble) if state.outcome is None else state
-            case RunResumed(CyclePlan() as plan):
+            case events.RunResumed(CyclePlan() as plan):
                 return _resumed(state, plan)
-            case RunForked(_, _, CyclePlan() as plan):
+            case events.RunForked(_, _, CyclePlan() as plan):
                 return _resumed(replace(state, briefed=frozenset()), plan)
-            case RunAbandoned(why):
-                open_ = state.outcome in (None, Outcome.BLOCKED)
-                return _abandoned(state, why) if open_ else state
-            case CheckRan(turn, command, exit_code, output):
+            case events.RunAbandoned(why):
+                if state.outcome not in (None, Outcome.BLOCKED):
+                    return state
+                return replace(state, outcome=Outcome.ABANDONED, reason=why, stalled=None, trouble=None)
+            case events.CheckRan(turn, command, exit_code, output):
                 awaited = state.checking and turn == state.check_id and state.outcome is None
                 return _checked(state, command, exit_code, output) if awaited else state
-            case TerminalOpened(agent):
+            case events.TerminalOpened(agent):
                 return _new_conversation(state, Role(agent))
-            case RunStarted() | TerminalClosed() | TurnSent() | Noted() | RunEnded():
+            case events.RunStarted() | events.TerminalClosed() | events.TurnSent() | events.Noted() | events.RunEnded():
                 return state
-            case RunResumed() | RunForked() | WorkGathered() | WorkMerged() | QuestionResolved():
+            case (
+                events.RunResumed()
+                | events.RunForked()
+                | events.WorkGathered()
+                | events.WorkMerged()
+                | events.QuestionResolved()
+            ):
                 # Events of the other flow change nothing.
                 return state
 
@@ -173,24 +142,10 @@ def _resumed(state: CycleState, plan: CyclePlan) -> CycleState:
     return state
 
 
-def _abandoned(state: CycleState, why: str) -> CycleState:
-    return replace(state, outcome=Outcome.ABANDONED, reason=why, stalled=None, trouble=None)
-
-
 def _imported(plan: CyclePlan, seed: CycleSeed) -> CycleState:
     """The state of an imported run; a phase whose upstream output is missing falls back to that phase."""
-    outputs = MappingProxyType({**_no_outputs(), **dict(seed.outputs)})
-    state = CycleState(
-        plan,
-        round=seed.round,
-        phase=seed.phase,
-        outputs=outputs,
-        feedback=seed.feedback,
-        analyst_feedback=seed.analyst_feedback,
-        programmer_feedback=seed.programmer_feedback,
-        retry_context=seed.retry_context,
-        fresh=False,
-    )
+    outputs = MappingProxyType({**_NO_OUTPUTS, **dict(seed.outputs)})
+    state = replace(CycleState(plan, **asdict(seed), fresh=False), outputs=outputs)
     # A file that says "done" but RUNNING was written between verdict and status: test again.
     stage = phase_def(Phase.TESTER if seed.phase is Phase.DONE else seed.phase)
     while stage.upstream is not None and not state.said(stage.upstream):
@@ -295,80 +250,56 @@ def failed(state: CycleState, evidence: str) -> CycleState:
 
 
 def turn_for(state: CycleState) -> Turn:
-    role_def = ROLE_DEFS[state.role]
-    return Turn(state.turn_id, AgentName(state.role), role_def.answer, state.role, facts_for(state))
-
-
-def explore_for(state: CycleState) -> str:
-    repeat = state.role in state.briefed and state.plan.condense.explore_on_repeat
-    return EXPLORE_BACK_REFERENCE if repeat else state.plan.explore
+    answer = ROLE_DEFS[state.role].answer
+    return Turn(state.turn_id, AgentName(state.role), answer, state.role, facts_for(state))
 
 
 def facts_for(state: CycleState) -> Mapping[str, Fact]:
     """All facts for the prompt of the role that is due."""
-    plan, role_def = state.plan, ROLE_DEFS[state.role]
-    common: dict[str, Fact] = {
+    plan, briefed = state.plan, state.role in state.briefed
+    return {
         "turn": state.turn_id,
         "role": state.role,
         "round": state.round,
         "cycle": state.cycle,
         "wd": plan.wd,
-        "explore": explore_for(state),
-        "history": "" if state.role in state.briefed else "\n\n".join(state.memory.get(state.role, ())),
-        "response_path": f"{plan.response_dir}/{RESPONSE_FILES[role_def.answer]}",
+        "explore": EXPLORE_BACK_REFERENCE if briefed and plan.condense.explore_on_repeat else plan.explore,
+        "history": "" if briefed else "\n\n".join(state.memory.get(state.role, ())),
+        "response_path": f"{plan.response_dir}/{ROLE_DEFS[state.role].response_file}",
+        **_role_facts(state, briefed=briefed),
     }
-    return {**common, **_FACTS[state.role](state)}
 
 
-def _or_note(state: CycleState, text: str) -> str:
-    return text or NO_UPSTREAM.format(role=state.plan.start.replace("_", " "))
-
-
-def _analyst_facts(state: CycleState) -> dict[str, Fact]:
-    return {"feedback": state.feedback, "review_feedback": state.analyst_feedback}
-
-
-def _peer_analyst_facts(state: CycleState) -> dict[str, Fact]:
-    return {"author_output": _or_note(state, state.said(Role.ANALYST))}
-
-
-def _programmer_facts(state: CycleState) -> dict[str, Fact]:
+def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
+    """The facts that only the document of this role names."""
     plan = state.plan
-    handoff = _or_note(state, condense.analyst_for_programmer(state.said(Role.ANALYST), plan.condense))
-    if state.cycle > 1 and state.role in state.briefed and plan.condense.upstream_on_repeat:
-        handoff = UPSTREAM_BACK_REFERENCE
-    new = state.role in state.memory and state.role not in state.briefed
-    first = new or (state.round == 1 and state.cycle == 1)
-    return {
-        "handoff": handoff,
-        "objections": state.analyst_feedback if first else "",
-        "feedback": state.feedback,
-        "retry_context": state.retry_context,
-        "review_feedback": state.programmer_feedback,
-        "scenario_test": plan.scenario_test,
-    }
-
-
-def _peer_programmer_facts(state: CycleState) -> dict[str, Fact]:
-    # A reviewer of a repair must know what was broken.
-    return {"author_output": _or_note(state, state.said(Role.PROGRAMMER)), "feedback": state.feedback}
-
-
-def _tester_facts(state: CycleState) -> dict[str, Fact]:
-    plan = state.plan
-    return {
-        "handoff": _or_note(state, condense.programmer_for_tester(state.said(Role.PROGRAMMER), plan.condense)),
-        "objections": state.programmer_feedback,
-        "scenario_test": plan.scenario_test,
-        "test_command": plan.test_command,
-        "again": NO_VERDICT if state.cycle > 1 else "",
-    }
-
-
-_FACTS = {
-    Role.ANALYST: _analyst_facts,
-    Role.PEER_ANALYST: _peer_analyst_facts,
-    Role.PROGRAMMER: _programmer_facts,
-    Role.PEER_PROGRAMMER: _peer_programmer_facts,
-    Role.TESTER: _tester_facts,
-}
+    analyst, programmer = state.said(Role.ANALYST), state.said(Role.PROGRAMMER)
+    nothing = NO_UPSTREAM.format(role=plan.start.replace("_", " "))
+    match state.role:
+        case Role.ANALYST:
+            return {"feedback": state.feedback, "review_feedback": state.analyst_feedback}
+        case Role.PEER_ANALYST:
+            return {"author_output": analyst or nothing}
+        case Role.PROGRAMMER:
+            handoff = condense.analyst_for_programmer(analyst, plan.condense) or nothing
+            repeated = state.cycle > 1 and briefed and plan.condense.upstream_on_repeat
+            first = (state.role in state.memory and not briefed) or (state.round == 1 and state.cycle == 1)
+            return {
+                "handoff": UPSTREAM_BACK_REFERENCE if repeated else handoff,
+                "objections": state.analyst_feedback if first else "",
+                "feedback": state.feedback,
+                "retry_context": state.retry_context,
+                "review_feedback": state.programmer_feedback,
+                "scenario_test": plan.scenario_test,
+            }
+        case Role.PEER_PROGRAMMER:
+            # A reviewer of a repair must know what was broken.
+            return {"author_output": programmer or nothing, "feedback": state.feedback}
+        case Role.TESTER:
+            return {
+                "handoff": condense.programmer_for_tester(programmer, plan.condense) or nothing,
+                "objections": state.programmer_feedback,
+                "scenario_test": plan.scenario_test,
+                "test_command": plan.test_command,
+                "again": NO_VERDICT if state.cycle > 1 else "",
+            }

@@ -11,17 +11,11 @@ from logos.domain.specs import Direction, Proof, Tool
 from logos.domain.turns import Outcome, TurnId
 from logos.flows.levels.briefing import handed, proof_in_words
 from logos.flows.levels.reconcile import Cause
-from logos.flows.levels.state import LevelsState, LevelStatus, PendingTurn
-from logos.flows.levels.steps import ask_for, dispute_over, hand_off, with_item
+from logos.flows.levels.state import LevelsState, LevelStatus, PendingTurn, with_item
 
 
 def enter(state: LevelsState) -> LevelsState:
     return proceed(replace(state, proofs=(), standing=MappingProxyType({})))
-
-
-def resumed(state: LevelsState) -> LevelsState:
-    """New settings may leave nothing to wait for."""
-    return proceed(state) if not state.pending_turns else state
 
 
 def check_id(state: LevelsState, tool: Tool) -> TurnId:
@@ -46,11 +40,11 @@ def proceed(state: LevelsState) -> LevelsState:
         what = ", ".join(f"`{proof.command}` exits {proof.exit_code}" for proof in failed)
         evidence = "\n\n".join(map(proof_in_words, failed))
         state = _with_status(state, level, LevelStatus.FAILED)
-        return dispute_over(state, Cause.FAILURE, level, f"{level.name} fails: {what}", evidence=evidence)
+        return state.dispute_over(Cause.FAILURE, level, f"{level.name} fails: {what}", evidence=evidence)
     if level in PROVEN_BY_TOOLS:
         standing = LevelStatus.PROVEN if state.tools_of(level) else LevelStatus.UNPROVEN
         return _higher(_with_status(state, level, standing))
-    return ask_for(state, level, TurnKind.VALIDATE)
+    return state.ask_for(level, TurnKind.VALIDATE)
 
 
 def _higher(state: LevelsState) -> LevelsState:
@@ -68,7 +62,7 @@ def validated(state: LevelsState, pending: PendingTurn, report: Report) -> Level
     state = _with_status(state, pending.level, LevelStatus.PASSED)
     higher = above(pending.level, state.levels)
     if higher is not None:
-        state = hand_off(state, pending.level, higher, Direction.UP, pending.turn, handed(report))
+        state = state.hand_off(pending.level, higher, Direction.UP, pending.turn, handed(report))
     return _higher(state)
 
 
@@ -81,7 +75,7 @@ def _failed(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsS
     ]
     question = f"{pending.level.name} does not find its spec satisfied: " + "; ".join(told)
     evidence = "\n\n".join([handed(report), *map(proof_in_words, state.proofs)])
-    return dispute_over(state, Cause.FAILURE, max({pending.level, *contradicted}), question, evidence=evidence)
+    return state.dispute_over(Cause.FAILURE, max({pending.level, *contradicted}), question, evidence=evidence)
 
 
 def _passed(state: LevelsState) -> LevelsState:

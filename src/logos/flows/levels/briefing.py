@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Mapping
 
 from logos.domain.levels import LEVELS, PROVEN_BY_TOOLS, Level
-from logos.domain.reports import Component, Finding, Proposal, Report, TurnKind
+from logos.domain.reports import Component, Proposal, Report, TurnKind
 from logos.domain.specs import Direction, Proof, Spec
 from logos.domain.turns import Fact
 from logos.flows import condense
-from logos.flows.levels.reconcile import Dispute
 from logos.flows.levels.state import LevelsState, PendingTurn
 
 # Keep the end of a tool's output: it holds the summary.
 EVIDENCE_LINES = 40
 
 
-class Briefing(Mapping[str, Fact]):
-    """The facts of a turn, computed on first use: `due` is called far more often than a prompt is rendered."""
-
-    def __init__(self, state: LevelsState, pending: PendingTurn) -> None:
-        self._state, self._ask = state, pending
-
-    @cached_property
-    def _facts(self) -> Mapping[str, Fact]:
-        return facts_for(self._state, self._ask)
-
-    def __getitem__(self, name: str) -> Fact:
-        return self._facts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._facts)
-
-    def __len__(self) -> int:
-        return len(self._facts)
-
-
 def facts_for(state: LevelsState, pending: PendingTurn) -> Mapping[str, Fact]:
     """Every fact that a document of the levels may use; facts that do not apply are empty."""
     level_def, plan = LEVELS[pending.level], state.plan
     own = state.spec_of(pending.level, pending.component)
-    facts: dict[str, Fact] = {
+    return {
         "turn": pending.turn,
         "level": level_def.name,
         "title": level_def.title,
@@ -63,7 +41,6 @@ def facts_for(state: LevelsState, pending: PendingTurn) -> Mapping[str, Fact]:
         **_component_facts(state, pending),
         **_dispute_facts(state, pending),
     }
-    return facts
 
 
 def spec_in_words(spec: Spec) -> str:
@@ -73,12 +50,10 @@ def spec_in_words(spec: Spec) -> str:
 
 def handed(report: Report) -> str:
     """The handoff text of a report: its summary, its findings and the reason for its recommendation."""
-    parts = [report.work_summary, *(f"- {finding_in_words(finding)}" for finding in report.results)]
+    parts = [report.work_summary]
+    for finding in report.results:
+        parts.append(f"- {finding.what}: {finding.result}{f' ({finding.detail})' if finding.detail else ''}")
     return "\n".join([*parts, *([f"Recommended: {report.next.why}"] if report.next.why else [])])
-
-
-def finding_in_words(finding: Finding) -> str:
-    return f"{finding.what}: {finding.result}{f' ({finding.detail})' if finding.detail else ''}"
 
 
 def proposal_in_words(proposal: Proposal) -> str:
@@ -87,9 +62,9 @@ def proposal_in_words(proposal: Proposal) -> str:
     return "\n".join([proposal.summary, *changes, *rework])
 
 
-def proof_in_words(proof: Proof, lines: int = EVIDENCE_LINES) -> str:
+def proof_in_words(proof: Proof) -> str:
     head = f"{proof.level.name} {proof.tool}: `{proof.command}` exited {proof.exit_code}"
-    return head if proof.passed else f"{head}\n{condense.tail(proof.output, lines)}"
+    return head if proof.passed else f"{head}\n{condense.tail(proof.output, EVIDENCE_LINES)}"
 
 
 def component_in_words(component: Component) -> str:
@@ -131,16 +106,14 @@ def decision_for(state: LevelsState, pending: PendingTurn) -> str:
 
 
 def _component_facts(state: LevelsState, pending: PendingTurn) -> dict[str, Fact]:
-    found = next((own for own in state.components if own.name == pending.component), None)
-    component = found or Component("", "")
+    component = next((own for own in state.components if own.name == pending.component), Component("", ""))
+    wanted = (other for other in state.components if other.name in component.depends_on)
     return {
         "component": component.name,
         "purpose": component.purpose,
         "files": ", ".join(component.files),
         "provides": ", ".join(component.provides),
-        "depends_on": "\n".join(
-            component_in_words(other) for other in state.components if other.name in component.depends_on
-        ),
+        "depends_on": "\n".join(map(component_in_words, wanted)),
     }
 
 
@@ -150,14 +123,11 @@ def _dispute_facts(state: LevelsState, pending: PendingTurn) -> dict[str, Fact]:
         proofs = "\n\n".join(map(proof_in_words, state.proofs)) if pending.kind is TurnKind.VALIDATE else ""
         return {"evidence": proofs, "question": "", "positions": "", "proposal": "", "objections": ""}
     later = pending.kind is not TurnKind.POSITION
+    positions = (f"{level.name} {LEVELS[level].title}: {text}" for level, text in dispute.positions.items())
     return {
         "evidence": dispute.evidence,
         "question": dispute.question,
-        "positions": _positions(dispute) if later else "",
+        "positions": "\n\n".join(positions) if later else "",
         "proposal": proposal_in_words(dispute.proposal) if dispute.proposals else "",
         "objections": "\n".join(f"- {objection}" for objection in dispute.objections) if later else "",
     }
-
-
-def _positions(dispute: Dispute) -> str:
-    return "\n\n".join(f"{level.name} {LEVELS[level].title}: {text}" for level, text in dispute.positions.items())

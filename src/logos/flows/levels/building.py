@@ -10,19 +10,9 @@ from logos.domain.levels import Level
 from logos.domain.reports import Component, Report, TurnKind
 from logos.domain.specs import ContentConflict, Direction
 from logos.flows.levels.briefing import handed
-from logos.flows.levels.components import needs
-from logos.flows.levels.overlap import Contribution, clashes
+from logos.flows.levels.components import Contribution, clashes, needs
 from logos.flows.levels.reconcile import Cause
-from logos.flows.levels.state import MAIN, WHOLE, Answered, LevelsState, PendingTurn, Stage
-from logos.flows.levels.steps import (
-    ask_for,
-    blocked_by_stuck,
-    dispute_over,
-    enter_stage,
-    hand_off,
-    specified,
-    with_item,
-)
+from logos.flows.levels.state import MAIN, WHOLE, Answered, LevelsState, PendingTurn, Stage, with_item
 
 
 def enter(state: LevelsState) -> LevelsState:
@@ -44,9 +34,8 @@ def _todo(state: LevelsState) -> tuple[str, ...]:
     for own in state.components:
         contribution = state.contributions.get(own.name)
         changed = contribution is None or contribution.component != own or own.name in state.owed
-        if changed or (
-            contribution is not None and not contribution.merged and needs(own.name, state.components) & {*todo}
-        ):
+        unmerged = contribution is not None and not contribution.merged
+        if changed or (unmerged and needs(own.name, state.components) & {*todo}):
             todo.append(own.name)
     return tuple(todo)
 
@@ -55,7 +44,7 @@ def advance(state: LevelsState) -> LevelsState:
     """Ask the authors whose dependencies are done; when no author is left, collect the work."""
     for name in state.todo:
         if _is_ready(state, name):
-            state = ask_for(state, Level.L2, TurnKind.AUTHOR, name)
+            state = state.ask_for(Level.L2, TurnKind.AUTHOR, name)
     return state if state.pending_turns or state.answered else _collected(state)
 
 
@@ -64,19 +53,16 @@ def _is_ready(state: LevelsState, name: str) -> bool:
     if name in begun:
         return False
     wanted = needs(name, state.components)
-    if (
-        any(other in state.todo and other not in state.gathered for other in wanted)
-        or wanted & state.constraints.keys()
-    ):
+    if wanted & ({*state.todo} - state.gathered) or wanted & state.constraints.keys():
         return False
     # A component cannot be built on contributions that conflict with each other.
-    under = [contribution for contribution in state.unmerged if contribution.component.name in wanted] if wanted else []
-    return not clashes(under, state.components)
+    return not clashes(state.foundation(name), state.components)
 
 
-def authored(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:
+def answered(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:
+    """An author's or the linter's work is to be gathered from its worktree."""
     done = Answered(pending, report, state.worktree_for(pending))
-    return replace(state, answered=with_item(state.answered, pending.component, done))
+    return replace(state, answered=with_item(state.answered, pending.component or MAIN, done))
 
 
 def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsState:
@@ -114,11 +100,11 @@ def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsS
 def _collected(state: LevelsState) -> LevelsState:
     """All authors are done: decide what follows, in an order that does not depend on who was first."""
     if state.stuck:
-        return blocked_by_stuck(state)
+        return state.blocked_by_stuck()
     for contribution in (state.contributions[name] for name in state.todo if name in state.gathered):
-        state = specified(state, Level.L2, contribution.turn, contribution.report, contribution.component.name)
+        state = state.specified(Level.L2, contribution.turn, contribution.report, contribution.component.name)
         if Level.L1 in state.levels:
-            state = hand_off(state, Level.L2, Level.L1, Direction.DOWN, contribution.turn, handed(contribution.report))
+            state = state.hand_off(Level.L2, Level.L1, Direction.DOWN, contribution.turn, handed(contribution.report))
     if state.constraints:
         return _constrained(state)
     found = clashes(state.unmerged, state.components)
@@ -137,14 +123,14 @@ def _constrained(state: LevelsState) -> LevelsState:
     facts = [f"{name}: {constraint.statement}" for name, constraint in sorted(state.constraints.items())]
     question = "a constraint that the specs do not know: " + "; ".join(facts)
     top, *others = consulted or [Level.L2]
-    return dispute_over(state, Cause.CONSTRAINT, top, question, others=others, parties=tuple(sorted(state.constraints)))
+    return state.dispute_over(Cause.CONSTRAINT, top, question, others=others, parties=tuple(sorted(state.constraints)))
 
 
 def _clashed(state: LevelsState, found: tuple[ContentConflict, ...]) -> LevelsState:
     parties = tuple(sorted({name for clash in found for name in clash.components}))
     level = Level.L3 if Level.L3 in state.levels else Level.L2
     question = "components conflict: " + "; ".join(clash.words for clash in found)
-    return dispute_over(state, Cause.CONFLICT, level, question, parties=parties)
+    return state.dispute_over(Cause.CONFLICT, level, question, parties=parties)
 
 
 def merged(state: LevelsState, commit: str, found: tuple[ContentConflict, ...]) -> LevelsState:
@@ -156,14 +142,8 @@ def merged(state: LevelsState, commit: str, found: tuple[ContentConflict, ...]) 
 
 def _lint_or_up(state: LevelsState) -> LevelsState:
     lint = Level.L1 in state.levels
-    return enter_stage(state, Stage.LINT if lint else Stage.UP, min(state.levels))
+    return state.enter_stage(Stage.LINT if lint else Stage.UP, min(state.levels))
 
 
 def enter_lint(state: LevelsState) -> LevelsState:
-    return ask_for(state, Level.L1, TurnKind.LINT)
-
-
-def linted(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:
-    return replace(
-        state, answered=with_item(state.answered, MAIN, Answered(pending, report, state.worktree_for(pending)))
-    )
+    return state.ask_for(Level.L1, TurnKind.LINT)

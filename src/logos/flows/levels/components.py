@@ -1,10 +1,36 @@
-"""Components and their dependencies."""
+"""Components: their order, and conflicts between parallel authors, found before anything is merged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 
-from logos.domain.reports import Component
+from logos.domain.reports import Component, Report
+from logos.domain.specs import ContentConflict, TouchedFile
+from logos.domain.turns import TurnId
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One component's work as a commit, and the component as it was when the work was done.
+
+    `touched` is not merged yet; `files` and `tests` are everything ever written for it. `head` and `based_on` are
+    the commits it was built on, `previous` its own earlier commits.
+    """
+
+    component: Component
+    commit: str
+    touched: tuple[TouchedFile, ...]
+    report: Report
+    turn: TurnId
+    files: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    head: str = ""
+    based_on: tuple[tuple[str, str], ...] = ()
+    previous: tuple[str, ...] = ()
+    merged: bool = False
 
 
 def in_order(components: Iterable[Component]) -> tuple[Component, ...]:
@@ -23,15 +49,120 @@ def in_order(components: Iterable[Component]) -> tuple[Component, ...]:
 
 def needs(name: str, components: Sequence[Component]) -> frozenset[str]:
     """The transitive dependencies of a component."""
-    own = next((component for component in components if component.name == name), None)
-    if own is None or not own.depends_on:
-        return frozenset()
-    direct: Mapping[str, tuple[str, ...]] = {component.name: component.depends_on for component in components}
+    direct = {component.name: component.depends_on for component in components}
     found: set[str] = set()
-    open_ = list(own.depends_on)
+    open_ = list(direct.get(name, ()))
     while open_:
         other = open_.pop()
         if other not in found:
             found.add(other)
             open_ += direct.get(other, ())
     return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Something that only one component may own, and what a component did with it."""
+
+    name: str
+    path: str
+    blob: str = ""
+
+
+def clashes(contributions: Sequence[Contribution], components: tuple[Component, ...]) -> tuple[ContentConflict, ...]:
+    """All conflicts between contributions, except with work that a component was based on."""
+    built_on = {
+        contribution.component.name: needs(contribution.component.name, components) for contribution in contributions
+    }
+
+    def unaware(one: str, other: str) -> bool:
+        return one != other and one not in built_on[other] and other not in built_on[one]
+
+    found: list[ContentConflict] = []
+    for kind, marks, contradict, words in _LOOKS:
+        # Group by what must be unique: a name, a path, a content.
+        by_key: defaultdict[str, list[_Mark]] = defaultdict(list)
+        for contribution in contributions:
+            for key, mark in marks(contribution):
+                by_key[key].append(mark)
+        for key in by_key:
+            meeting = [
+                (one, other)
+                for one, other in combinations(by_key[key], 2)
+                if contradict(one, other) and unaware(one.name, other.name)
+            ]
+            if meeting:
+                met = [mark for pair in meeting for mark in pair]
+                who = tuple(dict.fromkeys(mark.name for mark in met))
+                # Describe a content by its file.
+                found.append(ContentConflict(kind, who, met[0].path if marks is _texts else key, words(met)))
+    return (*found, *_files_as_folders(contributions, unaware))
+
+
+Marks = Callable[[Contribution], Iterable[tuple[str, _Mark]]]
+
+
+def _declared(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
+    name = contribution.component.name
+    for provided in sorted({*contribution.component.provides, *contribution.report.provides}):
+        yield provided, _Mark(name, "")
+
+
+def _paths(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
+    for touched in contribution.touched:
+        yield touched.path, _Mark(contribution.component.name, touched.path, touched.blob)
+
+
+def _definitions(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
+    for touched in contribution.touched:
+        for defined in touched.defines:
+            yield defined, _Mark(contribution.component.name, touched.path)
+
+
+def _texts(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
+    """Files by content; skipped where definitions could be read."""
+    for touched in contribution.touched:
+        if touched.blob and touched.blob not in EMPTY and not touched.defines:
+            yield touched.blob, _Mark(contribution.component.name, touched.path)
+
+
+def _in_places(marks: list[_Mark]) -> str:
+    return "in " + " and in ".join(dict.fromkeys(mark.path for mark in marks))
+
+
+_LOOKS: tuple[tuple[str, Marks, Callable[[_Mark, _Mark], bool], Callable[[list[_Mark]], str]], ...] = (
+    ("declared name", _declared, lambda _one, _other: True, lambda _marks: "declared by more than one component"),
+    ("same path", _paths, lambda one, other: one.blob != other.blob, lambda _marks: "changed differently"),
+    ("same definition", _definitions, lambda one, other: one.path != other.path, _in_places),
+    ("same text", _texts, lambda one, other: one.path != other.path, _in_places),
+)
+
+
+def _files_as_folders(
+    contributions: Sequence[Contribution], unaware: Callable[[str, str], bool]
+) -> Iterator[ContentConflict]:
+    """Paths that are a file in one contribution and a folder in another."""
+    files = [
+        (touched.path, contribution.component.name)
+        for contribution in contributions
+        for touched in contribution.touched
+        if touched.blob
+    ]
+    rank = {contribution.component.name: number for number, contribution in enumerate(contributions)}
+    owners: defaultdict[str, list[str]] = defaultdict(list)
+    for path, name in files:
+        owners[path].append(name)
+    for path, name in files:
+        parts = path.split("/")
+        for folder in ("/".join(parts[:depth]) for depth in range(1, len(parts))):
+            for owner in owners.get(folder, ()):
+                if unaware(name, owner):
+                    both = tuple(sorted((owner, name), key=rank.__getitem__))
+                    yield ContentConflict("same path", both, folder, f"a file here, the folder of {path} there")
+
+
+# Empty files never conflict: package markers are equal everywhere (SHA-1 and SHA-256).
+EMPTY = (
+    "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+)

@@ -12,7 +12,6 @@ from logos.flows.levels.briefing import handed
 from logos.flows.levels.components import in_order
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, PendingTurn
-from logos.flows.levels.steps import ask_for, dispute_over, down_to, hand_off, specified
 
 # The same handoff this often is a loop, and so is this number of hand-backs in a sweep.
 SAME_HANDOFFS = 3
@@ -20,7 +19,7 @@ HAND_BACKS = 6
 
 
 def enter(state: LevelsState) -> LevelsState:
-    return ask_for(state, state.level, TurnKind.DECOMPOSE)
+    return state.ask_for(state.level, TurnKind.DECOMPOSE)
 
 
 def decomposed(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:
@@ -29,20 +28,20 @@ def decomposed(state: LevelsState, pending: PendingTurn, report: Report) -> Leve
         return replace(told, outcome=Outcome.REJECTED, reason=report.violation)
     if report.next.step is ActionKind.HAND_BACK and report.next.to is not None:
         return _handed_back(state, pending, report, report.next.to)
-    state = specified(state, pending.level, pending.turn, report)
+    state = state.specified(pending.level, pending.turn, report)
     if pending.level is Level.L3:
         state = replace(state, components=in_order(report.components))
     lower = below(pending.level, state.levels)
     if lower is not None:
-        state = hand_off(state, pending.level, lower, Direction.DOWN, pending.turn, handed(report))
-    return down_to(state, lower)
+        state = state.hand_off(pending.level, lower, Direction.DOWN, pending.turn, handed(report))
+    return state.down_to(lower)
 
 
 def _handed_back(state: LevelsState, pending: PendingTurn, report: Report, to: Level) -> LevelsState:
-    state = hand_off(state, pending.level, to, Direction.BACK, pending.turn, handed(report))
+    state = state.hand_off(pending.level, to, Direction.BACK, pending.turn, handed(report))
     pattern = state.handoffs[-1].pattern
     if state.loops.count(pattern) < SAME_HANDOFFS and len(state.loops) < HAND_BACKS:
-        return down_to(state, to)
+        return state.down_to(to)
     often = ", ".join(f"{name} {state.loops.count(name)} times" for name in dict.fromkeys(state.loops))
     question = f"handoff loop ({often}); the last one, {pattern}, says: {handed(report)}"
-    return dispute_over(state, Cause.LOOP, to, question, others=(pending.level,))
+    return state.dispute_over(Cause.LOOP, to, question, others=(pending.level,))

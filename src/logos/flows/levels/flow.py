@@ -6,41 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from logos.domain.events import (
-    CheckRan,
-    Event,
-    Noted,
-    QuestionResolved,
-    RunAbandoned,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    TerminalClosed,
-    TerminalOpened,
-    TurnAnswered,
-    TurnAsked,
-    TurnFailed,
-    TurnSent,
-    WorkGathered,
-    WorkMerged,
-)
+from logos.domain import events
+from logos.domain.events import Event, WorkGathered
 from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import LevelsPlan
 from logos.domain.reports import ActionKind, Refused, Report, TurnKind
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
 from logos.flows.levels import ascent, building, descent, middle
-from logos.flows.levels.briefing import Briefing
+from logos.flows.levels.briefing import facts_for
 from logos.flows.levels.deliverables import problems_with
-from logos.flows.levels.state import GATHERED, LevelsState, PendingTurn, Stage, turn_of
-from logos.flows.levels.steps import blocked_by_stuck, down_to, enter_stage, with_item
+from logos.flows.levels.state import GATHERED, LevelsState, PendingTurn, Stage, turn_of, with_item
 
 ReadReport = Callable[[TurnKind, Level, str], Report | Refused]
 
 # Attempts at a report before a person is asked.
 ATTEMPTS = 3
-# Maximum number of components; `turns_at_most` depends on it.
-MAX_COMPONENTS = 100
 
 _ENTER: dict[Stage, Callable[[LevelsState], LevelsState]] = {
     Stage.DOWN: descent.enter,
@@ -51,8 +31,8 @@ _ENTER: dict[Stage, Callable[[LevelsState], LevelsState]] = {
 }
 _ACCEPT: dict[TurnKind, Callable[[LevelsState, PendingTurn, Report], LevelsState]] = {
     TurnKind.DECOMPOSE: descent.decomposed,
-    TurnKind.AUTHOR: building.authored,
-    TurnKind.LINT: building.linted,
+    TurnKind.AUTHOR: building.answered,
+    TurnKind.LINT: building.answered,
     TurnKind.VALIDATE: ascent.validated,
     TurnKind.POSITION: middle.said,
     TurnKind.PROPOSE: middle.said,
@@ -69,7 +49,7 @@ class Levels:
         self.read = read
 
     def start(self) -> LevelsState:
-        return _entered(down_to(LevelsState(self.plan, head=self.plan.base), max(self.plan.levels)))
+        return _entered(LevelsState(self.plan, head=self.plan.base).down_to(max(self.plan.levels)))
 
     def due(self, state: LevelsState) -> tuple[Action, ...]:
         if state.outcome is not None or state.stalled is not None:
@@ -92,38 +72,40 @@ class Levels:
     def _applied(self, state: LevelsState, event: Event) -> LevelsState:
         over = state.outcome is not None
         match event:
-            case TurnAsked(turn):
+            case events.TurnAsked(turn):
                 return replace(state, started=state.started | {turn})
-            case TurnAnswered(turn, text):
+            case events.TurnAnswered(turn, text):
                 pending = next((pending for pending in state.pending_turns if pending.turn == turn), None)
                 return state if pending is None or over else self._answered(state, pending, text)
-            case TurnFailed(turn, trouble, message):
+            case events.TurnFailed(turn, trouble, message):
                 pending = next((pending for pending in state.pending_turns if pending.turn == turn), None)
                 if pending is None or over:
                     return state
                 # An unusable response counts as an invalid report.
                 unfit = trouble is FailureKind.UNFIT
                 return _retry(state, pending, (message,)) if unfit else replace(state, stalled=message, trouble=trouble)
-            case CheckRan(turn, command, exit_code, output):
+            case events.CheckRan(turn, command, exit_code, output):
                 awaited = state.stage is Stage.UP and not state.pending_turns and not over
                 return ascent.checked(state, turn, command, exit_code, output) if awaited else state
-            case WorkGathered():
+            case events.WorkGathered():
                 return state if over else _gathered(state, event)
-            case WorkMerged(turn, commit, found):
+            case events.WorkMerged(turn, commit, found):
                 awaited = state.stage is Stage.MERGE and turn == _merge_id(state) and not over
                 return building.merged(state, commit, found) if awaited else state
-            case QuestionResolved():
+            case events.QuestionResolved():
                 return middle.resolved(state, event)
-            case RunResumed(LevelsPlan() as plan):
+            case events.RunResumed(LevelsPlan() as plan):
                 return self._resumed(state, plan)
-            case RunForked(_, _, LevelsPlan() as plan):
+            case events.RunForked(_, _, LevelsPlan() as plan):
                 return self._resumed(_forked(state, dict(event.left)), plan)
-            case RunAbandoned(why):
-                given_up = state.outcome in (None, Outcome.BLOCKED)
-                return _abandoned(state, why) if given_up else state
-            case RunStarted() | RunResumed() | RunForked() | RunEnded():
+            case events.RunAbandoned(why):
+                if state.outcome not in (None, Outcome.BLOCKED):
+                    return state
+                over_now = replace(state, outcome=Outcome.ABANDONED, reason=why)
+                return replace(over_now, question=None, stalled=None, trouble=None)
+            case events.RunStarted() | events.RunResumed() | events.RunForked() | events.RunEnded():
                 return state
-            case TerminalOpened() | TerminalClosed() | TurnSent() | Noted():
+            case events.TerminalOpened() | events.TerminalClosed() | events.TurnSent() | events.Noted():
                 return state
 
     def _resumed(self, state: LevelsState, plan: LevelsPlan) -> LevelsState:
@@ -131,14 +113,15 @@ class Levels:
         own = self.plan
         plan = replace(plan, feature=own.feature, base=own.base, levels=own.levels, rules=own.rules)
         state = replace(state, plan=plan, stalled=None, trouble=None)
-        return ascent.resumed(state) if state.stage is Stage.UP and state.outcome is None else state
+        # New settings may leave nothing to wait for.
+        waits = state.stage is not Stage.UP or state.outcome is not None or bool(state.pending_turns)
+        return state if waits else ascent.proceed(state)
 
     def _answered(self, state: LevelsState, pending: PendingTurn, text: str) -> LevelsState:
         report = self.read(pending.kind, pending.level, text)
         if isinstance(report, Refused):
             return _retry(state, pending, report.errors, text)
-        problems = problems_with(state, pending, report)
-        if problems:
+        if problems := problems_with(state, pending, report):
             return _retry(state, pending, problems, text)
         state = replace(state, pending_turns=tuple(other for other in state.pending_turns if other != pending))
         pending = replace(pending, said=text)
@@ -149,14 +132,6 @@ class Levels:
         return _ACCEPT[pending.kind](state, pending, report)
 
 
-def turns_at_most(plan: LevelsPlan) -> int:
-    """Upper bound of turns, whatever the agents answer; each answer of a person may add as many."""
-    downward = len([level for level in plan.levels if level >= Level.L3]) * (1 + descent.HAND_BACKS)
-    dispute = len(plan.levels) + plan.max_rounds * (len(plan.levels) + 1)
-    sweep = downward + MAX_COMPONENTS + 1 + len(plan.levels) + dispute
-    return ATTEMPTS * sweep * (plan.max_reconciliations + 1)
-
-
 def _entered(state: LevelsState) -> LevelsState:
     while state.entering and state.outcome is None:
         state = _ENTER[state.stage](replace(state, entering=False))
@@ -164,16 +139,9 @@ def _entered(state: LevelsState) -> LevelsState:
 
 
 def _turn_for(state: LevelsState, pending: PendingTurn) -> Turn:
-    facts, place = Briefing(state, pending), state.worktree_for(pending)
-    return Turn(
-        pending.turn,
-        AgentName(pending.key),
-        pending.turn,
-        pending.kind.value,
-        facts,
-        agent_def=pending.level.name,
-        place=place,
-    )
+    agent, facts = AgentName(pending.key), facts_for(state, pending)
+    level, place = pending.level.name, state.worktree_for(pending)
+    return Turn(pending.turn, agent, pending.turn, pending.kind.value, facts, agent_def=level, place=place)
 
 
 def _gather_for(state: LevelsState, name: str) -> Gather:
@@ -183,9 +151,8 @@ def _gather_for(state: LevelsState, name: str) -> Gather:
     declared = (*done.report.files, *done.report.tests) if finished else ()
     since = state.begins_at(name) if done.pending.component else (state.head,) if done.pending.key in state.left else ()
     # A component that is revisited may produce no diff.
-    return Gather(
-        _gather_id(done.pending), done.place, title, declared, finished and name not in state.contributions, since
-    )
+    must_change = finished and name not in state.contributions
+    return Gather(_gather_id(done.pending), done.place, title, declared, must_change, since)
 
 
 def _merge_id(state: LevelsState) -> TurnId:
@@ -207,7 +174,7 @@ def _gathered(state: LevelsState, event: WorkGathered) -> LevelsState:
     state = _answer_used(state, done.pending)
     if done.pending.kind is TurnKind.AUTHOR:
         return building.gathered(state, done, event)
-    return enter_stage(replace(state, head=event.commit), Stage.UP, min(state.levels))
+    return replace(state, head=event.commit).enter_stage(Stage.UP, min(state.levels))
 
 
 def _answer_used(state: LevelsState, pending: PendingTurn) -> LevelsState:
@@ -226,29 +193,22 @@ def _forked(state: LevelsState, left: Mapping[str, str]) -> LevelsState:
     return replace(state, answered=MappingProxyType(moved))
 
 
-def _abandoned(state: LevelsState, why: str) -> LevelsState:
-    return replace(state, outcome=Outcome.ABANDONED, question=None, reason=why, stalled=None, trouble=None)
-
-
 def _retry(state: LevelsState, pending: PendingTurn, errors: tuple[str, ...], said: str = "") -> LevelsState:
     """Ask the same agent again with the errors; after the last attempt ask a person."""
-    if pending.attempt < ATTEMPTS:
-        more = replace(pending, attempt=pending.attempt + 1, errors=errors, said=said)
-        if pending in state.pending_turns:
-            return replace(
-                state, pending_turns=tuple(more if other == pending else other for other in state.pending_turns)
-            )
+    others = tuple(other for other in state.pending_turns if other != pending)
+    if pending.attempt >= ATTEMPTS:
+        told = f"{pending.key}: no usable report in {ATTEMPTS} attempts; wrong with the last: {'; '.join(errors)}"
+        return _stuck(replace(state, pending_turns=others), pending, told)
+    more = replace(pending, attempt=pending.attempt + 1, errors=errors, said=said)
+    if pending in state.pending_turns:
+        turns = tuple(more if other == pending else other for other in state.pending_turns)
+    else:
         # Its slot may be taken meanwhile: it comes next without displacing a turn in progress.
         ahead = state.in_progress
-        return replace(
-            state, pending_turns=(*ahead, more, *(other for other in state.pending_turns if other not in ahead))
-        )
-    told = f"{pending.key}: no usable report in {ATTEMPTS} attempts; wrong with the last: {'; '.join(errors)}"
-    return _stuck(
-        replace(state, pending_turns=tuple(other for other in state.pending_turns if other != pending)), pending, told
-    )
+        turns = (*ahead, more, *(other for other in others if other not in ahead))
+    return replace(state, pending_turns=turns)
 
 
 def _stuck(state: LevelsState, pending: PendingTurn, why: str) -> LevelsState:
     state = replace(state, stuck=with_item(state.stuck, pending.component or pending.key, why))
-    return building.advance(state) if pending.kind is TurnKind.AUTHOR else blocked_by_stuck(state)
+    return building.advance(state) if pending.kind is TurnKind.AUTHOR else state.blocked_by_stuck()

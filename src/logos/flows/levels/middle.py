@@ -12,8 +12,7 @@ from logos.domain.reports import Change, Proposal, Report, TurnKind
 from logos.domain.specs import Question
 from logos.flows.levels import ascent, building
 from logos.flows.levels.reconcile import Agreed, Dispute, Settled, Undecided, after_report
-from logos.flows.levels.state import LevelsState, PendingTurn, Stage
-from logos.flows.levels.steps import blocked, blocked_by_stuck, down_to, with_item
+from logos.flows.levels.state import LevelsState, PendingTurn, Stage, with_item
 
 
 def enter(state: LevelsState) -> LevelsState:
@@ -39,13 +38,13 @@ def said(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsStat
     match after:
         case Undecided(last):
             kept = last if state.plan.rules >= RulesVersion.LAST_ROUND_KEPT else before
-            return blocked(replace(state, dispute=kept), after.question)
+            return replace(state, dispute=kept).blocked(after.question)
         case Agreed(proposal):
             return settle(state, before, proposal, "the levels")
         case Dispute():
             moved = (after.kind, after.round) != (before.kind, before.round)
             state = replace(state, dispute=after)
-            return enter(state) if moved else blocked_by_stuck(state)
+            return enter(state) if moved else state.blocked_by_stuck()
 
 
 def settle(state: LevelsState, dispute: Dispute, proposal: Proposal, by: str) -> LevelsState:
@@ -71,7 +70,7 @@ def settle(state: LevelsState, dispute: Dispute, proposal: Proposal, by: str) ->
         standing=MappingProxyType({}),
     )
     top = max((change.level for change in proposal.changes), default=dispute.level)
-    return down_to(state, max((level for level in state.levels if level <= top), default=None))
+    return state.down_to(max((level for level in state.levels if level <= top), default=None))
 
 
 def resolved(state: LevelsState, event: QuestionResolved) -> LevelsState:

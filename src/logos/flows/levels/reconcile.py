@@ -117,11 +117,12 @@ def after_report(
             return dispute if dispute.asked else _unanimous(dispute, guarded=guarded)
         case TurnKind.AGREE:
             objection = (report.objection or "objects, without a reason") if report.verdict is Verdict.OBJECT else ""
-            return _after_votes(
-                replace(dispute, votes=_with_answer(dispute.votes, level, objection)),
-                guarded=guarded,
-                max_rounds=max_rounds,
-            )
+            votes = _with_answer(dispute.votes, level, objection)
+            dispute = replace(dispute, votes=votes)
+            if not _complete(dispute, votes):
+                return dispute
+            objections = tuple(f"{voter.name}: {votes[voter]}" for voter in dispute.asked if votes[voter])
+            return _next_round(dispute, objections, max_rounds) if objections else _unanimous(dispute, guarded=guarded)
         case TurnKind.ALIGN if report.verdict is Verdict.ALIGNED:
             return Agreed(dispute.proposal)
         case TurnKind.ALIGN:
@@ -129,13 +130,6 @@ def after_report(
             return _next_round(dispute, (said,), max_rounds)
         case _:
             return dispute
-
-
-def _after_votes(dispute: Dispute, *, guarded: bool, max_rounds: int) -> Dispute | Agreed | Undecided:
-    if not _complete(dispute, dispute.votes):
-        return dispute
-    objections = tuple(f"{level.name}: {dispute.votes[level]}" for level in dispute.asked if dispute.votes[level])
-    return _next_round(dispute, objections, max_rounds) if objections else _unanimous(dispute, guarded=guarded)
 
 
 def _unanimous(dispute: Dispute, *, guarded: bool) -> Dispute | Agreed:
@@ -155,4 +149,4 @@ def _complete(dispute: Dispute, said: Mapping[Level, str]) -> bool:
 
 def _with_answer(said: Mapping[Level, str], level: Level, text: str) -> Mapping[Level, str]:
     # Sorted, so that the result does not depend on who answered first.
-    return MappingProxyType({key: ({**said, level: text})[key] for key in sorted({*said, level}, reverse=True)})
+    return MappingProxyType(dict(sorted({**said, level: text}.items(), reverse=True)))

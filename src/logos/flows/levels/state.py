@@ -1,21 +1,24 @@
-"""The state of a build, and what can be derived from it."""
+"""The state of a build, what can be derived from it, and the steps that the stages share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import TypeVar
 
-from logos.domain.levels import LEVELS, Level
+from logos.domain.levels import LEVELS, Level, above
 from logos.domain.plans import LevelsPlan
 from logos.domain.reports import Component, Constraint, Report, TurnKind
 from logos.domain.specs import Direction, Handoff, Proof, Question, Spec, Tool
 from logos.domain.turns import FailureKind, Outcome, TurnId, Worktree
 from logos.flows import Position
-from logos.flows.levels.components import needs
-from logos.flows.levels.overlap import Contribution
-from logos.flows.levels.reconcile import Dispute, Settled
+from logos.flows.levels.components import Contribution, needs
+from logos.flows.levels.reconcile import Cause, Dispute, Settled, participants
+
+Value = TypeVar("Value")
+Key = TypeVar("Key", str, Level)
 
 MAIN = "main"
 # The single component of a build without L3.
@@ -46,6 +49,10 @@ class LevelStatus(StrEnum):
 
 def turn_of(key: str, attempt: int) -> TurnId:
     return TurnId(key if attempt == 1 else f"{key}.t{attempt}")
+
+
+def with_item(table: Mapping[Key, Value], key: Key, value: Value) -> Mapping[Key, Value]:
+    return MappingProxyType({**table, key: value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +224,7 @@ class LevelsState:
     def foundation(self, component: str) -> tuple[Contribution, ...]:
         """The unmerged work that a component depends on."""
         wanted = needs(component, self.components)
-        return (
-            tuple(contribution for contribution in self.unmerged if contribution.component.name in wanted)
-            if wanted
-            else ()
-        )
+        return tuple(contribution for contribution in self.unmerged if contribution.component.name in wanted)
 
     def begins_at(self, component: str) -> tuple[str, ...]:
         """The commits a component starts from: the head and the unmerged work it depends on."""
@@ -257,9 +260,76 @@ class LevelsState:
 
     @property
     def merged(self) -> str | None:
+        """The head, if anything was merged."""
         return self.head if self.head != self.plan.base else None
 
     @property
     def loops(self) -> tuple[str, ...]:
         """Patterns of the hand-backs in this sweep."""
         return tuple(h.pattern for h in self.handoffs if h.toward is Direction.BACK and self.is_now(h))
+
+    def enter_stage(self, stage: Stage, level: Level) -> LevelsState:
+        """Switch to a stage; the flow enters it next."""
+        return replace(self, stage=stage, level=level, pending_turns=(), entering=True)
+
+    def down_to(self, level: Level | None) -> LevelsState:
+        """Go down to the next level that writes a spec; below the last one the build stage starts."""
+        if level is None or level < Level.L3:
+            return self.enter_stage(Stage.BUILD, Level.L2)
+        return self.enter_stage(Stage.DOWN, level)
+
+    def ask_for(self, level: Level, kind: TurnKind, component: str = "") -> LevelsState:
+        """Ask a level; the same question again in a sweep goes to a new agent under a new turn id."""
+        key = ".".join(part for part in (f"s{self.sweep}", level.name, component, kind.value) if part)
+        visit = self.visits.get(key, 0) + 1
+        pending = PendingTurn(key if visit == 1 else f"{key}.v{visit}", level, kind, component)
+        return replace(self, visits=with_item(self.visits, key, visit), pending_turns=(*self.pending_turns, pending))
+
+    def specified(self, level: Level, turn: TurnId, report: Report, component: str = "") -> LevelsState:
+        """Store a level's new spec, linked to the spec above it."""
+        higher = above(level, self.levels)
+        over = self.spec_of(higher) if higher is not None else None
+        held = self.spec_of(level, component)
+        version = held.version + 1 if held is not None else 1
+        parent = over.id if over is not None else "telos"
+        spec = Spec(level, version, turn, parent, report.work_summary, report.spec, component)
+        return replace(self, specs=(*self.specs, spec))
+
+    def hand_off(self, giver: Level, taker: Level, toward: Direction, turn: TurnId, text: str) -> LevelsState:
+        return replace(self, handoffs=(*self.handoffs, Handoff(giver, taker, toward, turn, text)))
+
+    def dispute_over(
+        self,
+        cause: Cause,
+        level: Level,
+        question: str,
+        *,
+        evidence: str = "",
+        others: Iterable[Level] = (),
+        parties: tuple[str, ...] = (),
+    ) -> LevelsState:
+        """Open a reconciliation, or fail when there were too many."""
+        if len(self.settled) >= self.plan.max_reconciliations:
+            reason = f"after {len(self.settled)} reconciliations: {question}"
+            return replace(self, pending_turns=(), outcome=Outcome.FAILED, reason=reason)
+        number = f"s{self.sweep}.q{len(self.settled) + 1}"
+        invited = participants(cause, level, others, self.levels)
+        dispute = Dispute(number, cause, level, invited, question, evidence, parties)
+        return replace(self, dispute=dispute).enter_stage(Stage.DISPUTE, level)
+
+    def blocked(self, question: Question) -> LevelsState:
+        return replace(self, question=question, pending_turns=(), outcome=Outcome.BLOCKED, reason=question.text)
+
+    def blocked_by_stuck(self) -> LevelsState:
+        """Block on a person's answer once the other agents have finished."""
+        if self.pending_turns or self.answered or not self.stuck:
+            return self
+        names = sorted(self.stuck)
+        text = "\n".join(self.stuck[name] for name in names)
+        return self.blocked(Question("+".join(self._asked_as(name) for name in names), text))
+
+    def _asked_as(self, name: str) -> str:
+        """The turn in which an agent got stuck; components are stored by name only."""
+        key = f"s{self.sweep}.{Level.L2.name}.{name}.{TurnKind.AUTHOR.value}"
+        visit = self.visits.get(key, 0)
+        return name if not visit else key if visit == 1 else f"{key}.v{visit}"
