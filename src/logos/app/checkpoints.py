@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from logos.adapters.git.command import Git, is_repository, tree_of
+from logos.adapters.git.command import Git, is_repository
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import GitWorkspace
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
@@ -124,7 +124,7 @@ def files_at(place: Path, view: RunView, seq: int) -> str:
         return commit_at(GitSnapshots(place).of(view.run), seq)
     try:
         # Only the log names this commit, so git may have removed it.
-        return head if tree_of(Git(place), head) else ""
+        return head if Git(place).tree_of(head) else ""
     except HostError:
         return ""
 
@@ -166,9 +166,10 @@ def keep_history(snapshots: GitSnapshots, at: Checkpoint, run: RunId, left: Left
     """Keep every commit that the new run's history names, whatever is removed of the old run."""
     earlier = {seq: commit for seq, commit in snapshots.of(at.run).items() if seq <= at.seq}
     snapshots.point(run, {**earlier, **({at.seq: at.commit} if at.commit else {})})
-    snapshots.hold(run, commits_in(at.history) | {commit for _, commit in left})
+    snapshots.point(run, {commit: commit for commit in (*commits_in(at.history), *(commit for _, commit in left))})
     # A later rollback to an earlier event needs what was in the worktrees then.
-    snapshots.hold_left(run, {**snapshots.left_of(at.run), **gathered_in(at.view.records)})
+    before = {**snapshots.left_of(at.run), **gathered_in(at.view.records)}
+    snapshots.point(run, {f"left/{turn}": commit for turn, commit in before.items()})
 
 
 def start_from(at: Checkpoint, log: Log, run: RunId, event: RunForked, settings: Settings) -> NewRun:
