@@ -275,7 +275,7 @@ def test_events_lead_to_commits_in_their_order_and_each_run_has_its_own(wd: Path
     snapshots.point(RUN, {9: first, 10: second, 100: first})
     snapshots.point(RunId("r10"), {1: second})
     snapshots.point(RUN, {10: first})
-    snapshots.hold(RUN, [second])
+    snapshots.point(RUN, {second: second})
     assert list(GitSnapshots(wd).of(RUN).items()) == [(9, first), (10, first), (100, first)]
     assert snapshots.of(RunId("r10")) == {1: second}
     assert snapshots.of(RunId("r")) == {}
@@ -287,7 +287,7 @@ def test_snapshots_outlive_the_cleaning_of_the_repository(wd: Path) -> None:
         write(wd, name, name)
         commits.append(snapshots.take())
     snapshots.point(RUN, {1: commits[0]})
-    snapshots.hold(RUN, [commits[1]])
+    snapshots.point(RUN, {commits[1]: commits[1]})
     snapshots.keep(commits[2])
     git(wd, "gc", "-q", "--prune=now")
     for commit, names in zip(commits, (1, 2, 3), strict=True):
@@ -1228,7 +1228,7 @@ def test_a_ref_that_an_agent_tied_to_the_persons_branch_does_not_move_it(wd: Pat
     with left_alone(wd):
         snapshots.point(RUN, {1: commit})
         snapshots.keep(commit)
-        snapshots.hold(RUN, [commit])
+        snapshots.point(RUN, {commit: commit})
     assert snapshots.of(RUN) == {1: commit}
 
 

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from logos.adapters.git.definitions import defined_in
+from logos.adapters.git.contents import defined_in
 
 
 def test_functions_and_classes_at_the_top_level_are_definitions() -> None:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from logos.adapters.files import own_folder, refused
 from logos.adapters.pids import noted_pid
@@ -45,9 +44,8 @@ class DriverLock:
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
         except BlockingIOError:
-            raise Busy(
-                f"another driver (pid {holder(self._path) or 'unknown'}) is active in {self._path.parent.parent}"
-            ) from None
+            pid = holder(self._path) or "unknown"
+            raise Busy(f"another driver (pid {pid}) is active in {self._path.parent.parent}") from None
         except OSError as error:
             raise refused(f"cannot write {self._path}", error) from error
 
@@ -63,9 +61,7 @@ class DriverLock:
                     raise
             self._pause(RETRY_SECONDS)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._handle is not None:
             with suppress(OSError):
                 os.ftruncate(self._handle, 0)

@@ -11,19 +11,9 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from watchdog.events import (
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileModifiedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
+from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
-
-if sys.platform == "linux":
-    from watchdog.observers.inotify import InotifyObserver
 
 from logos.adapters.files import own_folder
 from logos.domain.roles import RESPONSE_FILES
@@ -32,6 +22,19 @@ from logos.ports import FileProbe
 from logos.prompts import PLACEHOLDER
 
 MAX_BYTES = 4_000_000
+
+# The events that can complete a response. Each wakes a waiter that then asks the host, so one per response is best:
+# Linux reports when a written file is closed and, with full events, when a file is moved into the folder.
+_changes: list[type[events.FileSystemEvent]]
+_new_observer: Callable[[], BaseObserver]
+if sys.platform == "linux":
+    from watchdog.observers.inotify import InotifyObserver
+
+    _changes = [events.FileClosedEvent, events.FileMovedEvent]
+    _new_observer = partial(InotifyObserver, generate_full_events=True)
+else:
+    _changes = [events.FileCreatedEvent, events.FileModifiedEvent, events.FileMovedEvent]
+    _new_observer = Observer
 
 
 class ResponseFiles:
@@ -65,10 +68,12 @@ class ResponseFiles:
         if info.st_size > MAX_BYTES:
             return FileProbe(problem=f"{path} has {info.st_size} bytes, more than {MAX_BYTES}")
         try:
-            fit = _is_a_response(self.read(answer))
+            lines = self.read(answer).splitlines()
         except HostError:
             return FileProbe()
-        return FileProbe(f"{info.st_ino}-{info.st_size}-{info.st_mtime_ns}") if fit else FileProbe()
+        # Blank lines and the placeholder of the instruction are not a response.
+        answered = any(line.strip() not in ("", PLACEHOLDER) for line in lines)
+        return FileProbe(f"{info.st_ino}-{info.st_size}-{info.st_mtime_ns}") if answered else FileProbe()
 
     def read(self, answer: str) -> str:
         """The text of the response; symbolic links are not followed."""
@@ -83,23 +88,6 @@ class ResponseFiles:
             raise HostError(f"cannot read {path}: it is not a regular file")
         with os.fdopen(handle, "rb") as source:
             return source.read(MAX_BYTES).decode("utf-8-sig", "replace")
-
-
-def _is_a_response(text: str) -> bool:
-    """Whether the text has more than blank lines and the placeholder of the instruction."""
-    return any(line.strip() not in ("", PLACEHOLDER) for line in text.splitlines())
-
-
-# The events that can complete a response. Each wakes a waiter that then asks the host, so one per response is best:
-# Linux reports when a written file is closed and, with full events, when a file is moved into the folder.
-_changes: list[type[FileSystemEvent]]
-_new_observer: Callable[[], BaseObserver]
-if sys.platform == "linux":
-    _changes = [FileClosedEvent, FileMovedEvent]
-    _new_observer = partial(InotifyObserver, generate_full_events=True)
-else:
-    _changes = [FileCreatedEvent, FileModifiedEvent, FileMovedEvent]
-    _new_observer = Observer
 
 
 class ManualSignal:
@@ -122,7 +110,7 @@ class ManualSignal:
         self.wake()
 
 
-class FileWatcher(ManualSignal, FileSystemEventHandler):
+class FileWatcher(ManualSignal, events.FileSystemEventHandler):
     """A ChangeSignal for the files of a folder. Its threads use no processor time until the system wakes them.
 
     If the system reports no changes, polling still finds every file.
@@ -132,7 +120,7 @@ class FileWatcher(ManualSignal, FileSystemEventHandler):
         super().__init__()
         self._observer = self._observe(folder)
 
-    def on_any_event(self, event: FileSystemEvent) -> None:
+    def on_any_event(self, event: events.FileSystemEvent) -> None:
         del event
         self.wake()
 

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
-from logos.adapters.git.command import Git, is_repository, tree_of
+from logos.adapters.git.command import Git, is_repository
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import GitWorkspace
 from logos.adapters.git.worktrees import worktrees_of
@@ -217,7 +217,7 @@ def files_at(place: Path, view: RunView, seq: int) -> str:
         return commit_at(GitSnapshots(place).of(view.run), seq)
     try:
         # Only the log names this commit, so git may have removed it.
-        return head if tree_of(Git(place), head) else ""
+        return head if Git(place).tree_of(head) else ""
     except HostError:
         return ""
 
@@ -262,9 +262,10 @@ def keep_history(snapshots: GitSnapshots, at: Checkpoint, run: RunId, left: Left
             named.add(event.commit)
         elif isinstance(event, RunForked):
             named.update(commit for _, commit in event.left)
-    snapshots.hold(run, named)
+    snapshots.point(run, {commit: commit for commit in named})
     # A later rollback to an earlier event needs what was in the worktrees then.
-    snapshots.hold_left(run, {**snapshots.left_of(at.run), **_gathered_in(at.view)})
+    before = {**snapshots.left_of(at.run), **_gathered_in(at.view)}
+    snapshots.point(run, {f"left/{turn}": commit for turn, commit in before.items()})
 
 
 def _gathered_in(view: RunView) -> dict[TurnId, str]:

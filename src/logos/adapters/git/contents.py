@@ -1,28 +1,38 @@
-"""Staging the files of a worktree exactly as they are, and the reasons to refuse them."""
+"""Staging the files of a worktree exactly as they are, the reasons to refuse them, and the names that they define."""
 
 from __future__ import annotations
 
+import ast
 import os
 import posixpath
 import stat
+import threading
+import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
-from logos.adapters.git.command import Git, PathChange, blobs, paths_in, provider_error, text_of
-from logos.adapters.git.definitions import LARGEST, defined_in
+from logos.adapters.git.command import Git, PathChange, provider_error, text_of
 from logos.domain.specs import TouchedFile
 
 MOST_FILES = 5_000
 LARGEST_FILE = 20_000_000
 LONGEST_PATH = 4_096
+# Parsing needs a hundred times the file size in memory.
+LARGEST_PARSED = 1_000_000
 # Prompts and responses, which are left out even if a project tracks a folder of that name.
 OURS = (".tmp/agent-responses/", ".tmp/agent-prompts/")
 
 _LINK = "120000"
-_GITLINK = "160000"
+_GITLINK = b"160000"
 # Git's message about a file name that it does not allow.
 _REFUSED = b"Ignoring path "
+# How to stage a path, as options of update-index. `--remove`: the call that adds files also removes missing ones.
+_Flags = tuple[str, ...]
+_ADD: _Flags = ("--add", "--replace", "--remove")
+_REMOVE: _Flags = ("--force-remove",)
+# Warning filters are global to the process.
+_warnings = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +42,10 @@ class Problem:
     path: bytes
     message: str
 
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """The changed paths, by what to do with them."""
-
-    add: list[bytes] = field(default_factory=list[bytes])
-    remove: list[bytes] = field(default_factory=list[bytes])
-    folders: list[bytes] = field(default_factory=list[bytes])
-    problems: list[Problem] = field(default_factory=list[Problem])
+    def describe(self, prefix: str) -> str:
+        """One line, also if the file name contains control characters."""
+        path = seen_from(prefix, self.path) if self.path else ""
+        return f"{path if path.isprintable() else ascii(path)} {self.message}".strip()
 
 
 def fresh_index(git: Git, index: Path, start: str, *flags: str) -> None:
@@ -71,76 +76,61 @@ def take(git: Git, folder: Path, paths: Iterable[bytes], largest: int = LARGEST_
 
     Not `git add`: it would run git inside nested repositories, with their settings.
     """
-    staged = Staged()
+    problems: list[Problem] = []
+    staged: dict[_Flags, list[bytes]] = {_REMOVE: [], _ADD: []}
     for path in paths:
-        _sort_out(staged, os.fsencode(folder), path, largest)
-    _sort_out_folders(git, staged)
-    return staged.problems + _update(git, staged)
+        found = _what_to_do(git, os.fsencode(folder), path, largest)
+        if isinstance(found, str):
+            problems.append(Problem(path, found))
+        else:
+            staged[found].append(path)
+    refused: list[bytes] = []
+    for flags, these in staged.items():
+        if not these:
+            continue
+        done = git.run("update-index", *flags, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in these))
+        if done.returncode != 0:
+            return [*problems, Problem(b"", f"git cannot stage the files: {provider_error(done)}")]
+        refused += [line.removeprefix(_REFUSED) for line in done.stderr.splitlines() if line.startswith(_REFUSED)]
+    return problems + [Problem(path, "has a name that git refuses") for path in refused]
 
 
-def _sort_out(staged: Staged, folder: bytes, path: bytes, largest: int) -> None:
+def _what_to_do(git: Git, folder: bytes, path: bytes, largest: int) -> _Flags | str:
+    """How to stage a path: _ADD, _REMOVE, or the reason why that is impossible."""
     full = os.path.join(folder, path)
+    parts = path.split(b"/")[:-1]
+    beyond_a_link = any(os.path.islink(os.path.join(folder, *parts[: depth + 1])) for depth in range(len(parts)))
     try:
         there = os.lstat(full)
     except FileNotFoundError:
-        # `update-index --remove` removes missing files in the same call that adds others.
-        (staged.remove if _beyond_a_link(folder, path) else staged.add).append(path)
-        return
+        return _REMOVE if beyond_a_link else _ADD
     except NotADirectoryError:
-        staged.remove.append(path)
-        return
+        return _REMOVE
     except OSError as error:
-        staged.problems.append(Problem(path, f"cannot be read: {error.strerror}"))
-        return
+        return f"cannot be read: {error.strerror}"
     is_file = stat.S_ISREG(there.st_mode)
     if stat.S_ISDIR(there.st_mode):
-        staged.folders.append(path)
-    elif not (is_file or stat.S_ISLNK(there.st_mode)) or _beyond_a_link(folder, path):
-        staged.remove.append(path)
-    elif is_file and there.st_size > largest:
-        staged.problems.append(Problem(path, f"is larger than {largest / 1e6:.0f} MB"))
-    elif is_file and not os.access(full, os.R_OK):
-        staged.problems.append(Problem(path, "cannot be read: Permission denied"))
-    else:
-        staged.add.append(path)
+        # A nested repository (a new one is listed with a slash), or a folder that has replaced a file.
+        nested = path.endswith(b"/") or _is_gitlink(git, path)
+        return "is a nested repository; only plain files can be stored" if nested else _REMOVE
+    if not (is_file or stat.S_ISLNK(there.st_mode)) or beyond_a_link:
+        return _REMOVE
+    if is_file and there.st_size > largest:
+        return f"is larger than {largest / 1e6:.0f} MB"
+    return "cannot be read: Permission denied" if is_file and not os.access(full, os.R_OK) else _ADD
 
 
-def _sort_out_folders(git: Git, staged: Staged) -> None:
-    """A folder is a nested repository (a new one is listed with a slash), or it has replaced a file."""
-    if not staged.folders:
-        return
-    entries = git.paths("ls-files", "-z", "--stage")
-    gitlinks = {entry.partition(b"\t")[2] for entry in entries if entry.startswith(_GITLINK.encode())}
-    for path in staged.folders:
-        if path.endswith(b"/") or path in gitlinks:
-            staged.problems.append(Problem(path, "is a nested repository; only plain files can be stored"))
-        else:
-            staged.remove.append(path)
-
-
-def _beyond_a_link(folder: bytes, path: bytes) -> bool:
-    parts = path.split(b"/")[:-1]
-    return any(os.path.islink(os.path.join(folder, *parts[: depth + 1])) for depth in range(len(parts)))
-
-
-def _update(git: Git, staged: Staged) -> list[Problem]:
-    refused: list[bytes] = []
-    for flags, paths in ((["--force-remove"], staged.remove), (["--add", "--replace", "--remove"], staged.add)):
-        if not paths:
-            continue
-        done = git.run("update-index", *flags, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in paths))
-        if done.returncode != 0:
-            return [Problem(b"", f"git cannot stage the files: {provider_error(done)}")]
-        refused += [line.removeprefix(_REFUSED) for line in done.stderr.splitlines() if line.startswith(_REFUSED)]
-    return [Problem(path, "has a name that git refuses") for path in refused]
+def _is_gitlink(git: Git, path: bytes) -> bool:
+    git = git.using(GIT_LITERAL_PATHSPECS="1")
+    return git.ask("ls-files", "--stage", "--", os.fsdecode(path)).startswith(_GITLINK)
 
 
 def problems_in(git: Git, folder: Path, changed: list[PathChange]) -> list[Problem]:
     """Why staged files cannot be accepted."""
     links = [change for change in changed if change.mode == _LINK]
-    targets = blobs(git, (link.blob for link in links), LONGEST_PATH) if links else {}
+    targets = git.blobs((link.blob for link in links), LONGEST_PATH) if links else {}
     leading_out = (link.path for link in links if _leads_out(folder, link.path, targets.get(link.blob, b"/")))
-    unreadable = (change.path for change in changed if not _is_utf8(change.path))
+    unreadable = (it.path for it in changed if it.path != it.path.decode("utf-8", "replace").encode())
     return [
         *(Problem(path, "is a symbolic link that leads out of the repository") for path in leading_out),
         *(Problem(path, "has a name that is not UTF-8") for path in unreadable),
@@ -177,7 +167,7 @@ def missing_paths(git: Git, commit: str, paths: Iterable[str], changed: list[Pat
     wanted = [os.fsencode(path) for path in paths]
     there = {change.path for change in changed}
     if not there.issuperset(wanted):
-        there |= paths_in(git, commit)
+        there |= {*git.paths("ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", commit)}
     return [Problem(path, "is declared, but does not exist") for path in wanted if path not in there]
 
 
@@ -185,32 +175,34 @@ def touched(git: Git, changed: list[PathChange], prefix: str) -> tuple[TouchedFi
     """Each changed file with its blob and the names it newly defines; paths are relative to the work dir."""
     python = [change for change in changed if change.path.endswith(b".py") and change.mode.startswith("100")]
     hashes = [blob for it in python for blob in (it.blob, it.old_blob) if blob]
-    texts = blobs(git, hashes, LARGEST) if hashes else {}
-    return tuple(TouchedFile(seen_from(prefix, it.path), it.blob, _newly_defined(it, texts)) for it in changed)
+    texts = git.blobs(hashes, LARGEST_PARSED) if hashes else {}
+
+    def defined(path: bytes, blob: str) -> tuple[str, ...]:
+        return defined_in(text_of(path), texts.get(blob, b"").decode("utf-8-sig", "replace"))
+
+    def newly_defined(it: PathChange) -> tuple[str, ...]:
+        before = defined(it.path, it.old_blob)
+        return tuple(name for name in defined(it.path, it.blob) if name not in before)
+
+    return tuple(TouchedFile(seen_from(prefix, it.path), it.blob, newly_defined(it)) for it in changed)
 
 
-def _newly_defined(change: PathChange, texts: dict[str, bytes]) -> tuple[str, ...]:
-    def defined(blob: str) -> tuple[str, ...]:
-        return defined_in(text_of(change.path), texts.get(blob, b"").decode("utf-8-sig", "replace"))
-
-    before = defined(change.old_blob)
-    return tuple(name for name in defined(change.blob) if name not in before)
+def defined_in(path: str, text: str) -> tuple[str, ...]:
+    """Public functions and classes at the top level of a Python file; empty for tests and other files."""
+    file = PurePosixPath(path)
+    is_test = file.name.startswith("test_") or file.stem.endswith("_test") or file.name == "conftest.py"
+    if not path.endswith(".py") or is_test or "tests" in file.parent.parts or len(text) > LARGEST_PARSED:
+        return ()
+    try:
+        with _warnings, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    nodes = (node for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef))
+    return tuple(dict.fromkeys(node.name for node in nodes if not node.name.startswith("_") and node.name != "main"))
 
 
 def seen_from(prefix: str, path: bytes) -> str:
     """A path relative to the work dir; `prefix` is the work dir relative to the top of the repository."""
     return text_of(posixpath.relpath(path, os.fsencode(prefix)) if prefix else path)
-
-
-def describe_problem(problem: Problem, prefix: str) -> str:
-    """One line, also if the file name contains control characters."""
-    path = seen_from(prefix, problem.path) if problem.path else ""
-    return f"{path if path.isprintable() else ascii(path)} {problem.message}".strip()
-
-
-def _is_utf8(path: bytes) -> bool:
-    try:
-        path.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-from logos.adapters.git.command import (
-    Git,
-    PathChange,
-    changes,
-    changes_of_many,
-    checked_commit,
-    commit_tree,
-    provider_error,
-    text_of,
-    tree_of,
-)
+from logos.adapters.git.command import Git, PathChange, checked_commit, provider_error, text_of
 from logos.adapters.git.contents import seen_from
 from logos.domain.specs import ContentConflict
 from logos.errors import HostError
@@ -58,15 +47,15 @@ def _merge_disjoint(git: Git, onto: str, contributions: Contributions, date: int
     if git.run("update-index", "-z", "--index-info", stdin=entries).returncode != 0:
         return None
     tree = git.line("write-tree")
-    if tree == tree_of(git, onto):
+    if tree == git.tree_of(onto):
         return onto
-    return commit_tree(git, tree, [onto, *commits], f"Merge {', '.join(new.values())}", date)
+    return git.commit_tree(tree, [onto, *commits], f"Merge {', '.join(new.values())}", date)
 
 
 def _changes_in(git: Git, onto: str, commits: list[str]) -> dict[bytes, PathChange] | None:
     """The changes of all commits; None if two change a path differently, or a file of one is a folder of another."""
     found: dict[bytes, PathChange] = {}
-    for change in changes_of_many(git, onto, commits):
+    for change in git.changes(onto, *commits):
         other = found.setdefault(change.path, change)
         if (other.mode, other.blob) != (change.mode, change.blob):
             return None
@@ -80,45 +69,32 @@ def _changes_in(git: Git, onto: str, commits: list[str]) -> dict[bytes, PathChan
 def _merge_each(
     git: Git, onto: str, contributions: Contributions, date: int, prefix: str
 ) -> tuple[str, tuple[ContentConflict, ...]]:
-    commit, tree, conflicts, before = onto, tree_of(git, onto), list[ContentConflict](), list[tuple[str, str]]()
+    commit, tree, conflicts, merged = onto, git.tree_of(onto), list[ContentConflict](), dict[str, str]()
     for component, contribution in contributions:
-        merged = merge_trees(git, commit, contribution)
-        if merged.conflicts:
-            conflicts += _content_conflicts(git, onto, component, merged.conflicts, before, prefix)
-        elif merged.tree != tree:
+        new, clashes = _merge_trees(git, commit, contribution)
+        if clashes:
+            touched = {name: _touched_since(git, onto, other) for name, other in merged.items()}
+            for path, detail in clashes.items():
+                others = (name for name, paths in touched.items() if path in paths)
+                conflicts.append(ContentConflict("merge", (component, *others), seen_from(prefix, path), detail))
+        elif new != tree:
             # A contribution without changes is merged already.
-            tree = merged.tree
-            commit = commit_tree(git, tree, [commit, contribution], f"Merge {component}", date)
-            before.append((component, contribution))
+            tree, merged[component] = new, contribution
+            commit = git.commit_tree(tree, [commit, contribution], f"Merge {component}", date)
     return commit, tuple(conflicts)
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    path: bytes
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class MergedTree:
-    """The tree of two merged commits, and their conflicts."""
-
-    tree: str
-    conflicts: tuple[Conflict, ...] = ()
-
-
-def merge_trees(git: Git, ours: str, theirs: str) -> MergedTree:
+def _merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, dict[bytes, str]]:
+    """The tree of two merged commits, and the paths that conflict, with git's message about each."""
     done = git.run("merge-tree", "--write-tree", "-z", "--name-only", "--messages", ours, theirs)
     if done.returncode not in (0, 1):
         raise HostError(f"{theirs} cannot be merged into {ours}: {provider_error(done)}")
     tree, *fields = done.stdout.split(b"\0")
     if done.returncode == 0:
-        return MergedTree(tree.decode())
+        return tree.decode(), {}
     end = fields.index(b"")
     details = _details(fields[end + 1 :])
-    return MergedTree(
-        tree.decode(), tuple(Conflict(path, details.get(path, "")) for path in dict.fromkeys(fields[:end]))
-    )
+    return tree.decode(), {path: details.get(path, "") for path in fields[:end]}
 
 
 def _details(fields: list[bytes]) -> dict[bytes, str]:
@@ -134,23 +110,8 @@ def _details(fields: list[bytes]) -> dict[bytes, str]:
     return details
 
 
-def _content_conflicts(
-    git: Git, onto: str, component: str, conflicts: Iterable[Conflict], before: Iterable[tuple[str, str]], prefix: str
-) -> list[ContentConflict]:
-    touched = {name: _touched_since(git, onto, contribution) for name, contribution in before}
-    return [
-        ContentConflict(
-            "merge",
-            (component, *(name for name, paths in touched.items() if conflict.path in paths)),
-            seen_from(prefix, conflict.path),
-            conflict.detail,
-        )
-        for conflict in conflicts
-    ]
-
-
 def _touched_since(git: Git, onto: str, contribution: str) -> set[bytes]:
-    return {change.path for change in changes(git, git.line("merge-base", onto, contribution), contribution)}
+    return {change.path for change in git.changes(git.line("merge-base", onto, contribution), contribution)}
 
 
 def _latest_date(git: Git, commits: Iterable[str]) -> int:

@@ -5,20 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha1, sha256
 from pathlib import Path
 
-from logos.adapters.git.command import (
-    Git,
-    checked_commit,
-    commit_tree,
-    is_repository,
-    point_refs,
-    refs_under,
-    repository_of,
-)
-from logos.adapters.git.contents import OURS, Problem, describe_problem, differing, take
+from logos.adapters.git.command import Git, checked_commit, is_repository, repository_of
+from logos.adapters.git.contents import OURS, Problem, differing, take
 from logos.adapters.git.private import DURABLE, PrivateGit
 from logos.domain.turns import RunId, TurnId
 from logos.errors import HostError, UsageError
@@ -41,14 +33,6 @@ class SnapshotRefused(HostError):
     """The work tree is too large for a snapshot, or has a file that cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotKey:
-    """The tree of a snapshot, and the user's HEAD commit at that time."""
-
-    tree: str
-    head: str
-
-
 class GitSnapshots:
     """The snapshots of one work dir: tracked and untracked files, without ignored files and our own."""
 
@@ -59,28 +43,26 @@ class GitSnapshots:
         self._tell = tell
         self._warned: set[str] = set()
         self._repository = repository_of(self._wd)
+        self.top = self._repository.top
+        self._root = os.fsencode(self.top)
+        # The work dir relative to the top of the work tree.
+        self.prefix = self._repository.prefix
+        # Git on the shared GIT_DIR, for refs and objects.
+        self._main = self._repository.git.with_settings(DURABLE)
         # A reader uses another folder, so that it does not disturb a live driver.
         self._private = PrivateGit(self._wd, self._repository, home)
         self._ours = [f"{self.prefix}{name}" for name in (".telos/", *OURS)]
         self._ours += [str(path.relative_to(self.top)) for path in unseen if path.is_relative_to(self.top)]
-        self._known: dict[SnapshotKey, str] = {}
+        # The snapshot of a tree and the user's HEAD commit at that time.
+        self._known: dict[tuple[str, str], str] = {}
         # Commits that have a ref: `git gc` does not remove them.
         self._safe: set[str] = set()
         self._user_head = self._head = self._tree = ""
 
-    @property
-    def top(self) -> Path:
-        return self._repository.top
-
-    @property
-    def prefix(self) -> str:
-        """The work dir relative to the top of the work tree."""
-        return self._repository.prefix
-
     def take(self) -> str:
         """The commit of the files as they are; the same tree on the same HEAD gives the same commit."""
         commit, problems = self._taken()
-        for message in (describe_problem(problem, self.prefix) for problem in problems):
+        for message in (problem.describe(self.prefix) for problem in problems):
             if message not in self._warned:
                 self._warned.add(message)
                 self._tell(f"warning: not in the checkpoints: {message}")
@@ -90,25 +72,17 @@ class GitSnapshots:
         """Keep a commit that belongs to no run."""
         self._point({f"{KEPT}/{commit[:12]}": commit})
 
-    def point(self, run: RunId, commits: Mapping[int, str]) -> None:
-        """Record the commit of the work tree at events of a run."""
-        self._point({f"refs/logos/{run}/{seq}": checked_commit(commit) for seq, commit in commits.items()})
-
-    def hold(self, run: RunId, commits: Iterable[str]) -> None:
-        """Keep commits that a run's log names."""
-        self._point({f"refs/logos/{run}/{commit}": commit for commit in map(checked_commit, commits)})
-
-    def hold_left(self, run: RunId, left: Mapping[TurnId, str]) -> None:
-        """Keep the files that turns of a build left in their worktrees."""
-        self._point({f"refs/logos/{run}/left/{turn}": checked_commit(commit) for turn, commit in left.items()})
+    def point(self, run: RunId, commits: Mapping[int, str] | Mapping[str, str]) -> None:
+        """Record the commits of a run: of the work tree at its events, those that its log names, and `left/TURN`."""
+        self._point({f"refs/logos/{run}/{name}": checked_commit(commit) for name, commit in commits.items()})
 
     def left_of(self, run: RunId) -> dict[TurnId, str]:
         folder = f"refs/logos/{run}/left/"
-        return {TurnId(ref.removeprefix(folder)): commit for ref, commit in refs_under(self._main, folder).items()}
+        return {TurnId(ref.removeprefix(folder)): commit for ref, commit in self._main.refs(folder).items()}
 
     def of(self, run: RunId) -> dict[int, str]:
         """The events of a run that have a snapshot, in order, and their commits."""
-        refs = refs_under(self._main, f"refs/logos/{run}/")
+        refs = self._main.refs(f"refs/logos/{run}/")
         found = {ref.rpartition("/")[2]: commit for ref, commit in refs.items() if ref.count("/") == 3}
         return {int(seq): found[seq] for seq in sorted(filter(_SEQ.fullmatch, found), key=int)}
 
@@ -118,7 +92,7 @@ class GitSnapshots:
         flags = ("--no-walk=unsorted", "--stdin", "--format=%H %T %P", "--no-show-signature")
         for line in self._git.line("log", *flags, stdin=asked.encode()).splitlines() if asked else ():
             commit, tree, *parents = line.split()
-            self._known[SnapshotKey(tree, parents[0] if parents else "")] = commit
+            self._known[tree, parents[0] if parents else ""] = commit
             self._safe.add(commit)
 
     # -- restoring
@@ -141,7 +115,7 @@ class GitSnapshots:
         nested = {path for path, mode in entries.items() if mode == _REPOSITORY}
         lost = [problem for problem in problems if problem.path.rstrip(b"/") in touched - nested]
         if lost:
-            raise UsageError(f"{describe_problem(lost[0], self.prefix)}, so it would be lost: move it away first")
+            raise UsageError(f"{lost[0].describe(self.prefix)}, so it would be lost: move it away first")
         self.keep(now)
         return now
 
@@ -155,9 +129,10 @@ class GitSnapshots:
         gone = self._changed_paths("D", now, commit)
         self._tree = ""
         self._git.ask("read-tree", "--reset", "-u", commit)
-        left = next((path for path in gone if path in _files_at(os.fsencode(self.top), path)), None)
+        left = next((path for path in gone if path in self._files_at(path)), None)
         if left is not None:
-            raise HostError(f"{describe_problem(Problem(left, 'could not be removed'), self.prefix)}; {kept_as(now)}")
+            kept = f"the previous files are kept as commit {now[:12]}"
+            raise HostError(f"{Problem(left, 'could not be removed').describe(self.prefix)}; {kept}")
         self._give_back_ignored(now, gone)
 
     def unfold(self, commit: str, folder: Path, branch: str) -> None:
@@ -178,10 +153,9 @@ class GitSnapshots:
 
     def discard(self, run: RunId, folder: Path, branch: str) -> None:
         """Remove the parts of a fork that failed."""
-        git = self._main
-        git.run("worktree", "remove", "--force", str(folder))
-        git.run("branch", "-D", "--quiet", branch)
-        point_refs(git, self._repository.common, dict.fromkeys(refs_under(git, f"refs/logos/{run}/"), None))
+        self._main.run("worktree", "remove", "--force", str(folder))
+        self._main.run("branch", "-D", "--quiet", branch)
+        self._main.point(dict.fromkeys(self._main.refs(f"refs/logos/{run}/"), None))
 
     def _entries(self, commit: str) -> dict[bytes, bytes]:
         """The paths of a commit and their modes."""
@@ -197,11 +171,11 @@ class GitSnapshots:
         """Files in no snapshot (ignored now, or before) at paths where files are to be restored."""
         coming = self._changed_paths("A", now, commit)
         known = self._entries(now).keys() if coming else set[bytes]()
-        return sorted({found for path in coming for found in _files_at(os.fsencode(self.top), path)} - known)
+        return sorted({found for path in coming for found in self._files_at(path)} - known)
 
     def _give_back_ignored(self, commit: str, gone: list[bytes]) -> None:
         """Restore removed files that the current rules ignore: they were not meant to be removed."""
-        free = [path for path in gone if not [*_files_at(os.fsencode(self.top), path)]]
+        free = [path for path in gone if not [*self._files_at(path)]]
         ignored = self._ignored(free) if free else b""
         if not ignored:
             return
@@ -224,8 +198,7 @@ class GitSnapshots:
         self._private.prepare()
         self._check_index()
         try:
-            problems = self._stage()
-            return self._commit(), problems
+            return self._staged()
         except SnapshotRefused:
             raise
         except HostError:
@@ -233,8 +206,7 @@ class GitSnapshots:
             self._private.index.unlink(missing_ok=True)
             self._tree = ""
             self._known = {known: commit for known, commit in self._known.items() if commit in self._safe}
-            problems = self._stage()
-            return self._commit(), problems
+            return self._staged()
 
     def _check_index(self) -> None:
         """Detect an index that skips files, or an ignore file that blocks its reader: an agent may have made them."""
@@ -252,32 +224,31 @@ class GitSnapshots:
                 # Otherwise files with a new time stamp and the same content would be read every time.
                 self._git.run("update-index", "-q", "--refresh")
 
-    def _stage(self) -> list[Problem]:
+    def _staged(self) -> tuple[str, list[Problem]]:
+        """Store the files; returns their commit, and the problems of those that are not in it."""
         self._learn_head()
-        changed = differing(self._git, self._patterns, self.prefix)
-        if not changed:
-            return []
-        self._check_amount(changed)
-        self._tree = ""
-        problems = take(self._git, self.top, changed, LARGEST_FILE)
+        changed, problems = differing(self._git, self._patterns, self.prefix), list[Problem]()
+        if changed:
+            self._check_amount(changed)
+            self._tree = ""
+            problems = take(self._git, self.top, changed, LARGEST_FILE)
         failed = next((problem for problem in problems if not problem.path), None)
         if failed is not None:
             raise HostError(failed.message)
-        return problems
+        return self._commit(), problems
 
     def _commit(self) -> str:
         git = self._git
         self._tree = self._tree or git.line("write-tree")
-        known = SnapshotKey(self._tree, self._head)
-        commit = self._known.get(known)
-        if commit is not None and commit not in self._safe:
+        commit = self._known.pop((self._tree, self._head), "")
+        if not commit:
+            parents = [self._head] if self._head else []
+            commit = git.commit_tree(self._tree, parents, "Snapshot of the work tree")
+        elif commit not in self._safe:
             # It has no ref yet, so `git gc` may have removed it.
-            git.ask("cat-file", "-e", f"{self._known.pop(known)}^{{commit}}")
-            self._known[known] = commit
-        if known not in self._known:
-            parents = [known.head] if known.head else []
-            self._known[known] = commit_tree(git, known.tree, parents, "Snapshot of the work tree")
-        return self._known[known]
+            git.ask("cat-file", "-e", f"{commit}^{{commit}}")
+        self._known[self._tree, self._head] = commit
+        return commit
 
     def _learn_head(self) -> None:
         """Include every file that the user's HEAD tracks, also ignored ones; our index starts with them."""
@@ -295,7 +266,8 @@ class GitSnapshots:
     def _learn_ignored(self, head: str) -> None:
         flags = ("--cached", "--name-only", "-z", "--no-renames", "--diff-filter=D")
         missing = self._git.paths("diff-index", *flags, head, "--", *([self.prefix] if self.prefix else []))
-        known = [path for path in missing if not self._is_ours(path) and self._is_there(path)]
+        ours = tuple(map(os.fsencode, self._ours))
+        known = [path for path in missing if not path.startswith(ours) and self._size(path) is not None]
         if known:
             self._tree = ""
             take(self._git, self.top, known, LARGEST_FILE)
@@ -309,34 +281,34 @@ class GitSnapshots:
         # Reads every file once; later the time stamps show what changed.
         git.run("update-index", "-q", "--refresh")
 
-    def _is_ours(self, path: bytes) -> bool:
-        return any(path == ours or path.startswith(ours) for ours in map(os.fsencode, self._ours))
-
-    def _is_there(self, path: bytes) -> bool:
-        return os.path.lexists(os.path.join(os.fsencode(self.top), path))
-
     def _check_amount(self, paths: list[bytes]) -> None:
-        there = [path for path in paths if self._is_there(path)]
-        if len(there) > MOST_FILES or sum(map(self._size, there)) > MOST_BYTES:
+        sizes = [size for size in map(self._size, paths) if size is not None]
+        if len(sizes) > MOST_FILES or sum(size for size in sizes if size <= LARGEST_FILE) > MOST_BYTES:
             raise SnapshotRefused(
-                f"{len(there)} files in {self._wd} are new or changed, more than a checkpoint can hold "
+                f"{len(sizes)} files in {self._wd} are new or changed, more than a checkpoint can hold "
                 f"({MOST_FILES} files, {MOST_BYTES // 10**9} GB); is a .gitignore missing?"
             )
 
-    def _size(self, path: bytes) -> int:
+    def _size(self, path: bytes) -> int | None:
+        """The size of the file at a path; None if there is none."""
         try:
-            size = os.lstat(os.path.join(os.fsencode(self.top), path)).st_size
+            return os.lstat(os.path.join(self._root, path)).st_size
         except OSError:
-            return 0
-        return size if size <= LARGEST_FILE else 0
+            return None
+
+    def _files_at(self, path: bytes) -> Iterator[bytes]:
+        """The files at a path, or the file that is in place of one of its folders."""
+        parts = path.split(b"/")
+        for depth in range(1, len(parts) + 1):
+            above = b"/".join(parts[:depth])
+            full = os.path.join(self._root, above)
+            if not os.path.isdir(full) or os.path.islink(full):
+                yield from [above] if os.path.lexists(full) else []
+                return
+        for folder, _, names in os.walk(os.path.join(self._root, path)):
+            yield from (os.path.relpath(os.path.join(folder, name), self._root) for name in names)
 
     # -- git
-
-    @property
-    def _main(self) -> Git:
-        """Git on the shared GIT_DIR, for refs and objects."""
-        git = Git(self._wd).using(GIT_DIR=str(self._repository.common))
-        return replace(git, settings=(*git.settings, *DURABLE))
 
     @property
     def _git(self) -> Git:
@@ -348,7 +320,7 @@ class GitSnapshots:
         return ["/" + re.sub(r"([\\*?\[\]#! ])", r"\\\1", path) for path in self._ours]
 
     def _point(self, refs: Mapping[str, str]) -> None:
-        point_refs(self._main, self._repository.common, refs)
+        self._main.point(refs)
         self._safe.update(refs.values())
 
 
@@ -358,32 +330,11 @@ def _is_intact(index: Path) -> bool:
     return any(content.endswith(made(content[: -made().digest_size]).digest()) for made in (sha1, sha256))
 
 
-def _files_at(top: bytes, path: bytes) -> Iterator[bytes]:
-    """The files at a path, or the file that is in place of one of its folders."""
-    parts = path.split(b"/")
-    for depth in range(1, len(parts)):
-        above = b"/".join(parts[:depth])
-        full = os.path.join(top, above)
-        if os.path.islink(full) or (os.path.lexists(full) and not os.path.isdir(full)):
-            yield above
-            return
-    full = os.path.join(top, path)
-    if not os.path.isdir(full) or os.path.islink(full):
-        yield from [path] if os.path.lexists(full) else []
-        return
-    for folder, _, names in os.walk(full):
-        yield from (os.path.relpath(os.path.join(folder, name), top) for name in names)
-
-
-def kept_as(commit: str) -> str:
-    return f"the previous files are kept as commit {commit[:12]}"
-
-
 def kept_commit(wd: Path, name: str) -> str:
     """The commit that `restore` kept, by the beginning of its name; empty if there is none."""
     if not is_repository(wd):
         return ""
-    return next((commit for commit in refs_under(Git(wd), f"{KEPT}/").values() if commit.startswith(name)), "")
+    return next((commit for commit in Git(wd).refs(f"{KEPT}/").values() if commit.startswith(name)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,20 +357,17 @@ def refs_of_ours(wd: Path) -> list[Ref]:
 
 def remove_refs(wd: Path, refs: Sequence[Ref]) -> list[Ref]:
     """Delete the refs that have not changed meanwhile and are not locked; returns the deleted ones."""
-    orders = "".join(f"delete {ref.name} {ref.commit}\n" for ref in refs)
-    if Git(wd).run("update-ref", "--no-deref", "--stdin", stdin=orders.encode()).returncode == 0:
+    git, orders = Git(wd), "".join(f"delete {ref.name} {ref.commit}\n" for ref in refs)
+    if git.run("update-ref", "--no-deref", "--stdin", stdin=orders.encode()).returncode == 0:
         return [*refs]
-    if len(refs) == 1:
-        return []
-    # Git deletes all or none: divide to find the ref that blocks the others.
-    half = len(refs) // 2
-    return remove_refs(wd, refs[:half]) + remove_refs(wd, refs[half:])
+    # Git deletes all or none: try each, without the one that blocks the others.
+    return [ref for ref in refs if git.run("update-ref", "--no-deref", "-d", ref.name, ref.commit).returncode == 0]
 
 
 def held_by_nothing_else(wd: Path, refs: Iterable[Ref]) -> int:
     """How many commits `git gc` could remove without these refs."""
     git, gone = Git(wd), {ref.name: ref.commit for ref in refs}
-    kept = {commit for name, commit in refs_under(git).items() if name not in gone} | {git.commit("HEAD")} - {""}
+    kept = {commit for name, commit in git.refs().items() if name not in gone} | {git.commit("HEAD")} - {""}
     asked = "".join(f"{line}\n" for line in (*set(gone.values()), *(f"^{commit}" for commit in kept)))
     return int(git.line("rev-list", "--count", "--ignore-missing", "--stdin", stdin=asked.encode())) if gone else 0
 

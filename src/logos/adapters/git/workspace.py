@@ -10,31 +10,11 @@ import tempfile
 import threading
 from collections import defaultdict
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 
 from logos.adapters.files import own_folder, private_folder, text_of_file
-from logos.adapters.git.command import (
-    Git,
-    changes,
-    checked_commit,
-    commit_tree,
-    point_refs,
-    provider_error,
-    refs_under,
-    repository_of,
-    text_of,
-    tree_of,
-)
-from logos.adapters.git.contents import (
-    Problem,
-    describe_problem,
-    fresh_index,
-    missing_paths,
-    problems_in,
-    stage,
-    touched,
-)
+from logos.adapters.git.command import Git, checked_commit, provider_error, repository_of, text_of
+from logos.adapters.git.contents import Problem, fresh_index, missing_paths, problems_in, stage, touched
 from logos.adapters.git.merging import merge_contributions
 from logos.adapters.git.worktrees import WorktreePath, owner_of, remove, run_setup
 from logos.domain.events import WorkGathered, WorkMerged
@@ -70,6 +50,7 @@ class GitWorkspace:
         self._setup = setup
         self._home = self._wd / ".telos" / "worktrees" / run
         self._repository = repository_of(self._wd)
+        self._git = self._repository.git
         # Several agents may work in the same worktree at once.
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._starts: dict[tuple[str, ...], str] = {}
@@ -81,7 +62,9 @@ class GitWorkspace:
             if checkout.start != start or (anew and not self._is_intact(checkout)):
                 self._create(checkout, start)
             elif anew:
-                self._recreate(checkout, start)
+                # In the same folder: a terminal may already be open in it.
+                self._reset(checkout, start, "-ffdxq")
+                self._set_up(checkout)
             else:
                 self._repair_link(checkout)
             return self._inside(checkout)
@@ -97,7 +80,7 @@ class GitWorkspace:
             return WorkGathered(action.id, checkout.name, start, problems=("the worktree was deleted",))
         if checkout.start != start:
             raise HostError(f"{checkout.folder} was not created at {start}, so its changes cannot be determined")
-        git = self._git_in(checkout).disarmed()
+        git = self._git_in(checkout)
         fresh_index(git, checkout.index, start)
         problems = stage(git, checkout.folder)
         commit = self._commit(git, start, action.title)
@@ -107,7 +90,7 @@ class GitWorkspace:
             fresh_index(git, checkout.index, start)
             self._restore_telos(git, checkout, base)
         now = start if gathered.problems else commit
-        self._point({f"refs/heads/{checkout.branch}": now, self._kept_ref(commit): commit})
+        self._git.point({f"refs/heads/{checkout.branch}": now, self._kept_ref(commit): commit})
         self._sync_index(checkout)
         return gathered
 
@@ -121,14 +104,14 @@ class GitWorkspace:
         commit, conflicts = merge_contributions(self._git, action.onto, action.contributions, self._repository.prefix)
         if conflicts:
             return WorkMerged(action.id, action.onto, conflicts)
-        self._point({self._kept_ref(commit): commit})
+        self._git.point({self._kept_ref(commit): commit})
         return WorkMerged(action.id, commit)
 
     def ready(self, worktree: Worktree) -> str:
         checkout, start = self._checkout(worktree.name), self._start(worktree)
         with self._locks[worktree.name]:
             if checkout.start and self._is_intact(checkout):
-                self._reset(checkout, start)
+                self._reset(checkout, start, "-ffdq")
             else:
                 self._create(checkout, start)
             return self._inside(checkout)
@@ -136,13 +119,13 @@ class GitWorkspace:
     def close(self, result: str | None) -> None:
         main, work = f"refs/heads/{self._branch(MAIN)}", f"refs/heads/logos-work/{self._run}/"
         self._unlock()
-        there = refs_under(self._git, main, work)
+        there = self._git.refs(main, work)
         folders = [entry.name for entry in self._home.iterdir()] if self._home.is_dir() else []
         for name in {MAIN, *folders, *(ref.removeprefix(work) for ref in there if ref.startswith(work))}:
             if _SLUG.fullmatch(name):
                 self._delete(self._checkout(name))
         pointed = dict.fromkeys((ref for ref in there if ref != main or not result), None)
-        self._point({**pointed, **({main: checked_commit(result)} if result else {})})
+        self._git.point({**pointed, **({main: checked_commit(result)} if result else {})})
         remove(self._home)
         for folder in (self._home.parent, self._repository.common / "worktrees"):
             with suppress(OSError):  # not empty, or missing
@@ -152,7 +135,7 @@ class GitWorkspace:
         checkout = self._checkout(worktree.name)
         with self._locks[worktree.name]:
             if checkout.start == self._start(worktree):
-                self._point({self._left_ref(turn): self._commit_files(checkout)})
+                self._git.point({self._left_ref(turn): self._commit_files(checkout)})
 
     def left(self, turn: TurnId) -> str:
         """The commit of the files that a turn left; empty if none was kept."""
@@ -164,11 +147,11 @@ class GitWorkspace:
             if _SLUG.fullmatch(name):
                 with suppress(HostError):
                     commit = self._commit_files(self._checkout(name))
-                    self._point({self._kept_ref(commit): commit})
+                    self._git.point({self._kept_ref(commit): commit})
         self.close(result)
 
     def _commit_files(self, checkout: WorktreePath) -> str:
-        git, start = self._git_in(checkout).disarmed(), checked_commit(checkout.start)
+        git, start = self._git_in(checkout), checked_commit(checkout.start)
         fresh_index(git, checkout.index, start)
         stage(git, checkout.folder)
         return self._commit(git, start, f"Left in {checkout.name}")
@@ -208,25 +191,17 @@ class GitWorkspace:
 
     # -- git
 
-    @property
-    def _git(self) -> Git:
-        """Git on the shared GIT_DIR: it reads neither the user's index nor a worktree's .git file."""
-        return Git(self._wd).using(GIT_DIR=str(self._repository.common))
-
     def _git_in(self, checkout: WorktreePath) -> Git:
         variables = {"GIT_WORK_TREE": str(checkout.folder), "GIT_INDEX_FILE": str(checkout.index)}
-        return Git(checkout.folder, {**self._git.variables, **variables})
-
-    def _point(self, refs: dict[str, str | None]) -> None:
-        point_refs(self._git, self._repository.common, refs)
+        return Git(checkout.folder, {**self._git.variables, **variables}).disarmed()
 
     def _commit(self, git: Git, start: str, title: str) -> str:
         tree = git.line("write-tree")
-        return start if tree == self._tree(start) else commit_tree(git, tree, [start], title.strip() or "Work")
+        return start if tree == self._tree(start) else git.commit_tree(tree, [start], title.strip() or "Work")
 
     def _tree(self, commit: str) -> str:
         if commit not in self._trees:
-            self._trees[commit] = tree_of(self._git, commit)
+            self._trees[commit] = self._git.tree_of(commit)
         return self._trees[commit]
 
     # -- creating worktrees
@@ -250,12 +225,23 @@ class GitWorkspace:
     def _create(self, checkout: WorktreePath, start: str) -> None:
         self._prepare_home()
         self._add(checkout, start)
-        git = self._git_in(checkout).disarmed()
-        fresh_index(git, checkout.index, start, "-u")
+        fresh_index(self._git_in(checkout), checkout.index, start, "-u")
         self._sync_index(checkout)
+        self._set_up(checkout)
+        checkout.mark.write_text(start, encoding="ascii")
+
+    def _reset(self, checkout: WorktreePath, start: str, clean: str) -> None:
+        """Reset a worktree to its start; `clean` are the options for files that are not in the commit."""
+        git = self._git_in(checkout)
+        fresh_index(git, checkout.index, start, "-u")
+        git.ask("clean", clean)
+        self._git.point({f"refs/heads/{checkout.branch}": start})
+        self._sync_index(checkout)
+        checkout.mark.write_text(start, encoding="ascii")
+
+    def _set_up(self, checkout: WorktreePath) -> None:
         if self._setup:
             run_setup(self._setup, Path(self._inside(checkout)), self._wd)
-        checkout.mark.write_text(start, encoding="ascii")
 
     def _prepare_home(self) -> None:
         telos = self._wd / ".telos"
@@ -271,46 +257,32 @@ class GitWorkspace:
         Git itself is slower, and fails at a worktree that another thread has not finished.
         """
         self._delete(checkout)
-        self._point({f"refs/heads/{checkout.branch}": start})
+        self._git.point({f"refs/heads/{checkout.branch}": start})
+        folder, tie = self._registration(checkout), checkout.folder / ".git"
         try:
             checkout.folder.mkdir(mode=0o700)
-            folder = self._new_registration(checkout)
-            for name, text in (
-                ("gitdir", f"{checkout.folder / '.git'}\n"),
-                ("commondir", "../..\n"),
-                ("HEAD", f"ref: refs/heads/{checkout.branch}\n"),
-            ):
-                (folder / name).write_text(text, encoding="utf-8")
-            (checkout.folder / ".git").write_text(f"gitdir: {folder}\n", encoding="utf-8")
+            folder.mkdir(parents=True)
+            (folder / "gitdir").write_text(f"{tie}\n", encoding="utf-8")
+            (folder / "commondir").write_text("../..\n", encoding="utf-8")
+            (folder / "HEAD").write_text(f"ref: refs/heads/{checkout.branch}\n", encoding="utf-8")
+            tie.write_text(f"gitdir: {folder}\n", encoding="utf-8")
         except OSError as error:
             raise HostError(f"cannot create the worktree {checkout.folder}: {error.strerror}") from error
 
-    def _new_registration(self, checkout: WorktreePath) -> Path:
-        """A new folder in GIT_DIR/worktrees; the name gets a number if it is taken."""
-        shared = self._repository.common / "worktrees"
-        shared.mkdir(exist_ok=True)
-        for number in count():
-            folder = shared / f"{checkout.name}{number or ''}"
-            with suppress(FileExistsError):
-                folder.mkdir()
-                return folder
-        raise AssertionError("numbers do not end")
-
     def _delete(self, checkout: WorktreePath) -> None:
-        """Remove a worktree and whatever a killed git left of it. Its branch stays."""
-        for path in (checkout.mark, checkout.index, Path(f"{checkout.index}.lock")):
-            path.unlink(missing_ok=True)
-        # A killed git may leave a folder of this name that does not name its worktree yet.
-        for folder in (*self._registered(checkout), *self._registered(checkout, owner="")):
-            if owner_of(folder) or re.fullmatch(rf"{re.escape(checkout.name)}\d*", folder.name):
-                remove(folder)
-        remove(checkout.folder)
+        """Remove a worktree and whatever a killed driver left of it. Its branch stays."""
+        ours = (checkout.mark, checkout.index, Path(f"{checkout.index}.lock"), self._registration(checkout))
+        for path in (*ours, *self._registered(checkout), checkout.folder):
+            remove(path)
 
-    def _registered(self, checkout: WorktreePath, owner: str | None = None) -> list[Path]:
-        """The folders in GIT_DIR/worktrees of this worktree, or of another `owner`; git adds numbers to their names."""
-        owner = str(checkout.folder / ".git") if owner is None else owner
-        folders = sorted((self._repository.common / "worktrees").glob(f"{checkout.name}*"))
-        return [folder for folder in folders if owner_of(folder) == owner]
+    def _registration(self, checkout: WorktreePath) -> Path:
+        """The folder in GIT_DIR/worktrees that a new worktree gets."""
+        return self._repository.common / "worktrees" / f"{self._run}.{checkout.name}"
+
+    def _registered(self, checkout: WorktreePath) -> list[Path]:
+        """The folders in GIT_DIR/worktrees that name this worktree, also under a name of an older version."""
+        folders = sorted((self._repository.common / "worktrees").glob("*"))
+        return [folder for folder in folders if owner_of(folder) == str(checkout.folder / ".git")]
 
     # -- repairing worktrees
 
@@ -338,44 +310,21 @@ class GitWorkspace:
     def _is_intact(self, checkout: WorktreePath) -> bool:
         return (checkout.folder / ".git").is_file() and bool(self._registered(checkout))
 
-    def _recreate(self, checkout: WorktreePath, start: str) -> None:
-        """Reset to a new worktree in the same folder: a terminal may already be open in it."""
-        self._reset(checkout, start)
-        self._git_in(checkout).disarmed().ask("clean", "-ffdxq")
-        if self._setup:
-            run_setup(self._setup, Path(self._inside(checkout)), self._wd)
-
-    def _reset(self, checkout: WorktreePath, start: str) -> None:
-        git = self._git_in(checkout).disarmed()
-        fresh_index(git, checkout.index, start, "-u")
-        git.ask("clean", "-ffdq")
-        self._point({f"refs/heads/{checkout.branch}": start})
-        self._sync_index(checkout)
-        checkout.mark.write_text(start, encoding="ascii")
-
     # -- gathering
 
     def _gathered(
         self, git: Git, action: Gather, checkout: WorktreePath, base: str, commit: str, problems: list[Problem]
     ) -> WorkGathered:
         prefix = self._repository.prefix
-        changed = changes(git, base, commit) if commit != base else []
-        belongs = [
-            Problem(it.path, "belongs to the user and was restored")
-            for it in changed
-            if it.path == os.fsencode(prefix + TELOS)
-        ]
-        wanted = (posixpath.normpath(prefix + path) for path in action.declared)
-        declared = missing_paths(git, commit, wanted, changed)
-        nothing = [Problem(b"", "nothing was changed")] if action.must_change and not changed else []
-        found = [*problems, *nothing, *declared, *belongs, *problems_in(git, checkout.folder, changed)]
-        return WorkGathered(
-            action.id,
-            checkout.name,
-            commit,
-            touched(git, changed, prefix),
-            tuple(dict.fromkeys(describe_problem(problem, prefix) for problem in found)),
-        )
+        changed = git.changes(base, commit) if commit != base else []
+        if action.must_change and not changed:
+            problems.append(Problem(b"", "nothing was changed"))
+        problems += missing_paths(git, commit, [posixpath.normpath(prefix + path) for path in action.declared], changed)
+        if any(it.path == os.fsencode(prefix + TELOS) for it in changed):
+            problems.append(Problem(os.fsencode(prefix + TELOS), "belongs to the user and was restored"))
+        problems += problems_in(git, checkout.folder, changed)
+        lines = dict.fromkeys(problem.describe(prefix) for problem in problems)
+        return WorkGathered(action.id, checkout.name, commit, touched(git, changed, prefix), tuple(lines))
 
 
 def base_of(wd: Path, *, allow_dirty: bool) -> str:
@@ -435,23 +384,15 @@ def _snapshot(git: Git, head: str) -> str:
         if done.returncode != 0:
             raise UsageError(f"cannot take a snapshot of {git.cwd}: {provider_error(done)}")
         tree = git.line("write-tree")
-    if head and tree == tree_of(git, head):
+    if head and tree == git.tree_of(head):
         return head
-    commit = commit_tree(git, tree, [head] if head else [], "Snapshot of uncommitted work")
+    commit = git.commit_tree(tree, [head] if head else [], "Snapshot of uncommitted work")
     git.ask("update-ref", f"refs/logos/snapshots/{commit[:12]}", commit)
     return commit
 
 
-def diff(wd: Path, a: str, b: str) -> str:
-    """The changes between two commits, as a patch."""
-    return _compared(wd, a, b, "--patch")
-
-
 def diff_stat(wd: Path, a: str, b: str) -> list[str]:
     """The changes between two commits: a line per file, and a total."""
-    return [line.rstrip() for line in _compared(wd, a, b, "--stat=100").splitlines()]
-
-
-def _compared(wd: Path, a: str, b: str, how: str) -> str:
-    flags = ("-r", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
-    return text_of(Git(wd).ask("diff-tree", *flags, how, checked_commit(a), checked_commit(b), "--"))
+    flags = ("-r", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none", "--stat=100")
+    stat = Git(wd).ask("diff-tree", *flags, checked_commit(a), checked_commit(b), "--")
+    return [line.rstrip() for line in text_of(stat).splitlines()]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 
 from logos.adapters.files import text_of_file
 from logos.adapters.git.command import repository_of, text_of
@@ -50,21 +50,14 @@ class WorktreePath:
 
 def run_setup(command: str, folder: Path, root: Path) -> None:
     """Run the user's setup command in a new worktree; all its processes end with the call."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LOGOS_ROOT": str(root)}
     with tempfile.TemporaryFile() as sink:
-        process = subprocess.Popen(
-            command,
-            shell=True,
-            cwd=folder,
-            env={**kept, "LOGOS_ROOT": str(root)},
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+        process = Popen(
+            command, shell=True, cwd=folder, env=env, stdin=DEVNULL, stdout=sink, stderr=STDOUT, start_new_session=True
         )
         try:
             result = f"exit code {process.wait(SETUP_SECONDS)}"
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             result = f"not done after {SETUP_SECONDS:.0f} s"
         finally:
             with suppress(ProcessLookupError):
@@ -93,25 +86,17 @@ def owner_of(folder: Path) -> str:
 def remove(path: Path) -> None:
     """Remove a file or a folder with its contents, even if an agent has removed write permissions."""
     try:
-        if path.is_symlink() or path.is_file():
-            path.unlink()
-        elif path.is_dir():
-            _remove_folder(path)
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+            return
+        try:
+            shutil.rmtree(path)
+        except OSError:
+            path.chmod(0o700)
+            for root, folders, _ in os.walk(path):
+                for folder in folders:
+                    with suppress(OSError):
+                        os.chmod(os.path.join(root, folder), 0o700, follow_symlinks=False)
+            shutil.rmtree(path)
     except OSError as error:
         raise HostError(f"cannot remove {path}: {error.strerror}") from error
-
-
-def _remove_folder(path: Path) -> None:
-    try:
-        shutil.rmtree(path)
-    except OSError:
-        _open_up(path)
-        shutil.rmtree(path)
-
-
-def _open_up(path: Path) -> None:
-    path.chmod(0o700)
-    for root, folders, _ in os.walk(path):
-        for folder in folders:
-            with suppress(OSError):
-                os.chmod(os.path.join(root, folder), 0o700, follow_symlinks=False)

@@ -39,10 +39,6 @@ NUMBERED = 1
 
 Clock = Callable[[], float]
 
-_LAST = "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?"
-_SEAL = "INSERT OR REPLACE INTO seals VALUES (?, ?)"
-_BEGIN = "INSERT OR IGNORE INTO runs (run) VALUES (?)"
-
 
 def _passed() -> float:
     """Seconds of a clock that cannot be set; with CLOCK_BOOTTIME they include the time of suspension."""
@@ -64,32 +60,34 @@ class SqliteLog:
             raise LogError(f"the run log {path} cannot be opened: {in_words(error)}") from error
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
+        mirror = self._for_writing()
         record = Recorded(run, after + 1, self._clock(), event)
         row = (record.seq, record.at, encode(event).encode())
         # One transaction: the check of `after` and the insertion need the same lock.
-        with self._transaction(run) as mirror:
+        with self._transaction(run):
             version = self._verify(run, mirror) if mirror is not None else 0
             if self._last(run) != after:
                 raise LogConflict(f"run {run} is not at event {after} any more: another driver is active")
             if mirror is not None:
                 mirror.append(run, row)
-            self._insert(run, [row], mirror)
+            self._insert(run, [row])
         if mirror is not None:
             mirror.remember(run, version)
         return record
 
     def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
+        mirror = self._for_writing()
         records = [*history]
         record = Recorded(run, len(records) + 1, self._clock(), event)
         rows = [(seq, copied.at, encode(copied.event).encode()) for seq, copied in enumerate((*records, record), 1)]
         with self._one_at_a_time:
-            if self._last(run) or (self._mirror is not None and self._mirror.holds(run)):
+            if self._last(run) or (mirror is not None and mirror.holds(run)):
                 raise LogConflict(f"run {run} exists already")
             # Before the transaction: after a kill in between, the mirror is ahead and is copied to the database.
-            if self._mirror is not None:
-                self._mirror.begin(run, rows)
-            with self._transaction(run) as mirror:
-                self._insert(run, rows, mirror)
+            if mirror is not None:
+                mirror.begin(run, rows)
+            with self._transaction(run):
+                self._insert(run, rows)
         return record
 
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
@@ -123,12 +121,13 @@ class SqliteLog:
 
     def cut(self, run: RunId, from_seq: int, copy: Path) -> None:
         """Delete the unreadable end of a run after copying the log to `copy`."""
+        mirror = self._for_writing()
         try:
             with closing(_connect(copy)) as kept:
                 self._db.backup(kept)
         except sqlite3.Error as error:
             raise LogError(f"the run log {copy} cannot be written: {in_words(error)}") from error
-        with self._transaction(run) as mirror:
+        with self._transaction(run):
             if mirror is not None:
                 mirror.cut(run, from_seq)
             self._db.execute("DELETE FROM events WHERE run = ? AND seq >= ?", (run, from_seq))
@@ -136,14 +135,18 @@ class SqliteLog:
     def close(self) -> None:
         self._db.close()
 
+    def _for_writing(self) -> Mirror | None:
+        """The mirror, which must be written before the database."""
+        return self._mirror
+
     @contextmanager
-    def _transaction(self, run: RunId) -> Generator[Mirror | None]:
+    def _transaction(self, run: RunId) -> Generator[None]:
         """A transaction with the write lock; if it fails, the mirror is reset to the state of the database."""
         with self._one_at_a_time:
             try:
                 with self._db:
                     self._db.execute("BEGIN IMMEDIATE")
-                    yield self._mirror
+                    yield
             except BaseException as error:
                 if self._mirror is not None:
                     # If that fails too, the event is copied to the database when the log is next opened.
@@ -153,12 +156,12 @@ class SqliteLog:
                     raise LogError(f"the run log {self._path} cannot be written: {in_words(error)}") from error
                 raise
 
-    def _insert(self, run: RunId, rows: list[Row], mirror: Mirror | None) -> None:
+    def _insert(self, run: RunId, rows: list[Row]) -> None:
         insert_rows(self._db, run, rows)
         if rows[0][0] == 1:
-            self._db.execute(_BEGIN, (run,))
-        if mirror is not None and (seal := mirror.seal(run)):
-            self._db.execute(_SEAL, (run, seal))
+            self._db.execute("INSERT OR IGNORE INTO runs (run) VALUES (?)", (run,))
+        if self._mirror is not None and (seal := self._mirror.seal(run)):
+            self._db.execute("INSERT OR REPLACE INTO seals VALUES (?, ?)", (run, seal))
 
     def _verify(self, run: RunId, mirror: Mirror) -> int:
         """Compare a run with its mirror if another process has written to either since the last event."""
@@ -173,7 +176,10 @@ class SqliteLog:
         return version
 
     def _last(self, run: RunId) -> int:
-        return self._rows(_LAST, run)[0][0]
+        return self._rows("SELECT coalesce(max(seq), 0) FROM events WHERE run = ?", run)[0][0]
+
+    def _rows(self, query: str, *values: object) -> list[Row]:
+        return [*self._batches(query, *values)]
 
     def _batches(self, query: str, *values: object) -> Iterator[Row]:
         """Rows in batches, so that the first ones are available at once."""
@@ -181,12 +187,6 @@ class SqliteLog:
             cursor = self._db.execute(query, values)
             while rows := cursor.fetchmany(BATCH):
                 yield from rows
-        except sqlite3.Error as error:
-            raise LogError(f"the run log {self._path} cannot be read: {in_words(error)}") from error
-
-    def _rows(self, query: str, *values: object) -> list[Row]:
-        try:
-            return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise LogError(f"the run log {self._path} cannot be read: {in_words(error)}") from error
 
@@ -206,27 +206,16 @@ class ReadOnlyLog(SqliteLog):
         self._barred = barred
         self._source = self._db = connect_readonly(source)
 
-    def append(self, run: RunId, event: Event, after: int) -> Recorded:
-        self._open()
-        return super().append(run, event, after)
-
-    def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
-        self._open()
-        return super().fork(run, history, event)
-
-    def cut(self, run: RunId, from_seq: int, copy: Path) -> None:
-        self._open()
-        super().cut(run, from_seq, copy)
-
     def close(self) -> None:
         self._source.close()
         super().close()
 
-    def _open(self) -> None:
+    def _for_writing(self) -> Mirror | None:
         if self._barred:
             raise LogError(f"the run log {self._path} cannot be written: {self._barred}")
         if self._db is self._source:
             super().__init__(self._path, mirror=self._attach())
+        return self._mirror
 
 
 def steady(wall: Clock = time.time, passed: Clock = _passed) -> Clock:
