@@ -18,9 +18,8 @@ from logos.domain.plans import Plan
 from logos.domain.turns import RunId
 from logos.engine.journal import Journal
 from logos.errors import LogError, UsageError
-from logos.flows import RunState
 from logos.flows.cycle.flow import CycleState
-from logos.flows.fold import UNFINISHED, RunFold, fold_run, started_by
+from logos.flows.fold import UNFINISHED, RunFold, RunState, fold_run, started_by
 from logos.flows.levels.state import LevelsState
 from logos.ports import Log
 from logos.views.document import iso
