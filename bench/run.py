@@ -143,7 +143,7 @@ def long_log(wd: Path, events: int) -> Settings:
 
 
 def write_state(journal: Journal, settings: Settings) -> None:
-    from logos.app.state_files import write_state as write
+    from logos.app.runs import write_state as write
 
     write(settings, journal.state, journal.ledger, journal.run, journal.seq, time.time())
 

@@ -21,9 +21,9 @@ import pytest
 
 from logos.adapters.responses import ResponseFiles
 from logos.app.run_start import build_to_resume, choose_start, start_build
+from logos.app.runs import state_file_writer
 from logos.app.settings import load_settings
 from logos.app.start import responses_in
-from logos.app.state_files import state_file_writer
 from logos.app.telos_file import Telos
 from logos.domain.events import (
     Event,

@@ -18,9 +18,8 @@ from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.lock import driver_of
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.hosts import session_in
-from logos.app.runs import load_run
+from logos.app.runs import load_run, write_state
 from logos.app.settings import Settings
-from logos.app.state_files import write_state
 from logos.app.workdir import Tell, find_run, has_log, reading, wd_flag
 from logos.domain.events import CheckRan, Recorded, RunForked, TurnAnswered, WorkGathered, WorkMerged
 from logos.domain.ledger import Ledger
@@ -162,10 +161,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A run that starts from a checkpoint of another.
-
-    `kept` is the commit with the files that a rollback replaced; `restored`: the files are those of the checkpoint.
-    """
+    """A run that starts from a checkpoint. `kept` has the files that were replaced by those of the checkpoint."""
 
     run: RunId
     wd: Path

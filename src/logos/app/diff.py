@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from logos.adapters.git.command import Git, checked_commit, is_repository, text_of
+from logos.adapters.git.command import Git, checked_commit, git, is_repository, text_of
 from logos.adapters.git.snapshots import GitSnapshots
+from logos.adapters.git.workspace import diff_stat
 from logos.app.checkpoints import files_at, locate, match, run_name
 from logos.app.settings import settings_of
 from logos.app.workdir import Tell, place_of, reading, say
 from logos.domain.events import CheckRan, RunForked, TurnAnswered, TurnFailed, WorkGathered, WorkMerged
 from logos.domain.turns import RunId
 from logos.errors import UsageError
+from logos.flows.levels.state import LevelsState
 from logos.views.run import RunView, TurnView
 
+MAX_NEW_FILES = 20
 NOT_KEPT = "checkpoints were off then, or `logos gc` has removed them"
 
 _FLAGS = ("-r", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
@@ -101,10 +105,7 @@ def _number(text: bytes) -> int | None:
 
 
 def diff(a: str, b: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Diff:
-    """Compare checkpoint `a` with `b`, which is of the same run unless it names another.
-
-    Without `b` it is compared with the files in the work dir now; of a build, with its newest head.
-    """
+    """Compare checkpoint `a` with `b`, of the same run unless it names another; without `b`, with the files now."""
     one = side_at(place_of(wd), a)
     if b is None:
         return Diff(one, _now(one, tell))
@@ -218,10 +219,7 @@ def last_in_common(one: RunView, other: RunView) -> tuple[RunId, int] | None:
 
 
 def _ancestry(view: RunView) -> list[tuple[RunId, int]]:
-    """The runs whose events a history consists of, from the first ancestor to the run itself, each with its last event.
-
-    A fork has the events of its ancestors, so no other log is needed.
-    """
+    """The runs whose events a history consists of, each with its last event; a fork has the events of its ancestors."""
     forks = [record.event for record in view.records if isinstance(record.event, RunForked)]
     return [*((fork.parent, fork.at) for fork in forks), (view.run, len(view.records))]
 
@@ -230,3 +228,29 @@ def _compared(end: DiffSide, common: CommonCheckpoint | None) -> ComparedRun:
     start = common.commit if common is not None else files_at(end.place, end.view, 1)
     changed = Diff(replace(end, commit=start), end).files() if start and end.commit else None
     return ComparedRun(end, changed)
+
+
+def changes(work_dir: Path) -> list[str]:
+    """Uncommitted changes as `git diff --stat` shows them, and new files by name; empty outside a repository."""
+    if shutil.which("git") is None or not is_repository(work_dir):
+        return []
+    # A repository without commits has no HEAD; every file is new then.
+    stat = git(work_dir, "--no-optional-locks", "diff", "--stat", "--no-color", "--no-ext-diff", "HEAD", "--", ".")
+    lines = [line.rstrip() for line in stat.stdout.splitlines()] if stat.returncode == 0 else []
+    new = git(work_dir, "ls-files", "--others", "--exclude-standard").stdout.splitlines()
+    lines += [f" {name} (new)" for name in new[:MAX_NEW_FILES]]
+    if len(new) > MAX_NEW_FILES:
+        lines.append(f" and {len(new) - MAX_NEW_FILES} more new files")
+    return lines
+
+
+def built_changes(work_dir: Path, state: LevelsState) -> list[str]:
+    """What a build changed, as `git diff --stat` shows it."""
+    return diff_stat(work_dir, state.plan.base, state.result) if state.result else []
+
+
+def code_diff(work_dir: Path, branch: str, without: tuple[str, ...] = ()) -> str:
+    """The diff of the Python files from HEAD to a branch; without a branch, to the work tree."""
+    excluded = (f":(exclude){pattern}" for pattern in without)
+    target = (branch,) if branch else ()
+    return git(work_dir, "diff", "--no-color", "--no-ext-diff", "HEAD", *target, "--", "*.py", *excluded).stdout

@@ -211,7 +211,7 @@ def _check_server(settings: Settings) -> Iterator[CheckResult]:
 
 
 def _check_profiles(settings: Settings, there: set[str] | None) -> CheckResult:
-    wanted = {agent["profile"] for agent in settings.agent_config().values()}
+    wanted = {agent.profile for agent in settings.role_agents()}
     if there is None:
         return CheckResult("profiles", "warn", "the server does not list its profiles")
     if missing := sorted(wanted - there):
@@ -221,7 +221,7 @@ def _check_profiles(settings: Settings, there: set[str] | None) -> CheckResult:
 
 
 def _check_agents(host: ChosenHost, agents: list[Cli]) -> Iterator[CheckResult]:
-    wanted = {agent["provider"] for agent in host.settings.agent_config().values()}
+    wanted = {agent.provider for agent in host.settings.role_agents()}
     for cli in agents:
         used = ", used by this configuration" if cli.provider in wanted else ""
         login = {True: ", logged in", False: ", not logged in", None: ""}[cli.logged_in]

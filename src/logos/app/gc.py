@@ -28,7 +28,6 @@ from logos.views.run import RunView
 DAY = 86_400.0
 # What Logos writes under refs/logos/: events of a run, commits that its log names, work of its turns; and snapshots.
 _OURS = re.compile(r"refs/logos/(?P<run>[A-Za-z0-9][A-Za-z0-9_-]*)/(?:\d{1,9}|[0-9a-f]{12,64}|left/.+)")
-_SNAPSHOTS = "snapshots"
 _FORK = "branch refs/heads/logos-fork/"
 _HOSTS = (LOCAL_SESSION, SCRIPTED_SESSION)
 _TERMINAL = re.compile(r"[0-9a-f]{8}")
@@ -49,36 +48,24 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SurveyedRun:
-    """A run in a log. `outcome` is empty where it can continue; `rank` is 1 for the newest run of its log."""
+    """A run in a log. `why` says why what it left may be removed; it is empty where that must stay."""
 
     place: Path
     run: str
-    outcome: str = ""
-    last: float = 0.0
+    why: str = ""
     commits: frozenset[str] = frozenset()
     terminals: frozenset[tuple[str, str]] = frozenset()
-    rank: int = 1
-    driven: bool = False
-
-    @property
-    def why(self) -> str:
-        return f"{self.outcome} on {_date(self.last)}"
-
-    def removable(self, policy: RetentionPolicy) -> bool:
-        return bool(self.outcome) and not self.driven and self.rank > policy.runs and policy.is_old(self.last)
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Every run of every work dir of the repository, and what could not be read.
-
-    `forks` are runs that have a worktree and may not be in its log yet. `busy_terminals` are the terminals with live
-    processes; None where the system does not tell.
-    """
+    """Every run of every work dir of the repository, and what could not be read."""
 
     runs: tuple[SurveyedRun, ...]
     unreadable: tuple[Unreadable, ...]
+    # Runs that have a worktree, and may not be in its log yet.
     forks: frozenset[str]
+    # Terminals with live processes; None where the system does not tell.
     busy_terminals: frozenset[str] | None
 
     @property
@@ -123,31 +110,20 @@ class Collected:
 def collect_garbage(
     *, keep_days: int | None = None, keep_runs: int | None = None, dry_run: bool = False, wd: Path | None = None
 ) -> Collected:
-    """Remove checkpoints of runs that ended long ago, in all work dirs of the repository.
-
-    The defaults are the settings checkpoints.keep_days and checkpoints.keep_runs.
-    """
+    """Remove checkpoints of runs that ended long ago, in all work dirs; the defaults are the settings `checkpoints`."""
     place = place_of(wd)
     default = settings_of(place).checkpoints
-    policy = RetentionPolicy(
-        default.keep_days if keep_days is None else keep_days,
-        default.keep_runs if keep_runs is None else keep_runs,
-        time.time(),
-    )
+    days = default.keep_days if keep_days is None else keep_days
+    policy = RetentionPolicy(days, default.keep_runs if keep_runs is None else keep_runs, time.time())
     # Refs are listed before the logs are read: a run that starts meanwhile is in neither.
     refs = refs_of_ours(place) if is_repository(place) else []
-    found = survey(place)
-    planned = [*removable_refs(refs, found, policy), *removable_folders(found, policy), *abandoned_mirrors()]
+    found = _survey(place, policy)
+    planned = [*_removable_refs(refs, found, policy), *_removable_folders(found)]
+    planned += [Removal(f"mirror of {log}", "its work dir is gone", (), (folder,)) for folder, log in abandoned()]
     in_use: list[str] = []
     removed = planned if dry_run else [*_remove(place, planned, in_use)]
     freed = held_by_nothing_else(place, [ref for removal in removed for ref in removal.refs]) if refs else 0
     return Collected(policy, dry_run, tuple(removed), freed, tuple(in_use), tuple(found.notes))
-
-
-def abandoned_mirrors() -> Iterator[Removal]:
-    """The mirrors of logs whose work dir no longer exists, of any repository."""
-    for folder, log in abandoned():
-        yield Removal(f"mirror of {log}", "its work dir is gone", (), (folder,))
 
 
 def _remove(place: Path, planned: Iterable[Removal], in_use: list[str]) -> Iterator[Removal]:
@@ -166,34 +142,35 @@ def _remove(place: Path, planned: Iterable[Removal], in_use: list[str]) -> Itera
             yield replace(removal, refs=tuple(refs), folders=tuple(folders))
 
 
-def survey(place: Path) -> Survey:
+def _survey(place: Path, policy: RetentionPolicy) -> Survey:
     unreadable: list[Unreadable] = []
     is_git = is_repository(place)
     places = _work_dirs(place, unreadable) if is_git else [place] if has_log(place) else []
-    runs = [run for work_dir in places for run in _runs_in(work_dir, unreadable)]
+    runs = [run for work_dir in places for run in _runs_in(work_dir, policy, unreadable)]
     forks = frozenset(_worktree_list(place, _FORK)) if is_git else frozenset[str]()
     return Survey(tuple(runs), tuple(unreadable), forks, _busy_terminals())
 
 
-def _runs_in(place: Path, unreadable: list[Unreadable]) -> list[SurveyedRun]:
-    runs: list[SurveyedRun] = []
+def _runs_in(place: Path, policy: RetentionPolicy, unreadable: list[Unreadable]) -> Iterator[SurveyedRun]:
     damage: list[str] = []
-    for view in views_in(place, damage.append):
-        if isinstance(view, Unreadable):
-            unreadable.append(view)
-            runs += [SurveyedRun(place, view.run)] if view.run else []
-        else:
-            runs.append(_surveyed(place, view))
+    found = [*views_in(place, damage.append)]
+    unreadable += [view for view in found if isinstance(view, Unreadable)]
     unreadable += [Unreadable(place, None, text) for text in damage]
+    last = {view.run: max(record.at for record in view.records) for view in found if isinstance(view, RunView)}
     # A driver drives the run with the newest event. A damaged log does not tell which runs have ended.
-    newest = max((run.last for run in runs), default=0.0) if driver_at(place) is not None else None
-    return [
-        replace(run, rank=len(runs) - index, driven=run.last == newest, outcome="" if damage else run.outcome)
-        for index, run in enumerate(runs)
-    ]
+    driven = max(last.values(), default=0.0) if driver_at(place) is not None else None
+    runs = [view for view in found if view.run]
+    for newer, view in zip(reversed(range(len(runs))), runs, strict=True):
+        if isinstance(view, Unreadable):
+            yield SurveyedRun(place, str(view.run))
+            continue
+        at = last[view.run]
+        stays = damage or at == driven or newer < policy.runs or not policy.is_old(at)
+        yield _surveyed(place, view, "" if stays else _date(at))
 
 
-def _surveyed(place: Path, view: RunView) -> SurveyedRun:
+def _surveyed(place: Path, view: RunView, day: str) -> SurveyedRun:
+    """`day` is the day of the last event; it is empty where the run stays even if it has ended."""
     events = [record.event for record in view.records]
     # Terminals that were opened before a fork belong to the other run.
     since_fork = events[view.forked.seq if view.forked is not None else 0 :]
@@ -202,9 +179,8 @@ def _surveyed(place: Path, view: RunView) -> SurveyedRun:
     bases = {plan.base for plan in plans if isinstance(plan, LevelsPlan)}
     starts = {event.commit for event in events if isinstance(event, RunForked)}
     terminals = {(event.session, str(event.terminal)) for event in since_fork if isinstance(event, TerminalOpened)}
-    outcome = str(view.outcome) if ended and view.outcome not in UNFINISHED else ""
-    last = max(record.at for record in view.records)
-    return SurveyedRun(place, view.run, outcome, last, frozenset(bases | starts), frozenset(terminals))
+    why = f"{view.outcome} on {day}" if day and ended and view.outcome not in UNFINISHED else ""
+    return SurveyedRun(place, view.run, why, frozenset(bases | starts), frozenset(terminals))
 
 
 def _work_dirs(place: Path, unreadable: list[Unreadable]) -> list[Path]:
@@ -216,8 +192,15 @@ def _work_dirs(place: Path, unreadable: list[Unreadable]) -> list[Path]:
     found: dict[Path, Path] = {}
     for top in dict.fromkeys((repository_of(place).top, *map(Path, _worktree_list(place, "worktree ")))):
         if top.is_dir():
-            logs = [path for path in _candidates(top, cannot_read) if _is_file(WorkDir(path).database, cannot_read)]
-            found |= {path.resolve(): path for path in logs}
+            for path in _candidates(top, cannot_read):
+                # A file that may not be read counts as unreadable, not as missing.
+                try:
+                    if S_ISREG(WorkDir(path).database.stat().st_mode):
+                        found[path.resolve()] = path
+                except (FileNotFoundError, NotADirectoryError):
+                    pass
+                except OSError as error:
+                    cannot_read(error)
         elif f"/{TELOS}/worktrees/" not in str(top):
             # The worktrees of builds have no log, but the folder of a fork may only be unmounted.
             why = "this worktree is gone; if it is gone for good, `git worktree prune` makes git forget it"
@@ -233,17 +216,6 @@ def _candidates(top: Path, cannot_read: Callable[[OSError], None]) -> Iterator[P
         elif TELOS in inside:
             yield Path(folder)
         inside[:] = [name for name in inside if name not in (TELOS, ".git")]
-
-
-def _is_file(path: Path, cannot_read: Callable[[OSError], None]) -> bool:
-    """A file that may not be read counts as unreadable, not as missing."""
-    try:
-        return S_ISREG(path.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        cannot_read(error)
-        return False
 
 
 def _worktree_list(place: Path, prefix: str) -> list[str]:
@@ -266,13 +238,13 @@ def _busy_terminals() -> frozenset[str] | None:
     return frozenset(marks) if entries else None
 
 
-def removable_refs(refs: Iterable[Ref], found: Survey, policy: RetentionPolicy) -> list[Removal]:
+def _removable_refs(refs: Iterable[Ref], found: Survey, policy: RetentionPolicy) -> list[Removal]:
     by_run: dict[str, list[Ref]] = {}
     for ref in refs:
         parts = _OURS.fullmatch(ref.name)
         if parts is not None:
             by_run.setdefault(parts["run"], []).append(ref)
-    snapshots = by_run.pop(_SNAPSHOTS, [])
+    snapshots = by_run.pop("snapshots", [])
     whys = {run: why for run in by_run if (why := _why_removable(run, by_run[run], found, policy))}
     needed = {ref.commit for run in by_run if run not in whys for ref in by_run[run]}
     needed |= {commit for run in found.runs if run.run not in whys for commit in run.commits}
@@ -283,27 +255,24 @@ def removable_refs(refs: Iterable[Ref], found: Survey, policy: RetentionPolicy) 
 
 def _why_removable(run: str, refs: list[Ref], found: Survey, policy: RetentionPolicy) -> str:
     """Why the refs of a run may be removed; empty where they must stay."""
-    known = [surveyed for surveyed in found.runs if surveyed.run == run]
+    known = [surveyed.why for surveyed in found.runs if surveyed.run == run]
     if known:
         # Several logs may have the run: all must agree.
-        return known[0].why if all(surveyed.removable(policy) for surveyed in known) else ""
+        return known[0] if all(known) else ""
     old = max(ref.at for ref in refs) < policy.now - DAY and run not in found.forks
     return "in no log of this repository" if old and found.all_listed else ""
 
 
-def removable_folders(found: Survey, policy: RetentionPolicy) -> Iterator[Removal]:
+def _removable_folders(found: Survey) -> Iterator[Removal]:
     """Folders under .telos of agents whose runs have ended and whose terminals have no live process."""
     busy = found.busy_terminals
     if busy is None:
         return
-    staying = {(run.place, *terminal) for run in found.runs if not run.removable(policy) for terminal in run.terminals}
+    staying = {(run.place, *terminal) for run in found.runs if not run.why for terminal in run.terminals}
     for run in found.runs:
-        folders = [
-            folder
-            for session, name in (sorted(run.terminals) if run.removable(policy) else [])
-            if name not in busy and (run.place, session, name) not in staying
-            for folder in _folders(run.place, session, name)
-        ]
+        idle = [terminal for terminal in sorted(run.terminals) if run.why and terminal[1] not in busy]
+        removable = [terminal for terminal in idle if (run.place, *terminal) not in staying]
+        folders = [folder for terminal in removable for folder in _folders(run.place, *terminal)]
         if folders:
             yield Removal(f"agents of run {run.run}", run.why, (), tuple(folders))
 

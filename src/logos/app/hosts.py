@@ -21,9 +21,8 @@ from logos.adapters.state_files import read_cycle_state
 from logos.app.settings import HostChoice, Settings, load_settings
 from logos.app.workdir import Tell, default_config
 from logos.domain.events import Recorded, RunForked, TerminalOpened
-from logos.domain.levels import Level
 from logos.domain.roles import Role
-from logos.domain.turns import Agent, RunId
+from logos.domain.turns import Agent
 from logos.errors import ConfigError, HostError, HostUnreachable, StateError, UsageError
 from logos.ports import AgentHost, Log
 from logos.views.cycle_state import RUNNING
@@ -51,40 +50,33 @@ PERMISSIONS = {
     Role.PEER_PROGRAMMER: Permission.RESPOND,
     Role.TESTER: Permission.RUN,
 }
-LEVEL_PERMISSIONS = {
-    Level.L1: Permission.RUN,
-    Level.L2: Permission.RUN,
-    Level.L5: Permission.RUN,
-}
+LEVEL_PERMISSIONS: dict[str, Permission] = {"L1": Permission.RUN, "L2": Permission.RUN, "L5": Permission.RUN}
 
 
 def local_host(settings: Settings, tell: Tell) -> AgentHost:
     """The host that runs the agent CLIs of this machine itself."""
-    roles = [(agent["profile"], PERMISSIONS[Role(role)]) for role, agent in settings.agent_config().items()]
-    levels = [
-        (agent.profile, LEVEL_PERMISSIONS.get(Level[agent.name], Permission.RESPOND))
-        for agent in settings.level_agent_config()
-    ]
+    unlimited = settings.handoff.auto_accept_permissions
+    roles = [(agent.profile, PERMISSIONS[Role(agent.name)]) for agent in settings.role_agents()]
+    level_agents = settings.level_agent_config()
+    levels = [(agent.profile, LEVEL_PERMISSIONS.get(agent.name, Permission.RESPOND)) for agent in level_agents]
 
     def permission_of(profile: str) -> Permission:
-        if settings.handoff.auto_accept_permissions:
-            return Permission.ALL
         needed = (permission for name, permission in (*roles, *levels) if name == profile)
-        return max(needed, default=Permission.RUN)
+        return Permission.ALL if unlimited else max(needed, default=Permission.RUN)
 
-    if settings.handoff.auto_accept_permissions:
+    if unlimited:
         tell("warning: AUTO_ACCEPT_PERMISSIONS is on: agents may run any command and change any file that you can")
     return LocalHost(
         settings.paths.host_dir(LOCAL_SESSION),
         settings.work_dir,
         os.environ,
         permission_of=permission_of,
-        profile_text=lambda name: profile_text(settings, name),
+        profile_text=lambda name: _profile_text(settings, name),
         agent_command=settings.agent_command,
     )
 
 
-def profile_text(settings: Settings, name: str) -> str:
+def _profile_text(settings: Settings, name: str) -> str:
     """A profile's instructions: from .telos/profiles, or the bundled ones; without the header that CAO reads."""
     custom = settings.paths.profiles / f"{name}.md"
     text = custom.read_text(encoding="utf-8") if custom.is_file() else profiles.text(name)
@@ -93,10 +85,7 @@ def profile_text(settings: Settings, name: str) -> str:
 
 
 def choose_host(settings: Settings, tell: Tell, session: str) -> tuple[Settings, MakeHost]:
-    """Choose the host and tell why. The provider changes when the configured one is not installed.
-
-    `session` is the host session of the run that is resumed; empty when no run is.
-    """
+    """Choose the host and tell why; `session` is that of the resumed run. A provider that is missing is replaced."""
     match settings.host:
         case HostChoice.CAO:
             return settings, cao_host
@@ -117,26 +106,19 @@ def choose_host(settings: Settings, tell: Tell, session: str) -> tuple[Settings,
 
 
 def unfinished_session(settings: Settings, log: Log | None = None, known: RunView | None = None) -> str:
-    """The host's session of the run that would be resumed; empty when none would.
+    """The host's session of the run that would be resumed; empty when none would. `known` is loaded already.
 
-    A fork has no session yet, but its log has the session of the run it was forked from. `known` is a run that is
-    loaded already.
+    A fork has no session yet, but its log has the session of the run it was forked from.
     """
-    if settings.resume is False:
-        return ""
     try:
-        saved = read_cycle_state(settings.state_path, settings.provider)
+        saved = None if settings.resume is False else read_cycle_state(settings.state_path, settings.provider)
     except StateError:
         return ""
     if saved is None or saved.final_status != RUNNING:
         return ""
-    if known is not None and known.run == saved.run:
-        return saved.session or session_in(known.records)
-    return saved.session or (session_of(log, saved.run) if log is not None and saved.run is not None else "")
-
-
-def session_of(log: Log, run: RunId) -> str:
-    return session_in(log.read(run))
+    if saved.session or saved.run is None or log is None:
+        return saved.session
+    return session_in(known.records if known is not None and known.run == saved.run else log.read(saved.run))
 
 
 def session_in(records: Iterable[Recorded]) -> str:
@@ -186,19 +168,20 @@ def host_to_end(settings: Settings, session: str, tell: Tell) -> AgentHost:
     """The host that a run's agents are on, for closing their terminals."""
     if session == LOCAL_SESSION:
         return local_host(settings, lambda _: None)
-    if session == SCRIPTED_SESSION:
-        return ScriptedHost(settings.paths.host_dir(SCRIPTED_SESSION), {}, settings.response_dir, settings.work_dir)
-    return _client(settings, 0, tell)
+    return _scripted(settings, {}) if session == SCRIPTED_SESSION else _client(settings, 0, tell)
+
+
+def _scripted(settings: Settings, script: Script) -> ScriptedHost:
+    return ScriptedHost(settings.paths.host_dir(SCRIPTED_SESSION), script, settings.response_dir, settings.work_dir)
 
 
 def scripted_host(script: Script) -> MakeHost:
     """Hosts whose agents follow a script instead of asking a model."""
 
     def make(settings: Settings, tell: Tell) -> AgentHost:  # noqa: ARG001
-        session = unfinished_session(settings)
-        if session not in ("", SCRIPTED_SESSION):
+        if unfinished_session(settings) not in ("", SCRIPTED_SESSION):
             raise UsageError("the unfinished run here is not a simulation: use --resume without --simulate, or --fresh")
-        return ScriptedHost(settings.paths.host_dir(SCRIPTED_SESSION), script, settings.response_dir, settings.work_dir)
+        return _scripted(settings, script)
 
     return make
 

@@ -12,7 +12,7 @@ from logos.adapters.files import own_folder, write_atomically
 from logos.app.prompt import TEMPLATE
 from logos.app.settings import json_schema
 from logos.app.telos_file import TELOS_FILE, first_telos
-from logos.app.tool_detection import Detected, detect_test_command, detect_tools
+from logos.app.tool_detection import Detected, detect_test_command, detect_tools, read_beginning
 from logos.app.workdir import CONFIG, TELOS
 from logos.errors import UsageError
 from logos.views.redact import one_line
@@ -81,22 +81,12 @@ def _write(path: Path, text: str) -> None:
 
 def readme_paragraph(work_dir: Path) -> str:
     """The first paragraph of the README as plain text on one line; empty when there is none."""
-    text = next(filter(None, (_beginning(work_dir / name) for name in READMES)), "")
+    text = next(filter(None, (read_beginning(work_dir / name, README_MAX_READ) for name in READMES)), "") or ""
     for pattern, flags, plain in MARKUP:
         text = re.sub(pattern, plain, text, flags=flags)
     paragraphs = (one_line(block) for block in re.split(r"\n[ \t]*\n", text))
     first = next((words for words in paragraphs if " " in words and any(map(str.isalpha, words))), "")
     return first if len(first) <= README_KEEP else first[: README_KEEP - 1] + "…"
-
-
-def _beginning(path: Path) -> str:
-    try:
-        if not path.is_file():
-            return ""
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(README_MAX_READ)
-    except OSError:
-        return ""
 
 
 # Parts of a README that are not prose, and their replacement.

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from logos.adapters.git.command import git, is_repository
+from logos.app.settings import PostProcessing
 
 ARCHIVE_TIMEOUT_SECONDS = 120
 # Files that Logos writes are never committed.
@@ -72,13 +73,10 @@ def commit(wd: Path, comment: str, tell: Tell) -> Done:
         tell("git commit skipped: not a git repository")
         return Done.SKIPPED
     staged = git(wd, "add", "-A", "--", ".", *EXCLUDED)
-    if staged.returncode != 0:
-        tell(f"git commit failed: {staged.stderr.strip()[-300:]}")
-        return Done.FAILED
-    if git(wd, "diff", "--cached", "--quiet").returncode == 0:
+    if staged.returncode == 0 and git(wd, "diff", "--cached", "--quiet").returncode == 0:
         tell("No changes to commit")
         return Done.SKIPPED
-    made = git(wd, "commit", "-q", "-m", comment)
+    made = git(wd, "commit", "-q", "-m", comment) if staged.returncode == 0 else staged
     if made.returncode != 0:
         tell(f"git commit failed: {(made.stderr or made.stdout).strip()[-300:]}")
         return Done.FAILED
@@ -92,11 +90,10 @@ def comment_for(explore: str) -> str:
     return first if len(first) <= 72 else first[:69] + "..."
 
 
-def post_process(wd: Path, *, archiving: bool, committing: bool, comment: str, tell: Tell) -> None:
-    archived = archive(wd, tell) if archiving else Done.SKIPPED
-    if not committing:
-        return
-    if archived is Done.FAILED:
+def post_process(wd: Path, post: PostProcessing, explore: str, tell: Tell) -> None:
+    """Do what the settings ask for; `explore` is what the run was asked for."""
+    archived = archive(wd, tell) if post.openspec_archive else Done.SKIPPED
+    if post.git_commit and archived is Done.FAILED:
         tell("git commit skipped: archiving failed")
-        return
-    commit(wd, comment, tell)
+    elif post.git_commit:
+        commit(wd, post.git_commit_comment or comment_for(explore), tell)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from logos import profiles
-from logos.adapters.hosts.cao import ApiClient
 from logos.app.hosts import server_client
 from logos.errors import HostError
 
@@ -57,19 +56,18 @@ def list_profiles(api: str = "") -> ProfileList:
 
 def install_profiles(api: str = "", *, force: bool = False) -> InstallResult:
     """Put the profiles into the CAO server's store; `force` replaces profiles of the same name."""
+    done: dict[str, Installation] = {}
     with closing(server_client(api)) as server:
         server.preflight(())
-        done = {name: _install(server, name, profiles.text(name), force=force) for name in profiles.names()}
+        for name in profiles.names():
+            if server.install_profile(name, profiles.text(name)):
+                done[name] = Installation.INSTALLED
+            elif force:
+                server.replace_profile(name, profiles.text(name))
+                done[name] = Installation.REPLACED
+            else:
+                done[name] = Installation.KEPT
     return InstallResult(server.base_url, done)
-
-
-def _install(server: ApiClient, name: str, content: str, *, force: bool) -> Installation:
-    if server.install_profile(name, content):
-        return Installation.INSTALLED
-    if not force:
-        return Installation.KEPT
-    server.replace_profile(name, content)
-    return Installation.REPLACED
 
 
 def _description(text: str) -> str:

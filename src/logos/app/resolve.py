@@ -9,8 +9,7 @@ from pathlib import Path
 
 from logos.adapters.lock import DriverLock
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.runs import newest_of, open_levels
-from logos.app.state_files import write_state_of_build
+from logos.app.runs import newest_of, open_levels, write_state_of_build
 from logos.app.workdir import WorkDir, reading
 from logos.domain.events import QuestionResolved
 from logos.domain.plans import LevelsPlan

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from logos.adapters.files import write_atomically
-from logos.adapters.git.snapshots import GitSnapshots, kept_commit
+from logos.adapters.git.snapshots import kept_commit
 from logos.adapters.git.workspace import WRITTEN_BY_INIT, GitWorkspace
 from logos.adapters.git.worktrees import run_setup
 from logos.adapters.lock import DriverLock
@@ -34,9 +34,8 @@ from logos.app.checkpoints import (
     start_from,
 )
 from logos.app.hosts import host_to_end
-from logos.app.runs import load_run, newest_of, unfinished_runs
+from logos.app.runs import load_run, newest_of, unfinished_runs, write_run_state
 from logos.app.settings import Settings, settings_of
-from logos.app.state_files import write_run_state
 from logos.app.telos_file import read_telos
 from logos.app.workdir import CONFIG, Tell, WorkDir, driving, open_log, place_of, reading, require_log, say, wd_in
 from logos.domain.events import RunAbandoned
@@ -103,7 +102,12 @@ def fork_at(settings: Settings, at: Checkpoint, to: Path | None, tell: Tell) -> 
     left, branch = left_work(settings, at), f"logos-fork/{run}"
     keep_history(snapshots, at, run, left)
     try:
-        _add_worktree(snapshots, at, folder, branch)
+        plan = at.state.plan
+        if isinstance(plan, LevelsPlan):
+            # The merged work of a build is not in the user's work tree, but in worktrees and a branch of the run.
+            snapshots.add_worktree(plan.base, folder, branch)
+        else:
+            snapshots.unfold(at.commit, folder, branch)
         _copy_project_files(settings.paths, there.paths)
     except (LogosError, OSError):
         snapshots.discard(run, folder, branch)
@@ -135,15 +139,6 @@ def _folder_of_fork(settings: Settings, at: Checkpoint, to: Path) -> Path:
     if Path(wd).expanduser().is_absolute():
         raise UsageError(f"{CONFIG} sets wd = {wd!r}, so commands in the fork would use this work dir: remove it first")
     return folder
-
-
-def _add_worktree(snapshots: GitSnapshots, at: Checkpoint, folder: Path, branch: str) -> None:
-    match at.state.plan:
-        case CyclePlan():
-            snapshots.unfold(at.commit, folder, branch)
-        case LevelsPlan(base=base):
-            # The merged work of a build is not in the user's work tree, but in worktrees and a branch of the run.
-            snapshots.add_worktree(base, folder, branch)
 
 
 def _copy_project_files(source: WorkDir, target: WorkDir) -> None:
@@ -204,10 +199,7 @@ def _roll_back_to(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell
 
 
 def finish_interrupted(settings: Settings, log: SqliteLog, known: RunView, tell: Tell) -> None:
-    """Finish an interrupted rollback, and make the checkpoints that a killed driver could not make.
-
-    The caller holds the driver lock; `known` is a run that is loaded already.
-    """
+    """Finish an interrupted rollback, and make the checkpoints that a killed driver could not make. Needs the lock."""
     finish_rollback(settings, log, tell)
     snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
     if snapshots is None:

@@ -1,8 +1,9 @@
-"""Runs in a log: loading one, and searching for those of a flow or those that can continue."""
+"""Runs in a log: loading one, searching for those of a flow or that can continue, and writing their state files."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -10,18 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from logos.adapters.reports import read_report as parse_report
+from logos.adapters.state_files import write_build_state, write_cycle_state
 from logos.adapters.store.codec import encode
-from logos.app.workdir import driver_at, reading
-from logos.domain.events import Recorded, RunAbandoned, RunEnded
+from logos.app.settings import Settings
+from logos.app.workdir import WorkDir, driver_at, reading
+from logos.domain.events import Recorded, RunAbandoned, RunEnded, TerminalClosed, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.plans import Plan
 from logos.domain.turns import RunId
-from logos.engine.journal import Journal
+from logos.engine.journal import Journal, Watcher
 from logos.errors import LogError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import UNFINISHED, RunFold, RunState, fold_run, started_by
 from logos.flows.levels.state import LevelsState
 from logos.ports import Log
+from logos.views import build_state, cycle_state
 from logos.views.document import iso
 from logos.views.events import EventFormatter
 from logos.views.run import RunView, TurnViewBuilder, extended, view_run
@@ -145,3 +149,35 @@ def _load_unless_ended(log: Log, run: RunId) -> RunView | None:
         return None if ended else view_run(run, records, read_report)
     except LogError:
         return None
+
+
+def write_state(settings: Settings, state: RunState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
+    match state:
+        case CycleState():
+            projection = cycle_state.project(state, ledger, run, seq, settings.api, settings.provider)
+            write_cycle_state(settings.state_path, projection, at)
+        case LevelsState():
+            write_state_of_build(settings.paths, state, ledger, run, seq, at)
+        case _:
+            raise TypeError(f"no state file for {type(state).__name__}")
+
+
+def write_state_of_build(paths: WorkDir, state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
+    write_build_state(paths.build_state, build_state.project(state, ledger, run, seq, at))
+
+
+def write_run_state(settings: Settings, fold: RunFold[Any]) -> None:
+    """Write the state file of a run that has no driver."""
+    write_state(settings, fold.state, fold.ledger, fold.run, fold.seq, time.time())
+
+
+def state_file_writer(settings: Settings) -> Watcher[Any]:
+    """A watcher that rewrites the state file after every event that changes what it shows."""
+
+    def write(record: Recorded, state: RunState, ledger: Ledger) -> None:
+        # The file of a build shows a turn when it is asked and drops it when it is answered, so these change nothing.
+        unchanged = state.head is not None and isinstance(record.event, TurnSent | TerminalClosed)
+        if not unchanged:
+            write_state(settings, state, ledger, record.run, record.seq, record.at)
+
+    return write

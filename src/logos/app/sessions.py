@@ -97,14 +97,12 @@ def views_in(place: Path, tell: Tell = say) -> Iterator[RunView | Unreadable]:
 
 def rows_of(place: Path, view: RunView) -> list[SessionRow]:
     """The sessions of a run, without those that it inherited."""
-    rows = [_row(place, view, session) for session in view.sessions if not session.inherited]
+    rows: list[SessionRow] = []
+    for session in view.own_sessions:
+        unresumed = session.end == KILLED and session.last == len(view.records) and not session.given_up
+        ending = f"{KILLED}, not resumed" if unresumed else session.end
+        rows.append(SessionRow(place, view.run, view.plan.flow, session, ending))
     return [*rows[:-1], replace(rows[-1], newest=True, damage=view.damage)] if rows else []
-
-
-def _row(place: Path, view: RunView, session: Session) -> SessionRow:
-    unresumed = session.end == KILLED and session.last == len(view.records) and not session.given_up
-    ending = f"{KILLED}, not resumed" if unresumed else session.end
-    return SessionRow(place, view.run, view.plan.flow, session, ending)
 
 
 def _with_driver(rows: list[SessionRow], place: Path) -> list[SessionRow]:

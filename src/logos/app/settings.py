@@ -11,39 +11,165 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from pydantic import Field, ValidationError
-from typing_extensions import get_args  # noqa: UP035 - get_args sees through Annotated here
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+from typing_extensions import Annotated, get_args  # noqa: UP035 - get_args sees through Annotated here
 
-from logos.app.settings_sections import (
-    AgentSettings,
-    Build,
-    CheckpointSettings,
-    Condensation,
-    Flag,
-    HandoffSettings,
-    HostChoice,
-    LevelName,
-    Limits,
-    Notifications,
-    PostProcessing,
-    SettingsSection,
-    Text,
-)
 from logos.app.workdir import WorkDir
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
+from logos.domain.plans import OnExhausted
 from logos.domain.roles import ROLE_DEFS, Role
 from logos.domain.turns import Agent, AgentName
 from logos.engine.budgets import Budget
 from logos.engine.options import RunOptions
 from logos.errors import ConfigError
 from logos.validation import Location, Wording, dotted, explain_first
+from logos.waiting.provider_errors import OnLimit
 from logos.waiting.rules import WaitRules
 
 Json = dict[str, Any]
+
+
+def _flag(value: object) -> object:
+    if isinstance(value, bool) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise PydanticCustomError("flag", "must be true or false")
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PydanticCustomError("whole", "must be a whole number")
+    return value
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise PydanticCustomError("number", "must be a number")
+    return value
+
+
+def _text(value: object) -> object:
+    if not isinstance(value, str):
+        raise PydanticCustomError("text", "must be text")
+    if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise PydanticCustomError("text", "must be valid UTF-8 text without NUL characters")
+    return value
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
+PositiveInt = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1_000_000)]
+NonNegativeInt = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=1_000_000)]
+Seconds = Annotated[float, BeforeValidator(_number), Field(ge=0, le=10_000_000)]
+Minutes = Annotated[float, BeforeValidator(_number), Field(ge=0, le=10_000_000)]
+Dollars = Annotated[float, BeforeValidator(_number), Field(ge=0, le=10_000_000)]
+Text = Annotated[str, BeforeValidator(_text)]
+LevelName = Annotated[str, Field(pattern="^L[1-9]$")]
+
+
+class HostChoice(StrEnum):
+    """What the agents run on."""
+
+    AUTO = "auto"
+    CAO = "cao"
+    LOCAL = "local"
+    SCRIPTED = "scripted"
+
+
+class SettingsSection(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Limits(SettingsSection):
+    max_rounds: PositiveInt = Field(8, description="Rounds before a run ends as FAIL.")
+    max_review_cycles: PositiveInt = Field(3, description="Review cycles per phase.")
+    min_review_cycles_before_approval: PositiveInt = Field(
+        2, description="The first review cycle whose approval counts."
+    )
+    poll_seconds: Seconds = Field(2.0, description="Longest time between two looks at a terminal.")
+    require_review_evidence: Flag = Field(True, description="Accept an approval only with evidence in its notes.")
+    review_evidence_min_match: NonNegativeInt = Field(
+        3, description="Kinds of evidence (of four) that an approval must name."
+    )
+    on_review_exhausted: OnExhausted = Field(
+        OnExhausted.PROCEED, description="When no review cycle approves: proceed with the objections, or block."
+    )
+
+    max_tokens: PositiveInt | None = Field(None, description="Stop the run between turns after this many tokens.")
+    max_cost_usd: Dollars | None = Field(None, description="Stop the run between turns after this cost in US dollars.")
+    max_minutes: Minutes | None = Field(None, description="Stop the run between turns after this many minutes.")
+
+
+class Condensation(SettingsSection):
+    condense_cross_phase: Flag = Field(True, description="Hand only the relevant parts to the next phase.")
+    max_cross_phase_lines: PositiveInt = Field(40, description="Most lines of a condensed handoff.")
+    condense_upstream_on_repeat: Flag = Field(True, description="Send the handoff only in the first review cycle.")
+    condense_explore_on_repeat: Flag = Field(True, description="Send the explore summary once per terminal.")
+    condense_review_feedback: Flag = Field(True, description="Hand on the notes of a review instead of all of it.")
+    max_feedback_lines: PositiveInt = Field(30, description="Most lines of condensed feedback.")
+    max_test_evidence_lines: PositiveInt | None = Field(
+        None, description="Most lines of condensed test evidence; unset: max_feedback_lines."
+    )
+
+
+class HandoffSettings(SettingsSection):
+    strict_file_handoff: Flag = Field(
+        True, description="A missing response file is an error; off: use the terminal's last output."
+    )
+    response_timeout: Seconds = Field(1800.0, description="Seconds to wait for a response, and for an absent server.")
+    idle_grace_seconds: Seconds = Field(
+        30.0, description="Seconds an agent may be idle without a response file before it is reminded."
+    )
+    max_file_reminders: NonNegativeInt = Field(1, description="Reminders per turn.")
+    auto_accept_permissions: Flag = Field(
+        False, description="Let agents do anything: answer their permission prompts with yes."
+    )
+    recreate_terminals: Flag = Field(
+        False, description="On resume, replace terminals that are gone; new agents get the earlier conversation."
+    )
+    retry_back_off_seconds: Seconds = Field(5.0, description="Delay before retrying a turn after a transient error.")
+    on_limit: OnLimit = Field(
+        OnLimit.STOP,
+        description="When a provider's limit is reached: stop, wait until it ends, or fallback to another provider.",
+    )
+
+
+class Build(SettingsSection):
+    """Settings of `logos build`."""
+
+    max_parallel: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=64)] = Field(
+        4, description="Authors working at the same time."
+    )
+    max_reconciliations: NonNegativeInt = Field(4, description="Reconciliations before a build ends as FAIL.")
+    max_rounds: PositiveInt = Field(3, description="Rounds of one reconciliation before the build asks a person.")
+
+
+class CheckpointSettings(SettingsSection):
+    """`checkpoints` in the file."""
+
+    enabled: Flag = Field(True, description="Keep the work tree at every event as a commit under refs/logos/RUN/.")
+    keep_days: NonNegativeInt = Field(30, description="`logos gc` removes checkpoints of runs that ended earlier.")
+    keep_runs: NonNegativeInt = Field(10, description="`logos gc` always keeps checkpoints of the newest N runs.")
+
+
+class PostProcessing(SettingsSection):
+    openspec_archive: Flag = Field(False, description="After a PASS, archive the one active OpenSpec change.")
+    git_commit: Flag = Field(False, description="After a PASS, commit everything in the work dir.")
+    git_commit_comment: Text = Field("", description="Message of that commit; empty: made from the prompt.")
+
+
+class Notifications(SettingsSection):
+    ntfy_topic: Text = Field("", description="ntfy topic or URL to notify of the end and of permission prompts.")
+
+
+class AgentSettings(SettingsSection):
+    provider: Text | None = Field(None, description="Agent CLI.")
+    profile: Text | None = Field(None, description="Profile that the agent gets.")
+    providers: tuple[Text, ...] = Field((), description="Fallback agent CLIs, in order, for on_limit = fallback.")
 
 
 class Settings(SettingsSection):
@@ -204,15 +330,14 @@ def _leaves() -> Iterator[Leaf]:
                 env = _PREFIXED.get(name, "") + inner.upper()
                 yield Leaf((name, inner), env, leaf.annotation, leaf.default, leaf.description or "")
         elif name not in _JSON_ONLY:
-            yield Leaf(
-                (name,), _RENAMED.get(name, name.upper()), field.annotation, field.default, field.description or ""
-            )
+            env = _RENAMED.get(name, name.upper())
+            yield Leaf((name,), env, field.annotation, field.default, field.description or "")
 
 
 LEAVES: tuple[Leaf, ...] = tuple(_leaves())
 _BY_NAME = {leaf.env: leaf for leaf in LEAVES} | {leaf.key: leaf for leaf in LEAVES}
 
-_BOOLEANS = {
+_BOOLEANS: dict[str, bool] = {
     "1": True,
     "true": True,
     "yes": True,
@@ -226,16 +351,11 @@ _BOOLEAN_WORDS = "1/0, true/false, yes/no, on/off"
 
 
 def load_settings(
-    config: Path | None = None,
-    env: Mapping[str, str] = MappingProxyType({}),
-    overrides: Sequence[str] = (),
+    config: Path | None = None, env: Mapping[str, str] = MappingProxyType({}), overrides: Sequence[str] = ()
 ) -> Settings:
     """Merge all sources; ConfigError names the key, its value and the allowed values in one line."""
-    merged: Json = {}
-    origin: dict[str, str] = {}
-    if config is not None:
-        merged = read_config(config)
-        origin = {"": str(config)}
+    merged: Json = read_config(config) if config is not None else {}
+    origin: dict[str, str] = {"": str(config)} if config is not None else {}
     for leaf in LEAVES:
         if env.get(leaf.env, "") != "":
             _put(merged, leaf, env[leaf.env], leaf.env, origin)
@@ -331,10 +451,8 @@ def as_environment(settings: Settings) -> Json:
     """The settings under their environment names, plus `_agent_config`."""
     values: Json = {}
     for leaf in LEAVES:
-        place: object = settings
-        for part in leaf.path:
-            place = getattr(place, part)
-        values[leaf.env] = place.value if isinstance(place, StrEnum) else place
+        value: object = reduce(getattr, leaf.path, settings)
+        values[leaf.env] = value.value if isinstance(value, StrEnum) else value
     values["WD"] = str(settings.work_dir)
     values["STATE_FILE"] = str(settings.state_path)
     values["_agent_config"] = settings.agent_config()
@@ -344,7 +462,5 @@ def as_environment(settings: Settings) -> Json:
 def json_schema() -> Json:
     """The JSON Schema of the configuration file."""
     schema = Settings.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "Logos configuration"
     schema["properties"]["$schema"] = {"type": "string"}
-    return schema
+    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Logos configuration"}

@@ -18,13 +18,19 @@ from logos.adapters.state_files import read_cycle_state
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import locate, match, run_name, snapshots_for
 from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_in, unfinished_session
-from logos.app.post_processing import comment_for, post_process
+from logos.app.post_processing import post_process
 from logos.app.prompt import given_prompt, split_prompt
 from logos.app.rollback import abandon_runs, finish_rollback
 from logos.app.run_start import blocked, build_to_resume, choose_start, start_build
-from logos.app.runs import load_run, newest_of, open_levels, unfinished_runs
+from logos.app.runs import (
+    load_run,
+    newest_of,
+    open_levels,
+    state_file_writer,
+    unfinished_runs,
+    write_run_state,
+)
 from logos.app.settings import Settings, settings_of
-from logos.app.state_files import state_file_writer, write_run_state
 from logos.app.telos_file import read_telos
 from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, reading, say
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
@@ -92,8 +98,12 @@ def run_here(
             responses.ensure()
             needs, options = _dependencies(settings, host, log, tell), settings.run_options()
             watching = _watchers(settings, watchers, log, tell, work_tree)
+
+            def after_pass(plan: CyclePlan, tell: Callable[[str], object]) -> None:
+                post_process(settings.work_dir, settings.post_processing, plan.explore, tell)
+
             with closing(FileWatcher(settings.response_dir)) as change_signal:
-                run = CycleRun(options, needs, responses, change_signal, watching, _after_pass(settings))
+                run = CycleRun(options, needs, responses, change_signal, watching, after_pass)
                 return run_cycle(run, start_plan.mode, start_plan.journal, start_plan.first)
 
 
@@ -168,18 +178,6 @@ def _dependencies(settings: Settings, host: AgentHost, log: SqliteLog, tell: Tel
 def responses_in(folder: str, answer: str) -> ResponseFiles:
     """The response file of one turn of a build."""
     return ResponseFiles(WorkDir(Path(folder)).response_dir, {answer: f"{answer}.md"})
-
-
-def _after_pass(settings: Settings) -> Callable[[CyclePlan, Callable[[str], object]], None]:
-    """The post-processing that the settings ask for."""
-    post = settings.post_processing
-
-    def process(plan: CyclePlan, tell: Callable[[str], object]) -> None:
-        comment = post.git_commit_comment or comment_for(plan.explore)
-        archiving, committing = post.openspec_archive, post.git_commit
-        post_process(settings.work_dir, archiving=archiving, committing=committing, comment=comment, tell=tell)
-
-    return process
 
 
 def _watchers(
@@ -270,10 +268,7 @@ def _name_in_state_file(settings: Settings, view: RunView) -> None:
 
 
 def newest_unfinished(place: Path, kind: type[Plan]) -> RunView | None:
-    """The newest run of a flow, if it can continue and no driver runs.
-
-    A log that cannot be read is reported when it is opened for writing.
-    """
+    """The newest run of a flow, if it can continue and no driver runs."""
     if not has_log(place) or driver_at(place) is not None:
         return None
     try:
@@ -281,5 +276,6 @@ def newest_unfinished(place: Path, kind: type[Plan]) -> RunView | None:
             run = newest_of(log, kind)
             view = load_run(log, run) if run is not None else None
     except LogError:
+        # It is reported when the log is opened for writing.
         return None
     return view if view is not None and not view.damage and view.outcome in UNFINISHED else None

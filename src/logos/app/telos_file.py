@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -85,15 +84,13 @@ class _Telos(_Part):
 def telos_schema() -> dict[str, Any]:
     """The JSON Schema of telos.toml."""
     schema = _Telos.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "Telos"
-    return schema
+    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Telos"}
 
 
 def read_telos(wd: Path) -> Telos:
     """What telos.toml says, or ConfigError with one line: the file, the key, its value and what is allowed."""
     path = wd / TELOS_FILE
-    data = _parsed(path, _contents(path))
+    data = _read(path)
     try:
         told = _Telos.model_validate(data)
     except ValidationError as error:
@@ -101,17 +98,16 @@ def read_telos(wd: Path) -> Telos:
     if one_line(told.purpose) == TEMPLATE_PURPOSE:
         raise ConfigError(f"{path} still says {TEMPLATE_PURPOSE!r}: write what the project is for")
     tools = tuple(Tool(Level(tool.level), tool.name, tool.command.strip()) for tool in told.tools)
-    _refuse_twins(path, tools)
-    known = {level: told.levels.get(level.name, "").strip() for level in _KNOWN}
-    return Telos(
-        told.purpose.strip(),
-        tuple((level, text) for level, text in known.items() if text),
-        tools,
-        told.worktree.setup.strip(),
-    )
+    names = [(tool.level, tool.name) for tool in tools]
+    for level, name in names:
+        if names.count((level, name)) > 1:
+            raise ConfigError(f"{path}: tools: {level.name} has two tools called {name!r}; rename one")
+    known = ((level, told.levels.get(level.name, "").strip()) for level in _KNOWN)
+    described = tuple((level, text) for level, text in known if text)
+    return Telos(told.purpose.strip(), described, tools, told.worktree.setup.strip())
 
 
-def _contents(path: Path) -> str:
+def _read(path: Path) -> dict[str, Any]:
     try:
         if not path.exists():
             raise ConfigError(f"there is no {TELOS_FILE} in {path.parent}; `logos init` writes one")
@@ -121,35 +117,18 @@ def _contents(path: Path) -> str:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise ConfigError(f"{path} is too large: it may have {MAX_BYTES // 1000} kB")
-        return content.decode("utf-8-sig")
+        return tomllib.loads(content.decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"cannot read {path}: {why}") from error
-
-
-def _parsed(path: Path, text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except RecursionError as error:
-        raise ConfigError(f"{path} is not valid TOML: nested too deeply") from error
-    except ValueError as error:
-        raise ConfigError(one_line(f"{path} is not valid TOML: {str(error)[:200]}")) from error
-
-
-def _refuse_twins(path: Path, tools: Sequence[Tool]) -> None:
-    seen: set[tuple[Level, str]] = set()
-    for tool in tools:
-        if (tool.level, tool.name) in seen:
-            raise ConfigError(f"{path}: tools: {tool.level.name} has two tools called {tool.name!r}; rename one")
-        seen.add((tool.level, tool.name))
+    except (ValueError, RecursionError) as error:
+        why = str(error)[:200] if isinstance(error, ValueError) else "nested too deeply"
+        raise ConfigError(one_line(f"{path} is not valid TOML: {why}")) from error
 
 
 _LEVEL_NUMBER = "must be a whole number from 1 (L1) to 9 (L9)"
 _KEYS: dict[str, list[str]] = {
-    "levels": [
-        *(level.name for level in _KNOWN[:-1]),
-        f"{_KNOWN[-1].name} (the purpose has a key of its own, `purpose`)",
-    ],
+    "levels": [*(level.name for level in _KNOWN[:-1]), "L1 (the purpose has a key of its own, `purpose`)"],
     "tools": list(_Tool.model_fields),
     "worktree": list(_Worktree.model_fields),
 }
@@ -178,65 +157,63 @@ _WORDING = Wording(
 )
 
 
-# Writing the first one.
-
-
 def toml_string(text: str) -> str:
     """A text as TOML; its escapes are those of JSON, and DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+_FIRST = """\
+# What this project is for, and what is known of it per level, from its purpose (L9) to its syntax (L1).
+# You write this file; agents read it and never change it. `logos telos` shows what it says.
+
+# L9: what this project is for, and what it must never become. `logos build` needs it.
+{readme}purpose = {purpose}
+
+# What is already known, one text per level; the agents decide where it is empty.
+[levels]
+{levels}
+# Commands that Logos runs itself, in the merged work, to prove a level; exit code 0 is a pass.
+{tools}{missing}
+# A command to run in every new worktree, such as to set up its environment; LOGOS_ROOT is the repository.
+[worktree]
+{perhaps}setup = ""
+"""
+_TOOL = """\
+[[tools]]
+level = {level}
+name = {name}
+command = {command}
+"""
+
+
 def first_telos(detected: Detected, readme: str = "") -> str:
     """The file that `logos init` writes, with the detected tools; the person fills in the purpose."""
-    suggestion = [_comment(f"The README begins: {readme}")] if readme else []
-    lines = [
-        "# What this project is for, and what is known of it per level, from its purpose (L9) to its syntax (L1).",
-        "# You write this file; agents read it and never change it. `logos telos` shows what it says.",
-        "",
-        "# L9: what this project is for, and what it must never become. `logos build` needs it.",
-        *suggestion,
-        f"purpose = {toml_string(TEMPLATE_PURPOSE)}",
-        "",
-        "# What is already known, one text per level; the agents decide where it is empty.",
-        "[levels]",
-        *(line for level in _KNOWN for line in _level_lines(level)),
-        "",
-        "# Commands that Logos runs itself, in the merged work, to prove a level; exit code 0 is a pass.",
-        *(line for tool in detected.found for line in _tool_lines(tool)),
-        *_missing_lines(detected),
-        "",
-        "# A command to run in every new worktree, such as to set up its environment; LOGOS_ROOT is the repository.",
-        "[worktree]",
-        *([_comment(f"perhaps: setup = {toml_string(detected.setup)}")] if detected.setup else []),
-        'setup = ""',
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _level_lines(level: Level) -> tuple[str, str]:
-    return _comment(f"The {LEVELS[level].title} {LEVELS[level].mandate}."), f'{level.name} = ""'
-
-
-def _tool_lines(tool: Tool) -> tuple[str, ...]:
-    return (
-        "[[tools]]",
-        f"level = {int(tool.level)}",
-        f"name = {toml_string(tool.name)}",
-        f"command = {toml_string(tool.command)}",
-        "",
+    rows = [(level, LEVELS[level]) for level in _KNOWN]
+    return _FIRST.format(
+        readme=_comment(f"The README begins: {readme}") if readme else "",
+        purpose=toml_string(TEMPLATE_PURPOSE),
+        levels="".join(f'{_comment(f"The {row.title} {row.mandate}.")}{level.name} = ""\n' for level, row in rows),
+        tools="".join(f"{_tool(tool)}\n" for tool in detected.found),
+        missing="".join(map(_comment, _missing(detected))),
+        perhaps=_comment(f"perhaps: setup = {toml_string(detected.setup)}") if detected.setup else "",
     )
 
 
-def _missing_lines(detected: Detected) -> list[str]:
+def _tool(tool: Tool) -> str:
+    return _TOOL.format(level=int(tool.level), name=toml_string(tool.name), command=toml_string(tool.command))
+
+
+def _missing(detected: Detected) -> list[str]:
     if not detected.missing:
         return []
     lines = [f"{missing.level.name}: {missing.what}. Instead: {missing.instead}." for missing in detected.missing]
-    example = () if detected.found else ("Such a tool is written like this:", *_EXAMPLE)
-    return [_comment(line) for line in ("Not found here; add what there is:", *lines, *example)]
-
-
-_EXAMPLE = ("[[tools]]", "level = 2", 'name = "tests"', 'command = "./run-tests"')
+    example = _tool(Tool(Level.L2, "tests", "./run-tests")).splitlines()
+    return [
+        "Not found here; add what there is:",
+        *lines,
+        *([] if detected.found else ["Such a tool is written like this:", *example]),
+    ]
 
 
 def _comment(text: str) -> str:
-    return f"# {one_line(text)}"
+    return f"# {one_line(text)}\n"

@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import cast
@@ -14,8 +14,8 @@ from typing import cast
 from logos.domain.levels import Level
 from logos.domain.specs import Tool
 
+# How many characters of a file are read.
 MAX_READ = 1_000_000
-"""How many characters of a file are read."""
 
 
 class Job(StrEnum):
@@ -52,7 +52,7 @@ class Row:
 
     A sign is a file (a name, a glob, `make` or `just`) and, after a blank, a pattern of a line in it: see `_lines`.
     `jobs` begins with the main one. A task (a make target, a just recipe) takes the place of the tools that do its jobs
-    or that it runs; `word` is how a tool is called in a task.
+    or that it runs; `word` is how a tool is called in a task, `recipe` what a task runs that was found.
     """
 
     level: Level
@@ -63,37 +63,28 @@ class Row:
     kin: str = ""
     word: str = ""
     is_task: bool = False
-
-    def is_run_by(self, recipe: str) -> bool:
-        word = self.word or self.name.replace("-", " ")
-        return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", recipe) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A row whose sign was found; `recipe` is what a task runs."""
-
-    row: Row
-    recipe: str
+    recipe: str = ""
 
     def runs(self, other: Row) -> bool:
-        return self.row.level is other.level and other.is_run_by(self.recipe)
+        word = re.escape(other.word or other.name.replace("-", " "))
+        return self.level is other.level and re.search(rf"(?<![\w-]){word}(?![\w-])", self.recipe) is not None
 
     def replaces(self, other: Row) -> bool:
-        same_kin = bool(other.kin) and self.row.kin == other.kin
-        same_job = self.row.is_task and other.jobs[0] in self.row.jobs
-        return self.row.level is other.level and (same_kin or same_job or self.runs(other))
+        same_kin = bool(other.kin) and self.kin == other.kin
+        same_job = self.is_task and other.jobs[0] in self.jobs
+        return self.level is other.level and (same_kin or same_job or self.runs(other))
 
 
 def detect_tools(wd: Path) -> Detected:
-    seen: list[_Seen] = []
+    found: list[Row] = []
     for row in TABLE:
-        if not any(first.replaces(row) for first in seen) and (line := _find(wd, row.signs)) is not None:
-            seen.append(_Seen(row, line if row.is_task else ""))
-    done = {row for row in TABLE if any(first.row is row or first.runs(row) for first in seen)}
+        line = None if any(first.replaces(row) for first in found) else _find(wd, row.signs)
+        if line is not None:
+            found.append(replace(row, recipe=line if row.is_task else ""))
+    done = [*found, *(row for row in TABLE if any(first.runs(row) for first in found))]
     jobs = {(row.level, job) for row in done for job in row.jobs}
     return Detected(
-        tuple(Tool(first.row.level, first.row.name, first.row.command) for first in seen),
+        tuple(Tool(row.level, row.name, row.command) for row in found),
         tuple(Missing(level, job.value, instead) for level, job, instead in INSTEAD if (level, job) not in jobs),
         next((command for sign, command in SETUPS if _find(wd, (sign,)) is not None), ""),
     )
@@ -132,12 +123,8 @@ def _lines(path: Path) -> str | None:
     package.json and pyproject.toml have a line `a.b.c = value` per value and entry of a list, and a line `a.b` per
     table. A Makefile or justfile has another line `task NAME = …` per task, with all that the task runs.
     """
-    try:
-        if not path.is_file():
-            return None
-        with path.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(MAX_READ)
-    except OSError:
+    text = read_beginning(path, MAX_READ)
+    if text is None:
         return None
     try:
         if path.name == "package.json":
@@ -147,6 +134,16 @@ def _lines(path: Path) -> str | None:
     except (ValueError, RecursionError):
         return ""
     return "\n".join((text, *_tasks(text))) if path.name.lower().endswith(("makefile", "justfile")) else text
+
+
+def read_beginning(path: Path, characters: int) -> str | None:
+    try:
+        if not path.is_file():
+            return None
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(characters)
+    except OSError:
+        return None
 
 
 def _flat(data: object) -> Iterator[str]:

@@ -30,8 +30,7 @@ def validate(config: Path, env: Mapping[str, str]) -> Validation:
         return Validation((str(error),))
     known = known_providers(settings)
     checks: list[Callable[[], None]] = [partial(check_work_dir, settings), partial(_check_prompt, settings)]
-    for role, agent in settings.agent_config().items():
-        checks.append(partial(check_provider, role, agent["provider"], known))
+    checks += [partial(check_provider, agent.name, agent.provider, known) for agent in settings.role_agents()]
     problems: list[str] = []
     for check in checks:
         try:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from logos.app.changes import built_changes
+from logos.app.diff import built_changes
 from logos.app.hosts import simulate as simulated
 from logos.app.runs import RunRecorder
 from logos.app.settings import load_settings

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from logos.app.changes import built_changes, changes, code_diff
 from logos.app.demo import demo_folder, prepare_demo, run_demo
+from logos.app.diff import built_changes, changes, code_diff
 from logos.app.settings import Settings
 from logos.app.start import read_run
 from logos.app.workdir import wd_flag

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from logos.app.changes import changes
+from logos.app.diff import changes
 from logos.app.hosts import simulate as simulated
 from logos.app.prompt import run_settings
 from logos.app.runs import RunRecorder

@@ -382,10 +382,7 @@ class DefaultRun(ModuleType):
 
     def run_post_processing(self, wd: str | Path) -> None:
         post = self.settings().post_processing
-        comment = post.git_commit_comment or post_processing.comment_for(self.EXPLORE_SUMMARY)
-        post_processing.post_process(
-            Path(wd), archiving=post.openspec_archive, committing=post.git_commit, comment=comment, tell=self.log
-        )
+        post_processing.post_process(Path(wd), post, self.EXPLORE_SUMMARY, self.log)
 
     def main(self) -> NoReturn:
         """Run or resume a cycle; the attributes follow it. Exits with the run's exit code."""
