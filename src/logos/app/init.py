@@ -46,7 +46,9 @@ def init(work_dir: Path, *, force: bool = False) -> InitResult:
     kept = tuple(name for name in files if (work_dir / name).exists() and not force)
     if len(kept) == len(files):
         raise UsageError(f"{', '.join(kept[:-1])} and {kept[-1]} exist in {work_dir}; --force overwrites them")
-    _write_schema(work_dir)
+    # Editors complete and check logos.json with its JSON Schema.
+    own_folder(work_dir / TELOS)
+    write_atomically(work_dir / SCHEMA, json.dumps(json_schema(), indent=2) + "\n")
     written = tuple(name for name in files if name not in kept)
     for name in written:
         _write(work_dir / name, files[name])
@@ -62,12 +64,6 @@ def first_config(test_command: str) -> dict[str, Any]:
         "verify_pass": True,
         "limits": {"max_rounds": 8, "max_review_cycles": 3},
     }
-
-
-def _write_schema(work_dir: Path) -> None:
-    """Editors complete and check logos.json with its JSON Schema."""
-    own_folder(work_dir / TELOS)
-    write_atomically(work_dir / SCHEMA, json.dumps(json_schema(), indent=2) + "\n")
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from logos.adapters.files import aside, set_aside
+from logos.adapters.lock import DriverLock
 from logos.adapters.reports import read_report
 from logos.adapters.state_files import read_cycle_state
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.prompt import Prompt, given_prompt, split_prompt
-from logos.app.runs import cycle_journal, levels_journal, newest_of, reload_run, unfinished_runs
+from logos.app.runs import cycle_journal, levels_journal, newest_of, reload_run, unfinished_runs, write_run_state
 from logos.app.settings import Settings
 from logos.app.telos_file import Telos
 from logos.app.workdir import Tell, stamp, wd_flag
@@ -25,7 +26,7 @@ from logos.engine.journal import Journal
 from logos.engine.runner import new_run_id
 from logos.errors import ConfigError, LogDamaged, PromptError, StateError, UsageError
 from logos.flows.cycle.flow import Cycle, CycleState
-from logos.flows.fold import RunFold
+from logos.flows.fold import UNFINISHED, RunFold
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.state import LevelsState
 from logos.views.cycle_state import RUNNING, Saved, StateDamaged, parse, project
@@ -221,6 +222,17 @@ def _unedited(settings: Settings, saved: Saved, view: RunView) -> bool:
     return (written.seed, written.terminals) == (saved.seed, saved.terminals)
 
 
+def name_in_state_file(settings: Settings, view: RunView) -> None:
+    """A driver of the cycle continues the run that the state file names: where that is another, rewrite the file."""
+    try:
+        saved = read_cycle_state(settings.state_path, settings.provider)
+    except StateDamaged:
+        return
+    if saved is None or (saved.run is not None and saved.run != view.run):
+        with DriverLock(settings.paths.lock):
+            write_run_state(settings, view.fold)
+
+
 def build_to_resume(
     settings: Settings, feature: str, log: SqliteLog, tell: Tell, known: RunView | None = None
 ) -> RunView | None:
@@ -263,7 +275,9 @@ def _continues(settings: Settings, feature: str, journal: Journal[LevelsState]) 
     if state.outcome is not None and not journal.ended and (settings.resume or same):
         # The driver was killed between the last answer and the last event.
         return True
-    if settings.resume and state.outcome not in (None, Outcome.BLOCKED) and _needs_cleanup(settings, journal):
+    left = bool(journal.ledger.terminals) or (settings.paths.worktrees / journal.run).exists()
+    if settings.resume and state.outcome not in UNFINISHED and left:
+        # The driver was killed after the last event: terminals or worktrees of the build still exist.
         return True
     if state.outcome is Outcome.BLOCKED and (settings.resume or same):
         raise blocked(journal.run, settings.work_dir)
@@ -284,8 +298,3 @@ def blocked(run: RunId, place: Path) -> StateError:
     return StateError(
         f"build {run} is blocked on a question. Answer it with `logos resolve{flag}`; --fresh starts a new build"
     )
-
-
-def _needs_cleanup(settings: Settings, journal: Journal[LevelsState]) -> bool:
-    """Whether the driver was killed after the last event: terminals or worktrees of the build still exist."""
-    return bool(journal.ledger.terminals) or (settings.paths.worktrees / journal.run).exists()

@@ -11,25 +11,16 @@ from typing import Any
 
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import GitWorkspace, base_of
-from logos.adapters.lock import DriverLock
 from logos.adapters.notifications import notify
 from logos.adapters.responses import FileWatcher, ResponseFiles
-from logos.adapters.state_files import read_cycle_state
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import locate, match, run_name, snapshots_for
 from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_in, unfinished_session
 from logos.app.post_processing import post_process
 from logos.app.prompt import given_prompt, split_prompt
 from logos.app.rollback import abandon_runs, finish_rollback
-from logos.app.run_start import blocked, build_to_resume, choose_start, start_build
-from logos.app.runs import (
-    load_run,
-    newest_of,
-    open_levels,
-    state_file_writer,
-    unfinished_runs,
-    write_run_state,
-)
+from logos.app.run_start import blocked, build_to_resume, choose_start, name_in_state_file, start_build
+from logos.app.runs import load_run, newest_of, open_levels, state_file_writer, unfinished_runs
 from logos.app.settings import Settings, settings_of
 from logos.app.telos_file import read_telos
 from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, reading, say
@@ -46,7 +37,6 @@ from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import UNFINISHED
 from logos.flows.levels.state import LevelsState
 from logos.ports import AgentHost, ChangeSignal
-from logos.views.cycle_state import StateDamaged
 from logos.views.run import RunView
 
 
@@ -252,19 +242,8 @@ def prepare_resume(
     config = config or (default if default.is_file() else None)
     prepared = PreparedResume(place, view, config, (*overrides, f"wd={place}"))
     if view.build is None:
-        _name_in_state_file(prepared.settings, view)
+        name_in_state_file(prepared.settings, view)
     return prepared
-
-
-def _name_in_state_file(settings: Settings, view: RunView) -> None:
-    """A driver of the cycle continues the run that the state file names: where that is another, rewrite the file."""
-    try:
-        saved = read_cycle_state(settings.state_path, settings.provider)
-    except StateDamaged:
-        return
-    if saved is None or (saved.run is not None and saved.run != view.run):
-        with DriverLock(settings.paths.lock):
-            write_run_state(settings, view.fold)
 
 
 def newest_unfinished(place: Path, kind: type[Plan]) -> RunView | None:
