@@ -8,7 +8,7 @@ from pathlib import Path
 from logos.adapters.lock import DriverLock
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.report import report_on
-from logos.cli.output.report_markdown import as_markdown
+from logos.cli.output.report import as_markdown
 from logos.domain.events import (
     RunStarted,
 )

@@ -21,7 +21,7 @@ from logos.app.telos_file import (
     toml_string,
 )
 from logos.app.tool_detection import TABLE, Detected, Missing, detect_test_command, detect_tools
-from logos.cli.telos import telos
+from logos.cli import main
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.specs import Tool
 from logos.errors import ConfigError
@@ -392,7 +392,7 @@ def test_telos_shows_nine_levels_with_what_is_known_and_what_proves_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(tmp_path, {"telos.toml": WHOLE.replace("Counts", "\\u001b[31mCounts\\n")})
-    assert telos(tmp_path) == 0
+    assert main(["telos", "--wd", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     heads = [line for line in out.splitlines() if line.startswith("L")]
     assert heads == [f"{level.name}  {LEVELS[level].title}" for level in ALL_LEVELS]
@@ -403,7 +403,8 @@ def test_telos_shows_nine_levels_with_what_is_known_and_what_proves_them(
 
 
 def test_telos_as_json_is_one_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert telos(put(tmp_path, {"telos.toml": WHOLE}), as_json=True) == 0
+    put(tmp_path, {"telos.toml": WHOLE})
+    assert main(["telos", "--json", "--wd", str(tmp_path)]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [level["level"] for level in data["levels"]] == [level.name for level in ALL_LEVELS]
     assert data["levels"][0]["says"] == "Counts for people; never lies."

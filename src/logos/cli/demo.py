@@ -6,44 +6,39 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 
 from logos.app.demo import demo_folder, prepare_demo, run_demo
 from logos.app.diff import built_changes, changes, code_diff
-from logos.app.settings import Settings
 from logos.app.start import read_run
 from logos.app.workdir import wd_flag
-from logos.cli import lineage
-from logos.cli.drive import state_file_of
-from logos.cli.options import AsJson, examples
+from logos.cli.builds import lineage_document, put_lineage
+from logos.cli.drive import ended_document
+from logos.cli.options import AsJson, command, command_group, flag, value
 from logos.cli.output import console as show
 from logos.cli.output.live import view
 from logos.errors import Interrupted, LogosError
-from logos.flows.levels.reconcile import Settled
 from logos.flows.levels.state import LevelsState
-from logos.views.document import result_document, turn_document
+from logos.views.document import turn_document
 from logos.views.events import Severity, proposal_in_short
 from logos.views.run import RunView
-from logos.views.status import RunStatus
 
-EXAMPLES = examples(
+TESTS = ("test_*.py", "journeys.py")
+app = command_group()
+
+
+@command(
+    app,
     "logos demo",
     "logos demo --levels                      # a build by the nine levels",
     "logos demo --levels --keep ~/logos-demo  # and look around in it afterwards",
     "logos demo --json",
 )
-
-TESTS = ("test_*.py", "journeys.py")
-
-
 def demo(
     levels: Annotated[
-        bool, typer.Option("--levels", help="A build by the nine levels (logos build) instead of a run of the cycle.")
+        bool, flag("--levels", "A build by the nine levels (logos build) instead of a run of the cycle.")
     ] = False,
-    keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="DIR", help="Work there instead of in a new temporary folder.")
-    ] = None,
+    keep: Annotated[Path | None, value("DIR", "Work there instead of in a new temporary folder.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """See a whole run in seconds: no keys, no server. The agents are scripts, the tests they face are real.
@@ -64,93 +59,82 @@ def demo(
             again = " --levels" if levels else ""
             error.add_note(f"what was done so far is in {folder}; `logos demo{again}` starts a new one")
             raise
-    ended, target = read_run(folder, result.run), show.console(stderr=as_json)
-    if ended.build is None:
-        put_cycle(target, ended, folder)
-    else:
-        put_levels(target, ended, ended.build, folder)
+    ended = read_run(folder, result.run)
+    _put_demo(show.console(stderr=as_json), ended, folder)
     if as_json:
-        show.document(as_document(ended, settings, result.exit_code))
+        timeline = [turn_document(turn) for turn in ended.turns]
+        more = {"folder": str(folder), "timeline": timeline, "diff": code_diff(folder, ended.branch)}
+        build = {} if ended.build is None else _build_document(ended, ended.build)
+        show.document({**ended_document(settings, ended, result.exit_code), **more, **build})
     return result.exit_code
 
 
-def as_document(ended: RunView, settings: Settings, exit_code: int) -> dict[str, Any]:
-    folder, build = settings.work_dir, ended.build
-    document = {
-        **result_document(RunStatus(folder, ended, None), str(state_file_of(settings, ended)), exit_code),
-        "folder": str(folder),
-        "timeline": [turn_document(turn) for turn in ended.turns],
-        "diff": code_diff(folder, ended.branch),
-    }
+def _build_document(ended: RunView, build: LevelsState) -> dict[str, Any]:
+    settled = [
+        {
+            "id": settled.id,
+            "cause": settled.cause.value,
+            "level": settled.level.name,
+            "question": settled.question,
+            "evidence": settled.evidence,
+            "decision": settled.proposal.summary,
+            "rework": settled.proposal.rework,
+        }
+        for settled in build.settled
+    ]
+    return {"settled": settled, "lineage": lineage_document(ended.run, build, None)}
+
+
+def _put_demo(target: Console, ended: RunView, folder: Path) -> None:
+    build = ended.build
     if build is None:
-        return document
-    settled = [settled_as_json(settled) for settled in build.settled]
-    return {**document, "settled": settled, "lineage": lineage.lineage_document(ended.run, build, None)}
-
-
-def settled_as_json(settled: Settled) -> dict[str, Any]:
-    return {
-        "id": settled.id,
-        "cause": settled.cause.value,
-        "level": settled.level.name,
-        "question": settled.question,
-        "evidence": settled.evidence,
-        "decision": settled.proposal.summary,
-        "rework": list(settled.proposal.rework),
-    }
-
-
-def put_cycle(target: Console, ended: RunView, folder: Path) -> None:
-    show.put(target, "\nWhat the agents changed:", "bold")
-    for line in changes(folder):
-        show.put(target, line)
-    show.put(target, "")
-    show.put_diff(target, code_diff(folder, ""))
+        _put_changes(target, "What the agents changed:", changes(folder), code_diff(folder, ""))
+    else:
+        if build.result:
+            diff = code_diff(folder, ended.branch, without=TESTS)
+            title = f"What was built, on the branch {ended.branch}:"
+            _put_changes(target, title, built_changes(folder, build), diff)
+        _put_conflicts(target, build)
     show.put(target, "\nWhat happened, turn by turn:", "bold")
     show.put_timeline(target, ended)
+    if build is not None:
+        show.put(target, "\nWhat every file is for:", "bold")
+        put_lineage(target, ended.run, build, None)
     show.put(target, "")
     show.put_summary(target, ended)
-    at = wd_flag(folder)
-    show.put_next(
-        target,
-        [
-            (f"logos show {ended.run} r1.tester{at}", "how the tests caught the first attempt"),
-            (f"logos show {ended.run} r2.programmer{at}", "what the programmer was told then"),
-            (f"logos log {ended.run}{at}", "every event"),
-            ("logos demo --levels", "the nine levels of `logos build`"),
-            ("logos init", "in your own repository; then logos run"),
-        ],
-    )
+    show.put_next(target, _after_cycle(ended, folder) if build is None else _after_levels(ended, folder))
 
 
-def put_levels(target: Console, ended: RunView, build: LevelsState, folder: Path) -> None:
-    if build.result:
-        show.put(target, f"\nWhat was built, on the branch {ended.branch}:", "bold")
-        for line in built_changes(folder, build):
-            show.put(target, line)
-        show.put(target, "")
-        show.put_diff(target, code_diff(folder, ended.branch, without=TESTS))
+def _put_changes(target: Console, title: str, lines: list[str], diff: str) -> None:
+    show.put(target, f"\n{title}", "bold")
+    for line in (*lines, ""):
+        show.put(target, line)
+    show.put_diff(target, diff)
+
+
+def _put_conflicts(target: Console, build: LevelsState) -> None:
     show.put(target, "\nThe conflicts, and how the levels settled them:", "bold")
     for settled in build.settled:
-        put_settled(target, settled)
-    show.put(target, "\nWhat happened, turn by turn:", "bold")
-    show.put_timeline(target, ended)
-    show.put(target, "\nWhat every file is for:", "bold")
-    lineage.put_lineage(target, ended.run, build, None)
-    show.put(target, "")
-    show.put_summary(target, ended)
-    show.put_next(target, next_after_levels(ended, folder))
+        show.put(target, f"{settled.id} at {settled.level.name}: {settled.question}", show.STYLES[Severity.BAD])
+        for line in settled.evidence.splitlines():
+            if line.startswith("AssertionError"):
+                show.put(target, f"  {line}")
+        decision = proposal_in_short(settled.proposal)
+        show.put(target, f"  decided by {settled.by}: {decision}", show.STYLES[Severity.GOOD])
 
 
-def put_settled(target: Console, settled: Settled) -> None:
-    show.put(target, f"{settled.id} at {settled.level.name}: {settled.question}", show.STYLES[Severity.BAD])
-    for line in settled.evidence.splitlines():
-        if line.startswith("AssertionError"):
-            show.put(target, f"  {line}")
-    show.put(target, f"  decided by {settled.by}: {proposal_in_short(settled.proposal)}", show.STYLES[Severity.GOOD])
+def _after_cycle(ended: RunView, folder: Path) -> list[tuple[str, str]]:
+    at = wd_flag(folder)
+    return [
+        (f"logos show {ended.run} r1.tester{at}", "how the tests caught the first attempt"),
+        (f"logos show {ended.run} r2.programmer{at}", "what the programmer was told then"),
+        (f"logos log {ended.run}{at}", "every event"),
+        ("logos demo --levels", "the nine levels of `logos build`"),
+        ("logos init", "in your own repository; then logos run"),
+    ]
 
 
-def next_after_levels(ended: RunView, folder: Path) -> list[tuple[str, str]]:
+def _after_levels(ended: RunView, folder: Path) -> list[tuple[str, str]]:
     at, git = wd_flag(folder), "git" if folder == Path.cwd() else f"git -C {shlex.quote(str(folder))}"
     return [
         (f"logos show {ended.run} s1.q1.L3.propose{at}", "how two authors agreed"),

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option, Typer
+from typer.models import CommandFunctionType
 
 from logos.app.workdir import place_of, reading
 from logos.errors import LogosError
+
+
+def flag(name: str, help: str) -> Any:
+    """An option without a value."""
+    return Option(name, help=help)
+
+
+def value(metavar: str, help: str, **more: Any) -> Any:
+    """An option with a value, named after its parameter."""
+    return Option(metavar=metavar, help=help, **more)
+
+
+def argument(metavar: str, help: str, **more: Any) -> Any:
+    return Argument(metavar=metavar, help=help, **more)
 
 
 def _known_runs(incomplete: str) -> list[str]:
@@ -21,35 +36,27 @@ def _known_runs(incomplete: str) -> list[str]:
         return []
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")]
+AsJson = Annotated[bool, flag("--json", "Print one JSON document on stdout, everything else on stderr.")]
 WorkDir = Annotated[
     Path | None,
-    typer.Option("--wd", metavar="DIR", help="The work dir; default: WD, `wd` in ./logos.json, the current directory."),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; `logos schema --keys` lists them."),
-]
-Simulate = Annotated[
-    Path | None,
-    typer.Option("--simulate", metavar="SCRIPT", help="Agents follow this YAML script; no agent CLI, no model."),
-]
-Recreate = Annotated[
-    bool, typer.Option("--recreate", help="On resume, open new terminals for agents whose terminals are gone.")
+    Option("--wd", metavar="DIR", help="The work dir; default: WD, `wd` in ./logos.json, the current directory."),
 ]
 OneRun = Annotated[
-    str | None,
-    typer.Argument(metavar="RUN", help="A run id or its beginning; default: the newest.", autocompletion=_known_runs),
+    str | None, argument("RUN", "A run id or its beginning; default: the newest.", autocompletion=_known_runs)
 ]
-ThisRun = Annotated[str, typer.Argument(metavar="RUN", help="A run id or its beginning.", autocompletion=_known_runs)]
+ThisRun = Annotated[str, argument("RUN", "A run id or its beginning.", autocompletion=_known_runs)]
 
 
-def repeated(settings: Iterable[str], simulate: Path | None) -> list[str]:
-    """The options that a command to resume must repeat."""
-    options = [part for setting in settings for part in ("--set", setting)]
-    return [*options, *(("--simulate", str(simulate)) if simulate else ())]
+def command_group(help: str | None = None, epilog: str | None = None) -> Typer:
+    """Commands that are defined in one module; their help is plain text."""
+    return Typer(help=help, epilog=epilog, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 
 def examples(*lines: str) -> str:
     """An epilog whose line breaks are kept."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def command(group: Typer, *shown: str, name: str | None = None) -> Callable[[CommandFunctionType], CommandFunctionType]:
+    """A command of a group, by default named after its function; its help ends with the examples `shown`."""
+    return group.command(name, epilog=examples(*shown))

@@ -1,32 +1,29 @@
-"""`logos report`: a run across its sessions, as Markdown, HTML or JSON."""
+"""`logos report`: a run across its sessions, as Markdown, HTML or JSON. `logos record`: a run as a script."""
 
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
-from logos.app.report import report_on, write_output
-from logos.app.workdir import place_of
-from logos.cli.options import AsJson, OneRun, WorkDir, examples
+from logos.app.report import report_on, script_of, script_text, write_output
+from logos.app.runs import load_run
+from logos.app.workdir import find_run, place_of, reading
+from logos.cli.options import AsJson, OneRun, WorkDir, command, command_group, flag, value
 from logos.cli.output import console as show
-from logos.cli.output.report_markdown import as_markdown
-from logos.cli.output.report_page import as_page
+from logos.cli.output.report import as_markdown, as_page
 from logos.errors import UsageError
 from logos.views.continuity.document import report_document
 from logos.views.continuity.report import ContinuityReport
 from logos.views.redact import clean, redacted
 from logos.views.text import count, date
 
-EXAMPLES = examples(
-    "logos report                                  # the newest run, and what its last session changed",
-    "logos report k3 --since 2026-11-14            # what changed since the first session of that day or later",
-    "logos report --format html -o report.html     # one file, with a timeline",
-    "logos report --since 1 --json | jq .changed.decisions",
-)
+app = command_group()
+Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write to FILE; default: stdout.")]
 
 
 class Format(StrEnum):
@@ -35,18 +32,21 @@ class Format(StrEnum):
     JSON = "json"
 
 
+@command(
+    app,
+    "logos report                                  # the newest run, and what its last session changed",
+    "logos report k3 --since 2026-11-14            # what changed since the first session of that day or later",
+    "logos report --format html -o report.html     # one file, with a timeline",
+    "logos report --since 1 --json | jq .changed.decisions",
+)
 def report(
     run: OneRun = None,
-    since: Annotated[
-        str, typer.Option(metavar="SESSION", help="Show changes since a session: its number, a date, or last.")
-    ] = "last",
-    form: Annotated[Format | None, typer.Option("--format", help="Default: md.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE; default: stdout.")
-    ] = None,
+    since: Annotated[str, value("SESSION", "Show changes since a session: its number, a date, or last.")] = "last",
+    form: Annotated[Format | None, Option("--format", help="Default: md.")] = None,
+    output: Output = None,
     wd: WorkDir = None,
     as_json: AsJson = False,
-) -> int:
+) -> None:
     """Report on a run across its sessions: what is completed, pending and blocked, what changed, time and tokens.
 
     A session is the time in which one driver was attached to the run.
@@ -57,11 +57,10 @@ def report(
     text = rendered(found, Format.JSON if as_json else form or Format.MD)
     if output is None:
         print(text, flush=True)
-        return 0
+        return
     write_output(output, text + "\n", force=True)
     sessions = count(len(found.sessions), "session")
     show.tell(f"{output}: {found.view.words.run} {found.run} across {sessions}, last event {date(found.view.last)}")
-    return 0
 
 
 def rendered(found: ContinuityReport, form: Format) -> str:
@@ -73,3 +72,34 @@ def rendered(found: ContinuityReport, form: Format) -> str:
             return as_page(found).rstrip("\n")
         case Format.JSON:
             return json.dumps(redacted(report_document(found)), indent=2)
+
+
+@command(
+    app,
+    "logos record -o replay.yaml",
+    "logos record k3 --delays > replay.yaml",
+    "logos run --simulate replay.yaml --fresh      # replay it, with the same configuration",
+)
+def record(
+    run: OneRun = None,
+    output: Output = None,
+    delays: Annotated[bool, flag("--delays", "Let each turn take as long as it did.")] = False,
+    force: Annotated[bool, flag("--force", "Overwrite FILE.")] = False,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run as a script for `logos run --simulate`: every agent's responses, turn by turn, with their usage.
+
+    File changes of agents are not in the log, so the script does not contain them. Secrets are redacted.
+    """
+    with reading(place_of(wd)) as log:
+        view = load_run(log, find_run(log, run))
+    script = script_of(view, delays=delays)
+    if output is not None:
+        write_output(output, script_text(view, script), force=force)
+        show.tell(f"{output}: {len(script['turns'])} turns of run {view.run}")
+    if as_json:
+        show.document(script)
+    elif output is None:
+        # Not printed by `put`: a blank line at the end may be part of a response.
+        sys.stdout.write(script_text(view, script))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -24,7 +24,7 @@ def copy_levels_repository(folder: Path, python: str) -> None:
     _copy(_HERE / "repo", folder, "test_discount.py")
     _copy(_LEVELS / "repo", folder)
     telos = folder / "telos.toml"
-    telos.write_text(telos.read_text(encoding="utf-8").replace(PYTHON, python), encoding="utf-8")
+    telos.write_text(_read(telos).replace(PYTHON, python), encoding="utf-8")
 
 
 def _copy(source: Path, folder: Path, *without: str) -> None:
@@ -32,41 +32,33 @@ def _copy(source: Path, folder: Path, *without: str) -> None:
 
 
 def prompt(python: str) -> str:
-    return (_HERE / "prompt.md").read_text(encoding="utf-8").replace(PYTHON, python)
+    return _read(_HERE / "prompt.md").replace(PYTHON, python)
 
 
 def feature() -> str:
     """The feature that the levels build."""
-    return (_LEVELS / "feature.txt").read_text(encoding="utf-8").strip()
+    return _read(_LEVELS / "feature.txt").strip()
 
 
 def script(python: str) -> dict[str, list[dict[str, Any]]]:
     """The steps of each role, with texts read from the files that they name; `{python}` becomes the interpreter."""
-    steps = cast("dict[str, list[dict[str, Any]]]", json.loads((_HERE / "script.json").read_text(encoding="utf-8")))
-    return {role: [_filled(step, python) for step in turns] for role, turns in steps.items()}
+    roles: dict[str, list[dict[str, Any]]] = json.loads(_read(_HERE / "script.json"))
+    texts = _HERE / "agents"
+    for step in (step for steps in roles.values() for step in steps):
+        step["say"] = _read(texts / step["say"])
+        step["edit"] = {path: _read(texts / name) for path, name in step.get("edit", {}).items()}
+    return _with_python(roles, python)
 
 
 def levels_script(python: str) -> dict[str, Any]:
     """The script of the levels' agents."""
-    return _with_python(yaml.safe_load((_LEVELS / "script.yaml").read_text(encoding="utf-8")), python)
+    return _with_python(yaml.safe_load(_read(_LEVELS / "script.yaml")), python)
 
 
 def _with_python(data: Any, python: str) -> Any:
-    match data:
-        case str():
-            return data.replace(PYTHON, python)
-        case list():
-            return [_with_python(part, python) for part in cast("list[Any]", data)]
-        case dict():
-            return {key: _with_python(part, python) for key, part in cast("dict[str, Any]", data).items()}
-        case _:
-            return data
+    """Replace it in every text: in JSON, where a quoted path stays one text."""
+    return json.loads(json.dumps(data).replace(PYTHON, json.dumps(python)[1:-1]))
 
 
-def _filled(step: dict[str, Any], python: str) -> dict[str, Any]:
-    edits = {path: _text(source) for path, source in cast("dict[str, str]", step.get("edit", {})).items()}
-    return _with_python({**step, "say": _text(step["say"]), "edit": edits}, python)
-
-
-def _text(name: str) -> str:
-    return (_HERE / "agents" / name).read_text(encoding="utf-8")
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

@@ -30,8 +30,9 @@ STYLES: dict[Severity, str] = {
     Severity.WARNING: "yellow",
     Severity.ALARM: "bold reverse yellow",
 }
+# Words and their style.
+Part = tuple[str, str]
 _NUMBER = re.compile(r"-|unknown|\$?[\d.,]+")
-MARKS = {"ok": Severity.GOOD, "warn": Severity.WARNING, "fail": Severity.BAD}
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -48,7 +49,7 @@ def put_line(target: Console, line: EventLine, lead: str = "") -> None:
     target.print(Text(f"{lead}{clock(line.at)}  ", "dim").append(one_line(line.text), STYLES[line.severity]))
 
 
-def short(*parts: tuple[str, str]) -> Text:
+def short(*parts: Part) -> Text:
     """Styled words on one line, cut at the width of the terminal."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for words, style in parts:
@@ -63,7 +64,7 @@ def whole(text: str) -> None:
 
 def document(data: object) -> None:
     """Print the one JSON document of a command."""
-    print(json.dumps(redacted(data), indent=2), flush=True)
+    print(json.dumps(redacted(data), indent=2, default=str), flush=True)
 
 
 def json_line(data: object) -> None:
@@ -98,27 +99,20 @@ def put_table(
 def put_timeline(target: Console, view: RunView) -> None:
     """Per turn: the agent, how long it took, its verdict, and its cost where any is known."""
     priced = view.bill.usage != Usage()
-    rows = [
-        (
-            turn.turn,
-            turn.who,
-            "-" if turn.seconds is None else f"{turn.seconds:.1f}",
-            number(len(turn.prompt)),
-            *(_prices(turn) if priced else ()),
-            turn.verdict or (f"failed: {turn.failure}" if turn.failure else "" if turn.ended else "in flight"),
-        )
-        for turn in view.turns
-    ]
+    rows: list[tuple[object, ...]] = []
+    for turn in view.turns:
+        seconds = "-" if turn.seconds is None else f"{turn.seconds:.1f}"
+        usage = turn.usage or Usage()
+        prices = (bill.tokens(usage.tokens), bill.dollars(usage.cost_usd)) if turn.bills else ("-", "-")
+        result = result_of(turn) or ("" if turn.ended else "in flight")
+        rows.append((turn.turn, turn.who, seconds, number(len(turn.prompt)), *(prices if priced else ()), result))
     severities = [severity_of(turn.verdict) if not turn.failure else Severity.BAD for turn in view.turns]
-    prices = ("tokens", "cost") if priced else ()
-    put_table(target, ("turn", view.words.agent, "seconds", "characters", *prices, "verdict"), rows, severities)
+    headers = ("turn", view.words.agent, "seconds", "characters", *(("tokens", "cost") if priced else ()), "verdict")
+    put_table(target, headers, rows, severities)
 
 
-def _prices(turn: TurnView) -> tuple[str, str]:
-    if not turn.bills:
-        return "-", "-"
-    usage = turn.usage or Usage()
-    return bill.tokens(usage.tokens), bill.dollars(usage.cost_usd)
+def result_of(turn: TurnView) -> str:
+    return turn.verdict or (f"failed: {turn.failure}" if turn.failure else "")
 
 
 def put_summary(target: Console, view: RunView) -> None:

@@ -1,4 +1,4 @@
-"""The live view of a build: what happens now, and the nine levels with what each is doing."""
+"""The levels of a build for the live view: what happens now, and what each level is doing."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from logos.cli.output.console import short
+from logos.cli.output.console import Part, short
 from logos.domain.ledger import Ledger
 from logos.domain.levels import LEVELS, Level, LevelDef
 from logos.domain.reports import TurnKind
 from logos.domain.turns import Outcome
-from logos.flows.levels.reconcile import Cause, Dispute
+from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, LevelStatus, PendingTurn, Stage
 from logos.views.redact import one_line
 from logos.views.run import TurnView
 from logos.views.text import count, duration, listed
-
-Part = tuple[str, str]
 
 _DOING = {
     TurnKind.DECOMPOSE: "decomposing",
@@ -60,23 +58,9 @@ class BuildSnapshot:
     now: float
 
 
-def where(snapshot: BuildSnapshot) -> list[Text]:
-    """What happens now, the most important word first; in a reconciliation also its question."""
-    state = snapshot.state
-    sweep = (f" · sweep {state.sweep}", "")
-    if state.outcome is not None:
-        style = "bold green" if state.outcome is Outcome.PASSED else "bold red"
-        return [short((state.outcome.value, style), (f": {one_line(state.reason)}", ""), sweep)]
-    if state.stalled is not None:
-        return [short((f"stopped: {one_line(state.stalled)}", "red"), sweep)]
-    first = short((_going(snapshot), "bold"), sweep)
-    if state.dispute is None:
-        return [first]
-    return [first, short((one_line(state.dispute.question), "yellow"))]
-
-
-def _going(snapshot: BuildSnapshot) -> str:
-    state = snapshot.state
+def doing(snapshot: BuildSnapshot) -> str:
+    """What happens now."""
+    state, dispute = snapshot.state, snapshot.state.dispute
     match state.stage:
         case Stage.DOWN:
             return f"down: {state.level.name} writes its spec"
@@ -90,18 +74,16 @@ def _going(snapshot: BuildSnapshot) -> str:
             return "L1: fixing lint errors"
         case Stage.UP:
             return f"up: {_checking(state) or f'{state.level.name} validates'}"
-        case Stage.DISPUTE:
-            return _reconciling(state.dispute, state.plan.max_rounds) if state.dispute else "reconciliation"
+        case Stage.DISPUTE if dispute is not None:
+            where = f"reconciliation {dispute.id} at {dispute.level.name} ({dispute.cause})"
+            return f"{where}, round {dispute.round} of {state.plan.max_rounds}, {_SAYS[dispute.kind]}"
+        case _:
+            return "reconciliation"
 
 
 def _checking(state: LevelsState) -> str:
     left = state.unproven_tools(state.level)
     return f"Logos runs `{one_line(left[0].command)}` itself" if left and not state.pending_turns else ""
-
-
-def _reconciling(dispute: Dispute, max_rounds: int) -> str:
-    around = f"round {dispute.round} of {max_rounds}, {_SAYS[dispute.kind]}"
-    return f"reconciliation {dispute.id} at {dispute.level.name} ({dispute.cause}), {around}"
 
 
 def level_lines(snapshot: BuildSnapshot, width: int) -> list[Text]:
@@ -115,11 +97,10 @@ def _line(snapshot: BuildSnapshot, level_def: LevelDef, width: int) -> Text:
     writing = level is Level.L2 and level in _at_work(state) and state.stage is Stage.BUILD
     title = (level_def.title if writing else level_def.title.ljust(_TITLE)) + _GAP
     if writing:
-        parts = [_authors(snapshot, width - _LEAD - len(title))]
+        text = _authors(snapshot, width - _LEAD - len(title))
     else:
-        parts = [_doing(snapshot, level), _version(state, level), _standing(state, level)]
+        text = " · ".join(part for part in (_level_doing(snapshot, level), *_results(state, level)) if part)
     quiet = "dim" if style == "dim" else ""
-    text = " · ".join(part for part in parts if part)
     return short((f"{mark} {level_def.name} ", style), (title, quiet), (text, quiet))
 
 
@@ -128,17 +109,13 @@ def _mark(state: LevelsState, level: Level) -> Part:
         return "–", "dim"
     if state.outcome is Outcome.REJECTED:
         return ("✗", "red") if level is max(state.levels) else ("○", "dim")
-    if _blocked_at(state) is level:
+    if state.outcome is Outcome.BLOCKED and level is state.level:
         return "●", "bold yellow"
     if level in _at_work(state):
         return "●", "bold cyan"
     if _is_judged(state) and level in state.standing:
         return _MARKS[state.standing[level]]
     return ("✓", "green") if _is_specified(state, level) else ("○", "dim")
-
-
-def _blocked_at(state: LevelsState) -> Level | None:
-    return state.level if state.outcome is Outcome.BLOCKED else None
 
 
 def _at_work(state: LevelsState) -> set[Level]:
@@ -165,20 +142,30 @@ def _is_specified(state: LevelsState, level: Level) -> bool:
     return level > _FLOOR.get(state.stage, state.level)
 
 
-def _doing(snapshot: BuildSnapshot, level: Level) -> str:
+def _level_doing(snapshot: BuildSnapshot, level: Level) -> str:
     state = snapshot.state
     if level not in state.levels:
         return "skipped"
     if state.outcome is Outcome.REJECTED and level is max(state.levels):
         return "MISALIGNED"
-    if _blocked_at(state) is level:
+    if state.outcome is Outcome.BLOCKED and level is state.level:
         return "waits for you"
-    if state.outcome is not None or level not in _at_work(state):
+    if level not in _at_work(state):
         return ""
     ask = next((ask for ask in state.pending_turns if ask.level is level), None)
     if ask is not None:
         return f"{_DOING[ask.kind]}{_again(ask)}, {_since(snapshot, ask)}"
     return _checking(state) or ("being merged" if state.stage is Stage.MERGE else "being gathered")
+
+
+def _results(state: LevelsState, level: Level) -> list[str]:
+    """The version of a level's spec, or the components that are built; and how the level was judged."""
+    spec = state.spec_of(level)
+    version = f"v{spec.version}" if spec is not None else ""
+    if level is Level.L2 and state.components:
+        built = sum(component.name in state.contributions for component in state.components)
+        version = f"{built} of {count(len(state.components), 'component')}"
+    return [version, state.standing[level].value if _is_judged(state) and level in state.standing else ""]
 
 
 def _again(ask: PendingTurn) -> str:
@@ -203,7 +190,7 @@ def _since(snapshot: BuildSnapshot, ask: PendingTurn) -> str:
 def _authors(snapshot: BuildSnapshot, room: int) -> str:
     """Authors at work first, finished ones last; as many as fit."""
     ranked = sorted((_author(snapshot, name) for name in snapshot.state.todo), key=lambda author: author[0])
-    return capped([words for _, words in ranked], room)
+    return _capped([words for _, words in ranked], room)
 
 
 def _author(snapshot: BuildSnapshot, name: str) -> tuple[int, str]:
@@ -225,7 +212,7 @@ def _author(snapshot: BuildSnapshot, name: str) -> tuple[int, str]:
     return 4, f"{name} ○ waits for {listed(other for other in awaited if other not in state.gathered)}"
 
 
-def capped(words: Sequence[str], room: int) -> str:
+def _capped(words: Sequence[str], room: int) -> str:
     """A list that ends with how many more there are, where they do not fit."""
     whole = ", ".join(words)
     shown = len(words)
@@ -233,15 +220,3 @@ def capped(words: Sequence[str], room: int) -> str:
         shown -= 1
         whole = f"{', '.join(words[:shown])} … and {len(words) - shown} more"
     return whole
-
-
-def _version(state: LevelsState, level: Level) -> str:
-    if level is Level.L2 and state.components:
-        built = sum(component.name in state.contributions for component in state.components)
-        return f"{built} of {count(len(state.components), 'component')}"
-    spec = state.spec_of(level)
-    return f"v{spec.version}" if spec is not None else ""
-
-
-def _standing(state: LevelsState, level: Level) -> str:
-    return state.standing[level].value if _is_judged(state) and level in state.standing else ""

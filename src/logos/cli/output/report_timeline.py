@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import inf
 
 from logos.views.continuity.report import ContinuityReport, lane_title
 from logos.views.continuity.turns import TurnSpan
@@ -50,15 +51,15 @@ class Look:
     name: str
     mark: str
     words: str
+    hatched: bool = False
 
 
 GOOD = Look("good", "✓", "passed, approved, agreed")
-BAD = Look("bad", "✗", "failed, no response")
-WARNING = Look("warning", "!", "to revise, objected, sent back")
+BAD = Look("bad", "✗", "failed, no response", hatched=True)
+WARNING = Look("warning", "!", "to revise, objected, sent back", hatched=True)
 NEUTRAL = Look("neutral", "", "work without a verdict")
 OPEN = Look("open", "…", "in flight")
 LOOKS = (GOOD, BAD, WARNING, NEUTRAL, OPEN)
-HATCHED = (BAD, WARNING)
 _BY_SEVERITY = {Severity.GOOD: GOOD, Severity.BAD: BAD, Severity.WARNING: WARNING, Severity.ALARM: WARNING}
 
 # Hatches distinguish bars without colours.
@@ -100,37 +101,23 @@ class Scale:
         return self.left[number] + self.width[number] * share
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    name: str
-    top: float
-    rows: tuple[tuple[int, TurnSpan], ...]
-    height: float
-
-
-def look_of(span: TurnSpan) -> Look:
-    return OPEN if span.in_flight else _BY_SEVERITY.get(span.severity, NEUTRAL)
-
-
 def timeline(report: ContinuityReport) -> Drawing:
-    scale = scale_of(report.sessions)
-    lanes = tuple(_lanes(report, scale))
-    bottom = lanes[-1].top + lanes[-1].height if lanes else HEAD
-    height = bottom + FOOT
-    labels = "".join(_label(lane, report.flow) for lane in lanes)
-    drawn = (
-        *(
-            _band(session, scale, bottom, new=not report.all_new and session.number >= report.since.number)
-            for session in report.sessions
-        ),
-        *(f'<line class="lane" x1="0" x2="100%" y1="{lane.top:g}" y2="{lane.top:g}"/>' for lane in lanes),
-        *(_bar(span, scale, lane.top + PAD / 2 + row * ROW) for lane in lanes for row, span in lane.rows),
-    )
+    scale, top = scale_of(report.sessions), float(HEAD)
+    labels, lines, bars = list[str](), list[str](), list[str]()
+    for lane in report.lanes:
+        rows = [*_rows((span for span in report.spans if span.lane == lane), scale)]
+        height = (max((row for row, _ in rows), default=0) + 1) * ROW + PAD
+        labels.append(_label(lane, top + height / 2 + 4, report.flow))
+        lines.append(f'<line class="lane" x1="0" x2="100%" y1="{top:g}" y2="{top:g}"/>')
+        bars += [_bar(span, scale, top + PAD / 2 + row * ROW) for row, span in rows]
+        top += height
+    first_new = inf if report.all_new else report.since.number
+    bands = [_band(session, scale, top, new=session.number >= first_new) for session in report.sessions]
     about = f"{count(len(report.spans), 'turn')} in {count(len(report.sessions), 'session')}"
     return Drawing(
-        f'<svg class="lanes" width="{LABELS}" height="{height:g}" aria-hidden="true">{labels}</svg>',
-        f'<svg class="plot" width="100%" height="{height:g}" role="img" aria-label="timeline: {about}">'
-        f"{_PATTERNS}{''.join(drawn)}</svg>",
+        f'<svg class="lanes" width="{LABELS}" height="{top + FOOT:g}" aria-hidden="true">{"".join(labels)}</svg>',
+        f'<svg class="plot" width="100%" height="{top + FOOT:g}" role="img" aria-label="timeline: {about}">'
+        f"{_PATTERNS}{''.join((*bands, *lines, *bars))}</svg>",
         scale.narrowest,
     )
 
@@ -148,15 +135,6 @@ def scale_of(sessions: Sequence[Session]) -> Scale:
     return Scale(left, width, {session.number: session for session in sessions}, narrowest)
 
 
-def _lanes(report: ContinuityReport, scale: Scale) -> Iterator[Lane]:
-    top = float(HEAD)
-    for name in report.lanes:
-        rows = tuple(_rows((span for span in report.spans if span.lane == name), scale))
-        height = (max((row for row, _ in rows), default=0) + 1) * ROW + PAD
-        yield Lane(name, top, rows, height)
-        top += height
-
-
 def _rows(spans: Iterable[TurnSpan], scale: Scale) -> Iterator[tuple[int, TurnSpan]]:
     """Put turns of one lane that overlap in time on rows of their own."""
     ends: list[float] = []
@@ -170,12 +148,11 @@ def _rows(spans: Iterable[TurnSpan], scale: Scale) -> Iterator[tuple[int, TurnSp
         yield row, span
 
 
-def _label(lane: Lane, flow: str) -> str:
-    title = lane_title(lane.name)
-    short, _, rest = title.partition(" ") if title.startswith(lane.name) and flow == "levels" else (title, "", "")
-    more = f'<tspan class="more" dx="6">{_text(rest)}</tspan>' if rest else ""
-    middle = lane.top + lane.height / 2 + 4
-    return f'<text x="0" y="{middle:g}"><tspan class="name">{_text(short)}</tspan>{more}</text>'
+def _label(lane: str, middle: float, flow: str) -> str:
+    title = lane_title(lane)
+    short, _, rest = title.partition(" ") if title.startswith(lane) and flow == "levels" else (title, "", "")
+    more = f'<tspan class="more" dx="6">{escape(rest)}</tspan>' if rest else ""
+    return f'<text x="0" y="{middle:g}"><tspan class="name">{escape(short)}</tspan>{more}</text>'
 
 
 def _band(session: Session, scale: Scale, bottom: float, *, new: bool) -> str:
@@ -188,11 +165,11 @@ def _band(session: Session, scale: Scale, bottom: float, *, new: bool) -> str:
     stripe = f'<rect class="new" x="{x}" y="0" width="{width:.3f}%" height="3" rx="1.5"/>'
     whole = f"{session.name}, {took}, {count(len(session.answered), 'turn')}: {session.end}"
     return (
-        f'<g class="session{" inherited" if session.inherited else ""}"><title>{_text(whole)}</title>'
+        f'<g class="session{" inherited" if session.inherited else ""}"><title>{escape(whole)}</title>'
         f'<rect class="ground" x="{x}" y="0" width="{width:.3f}%" height="{bottom:g}" rx="3"/>'
         f"{stripe if new else ''}"
-        f'<text class="date" x="{x}" y="16" dx="5">{_text(first)}</text>'
-        f'<text class="clock" x="{x}" y="30" dx="5">{_text(second)}</text>'
+        f'<text class="date" x="{x}" y="16" dx="5">{escape(first)}</text>'
+        f'<text class="clock" x="{x}" y="30" dx="5">{escape(second)}</text>'
         f"{''.join(_ticks(session, scale, bottom))}</g>"
     )
 
@@ -221,7 +198,8 @@ def _ticks(session: Session, scale: Scale, bottom: float) -> Iterator[str]:
 
 
 def _bar(span: TurnSpan, scale: Scale, top: float) -> str:
-    look, x = look_of(span), scale.x(span.begun)
+    look = OPEN if span.in_flight else _BY_SEVERITY.get(span.severity, NEUTRAL)
+    x = scale.x(span.begun)
     width = max(scale.x(span.over) - x, LEAST_BAR)
     x = min(x, 100 - width)
     kind = f"act {look.name}{' inherited' if span.inherited else ''}"
@@ -229,20 +207,12 @@ def _bar(span: TurnSpan, scale: Scale, top: float) -> str:
     parts = (span.turn, took, span.verdict, "inherited" if span.inherited else "")
     title = " · ".join(part for part in parts if part)
     middle, room = f"{x + width / 2:.3f}%", scale.room(width)
-    words = _fitting(room + MARK, f"{look.mark} {_component(span)}".strip(), look.mark, "")
+    component = span.who.partition(" ")[2] if span.lane == "L2" else ""
+    words = _fitting(room + MARK, f"{look.mark} {component}".strip(), look.mark, "")
     # On a hatch, a mark needs a plain background.
-    ground = f'<circle cx="{middle}" cy="{top + 7:g}" r="6"/>' if words and look in HATCHED else ""
-    inside = f'{ground}<text x="{middle}" y="{top + 10.5:g}">{_text(words)}</text>' if words else ""
+    ground = f'<circle cx="{middle}" cy="{top + 7:g}" r="6"/>' if words and look.hatched else ""
+    inside = f'{ground}<text x="{middle}" y="{top + 10.5:g}">{escape(words)}</text>' if words else ""
     return (
-        f'<g class="{kind}"><title>{_text(title)}</title>'
+        f'<g class="{kind}"><title>{escape(title)}</title>'
         f'<rect x="{x:.3f}%" y="{top + 1:g}" width="{width:.3f}%" height="{BAR}" rx="2"/>{inside}</g>'
     )
-
-
-def _component(span: TurnSpan) -> str:
-    """The component of an author."""
-    return span.who.partition(" ")[2] if span.lane == "L2" else ""
-
-
-def _text(text: str) -> str:
-    return escape(text)

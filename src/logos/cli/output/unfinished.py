@@ -14,7 +14,6 @@ from logos.app.workdir import Tell, wd_flag
 from logos.domain.plans import LevelsPlan
 from logos.errors import StateError, UsageError
 from logos.views.run import RunView
-from logos.views.sessions import Session
 from logos.views.status import BUDGET
 from logos.views.text import count, date, duration, listed
 from logos.views.usage import sum_in_words
@@ -32,25 +31,21 @@ def summary(place: Path, view: RunView) -> list[str]:
     stopped = view.state.stalled or view.left
     next_turns = view.state.next_turns
     next_text = f"next is {listed(next_turns[:SHOWN])}" if next_turns else "nothing is due"
+    earlier = len(view.own_sessions) - SHOWN
+    sessions = [
+        f"session {session.number}, {date(session.began)}: {duration(session.seconds)}, "
+        f"{count(len(session.answered), 'turn')} answered"
+        for session in view.own_sessions[-SHOWN:]
+    ]
     return [
         f"unfinished {what} {view.run}{origin}: {view.asked_for}",
-        *_sessions(view),
+        *([count(earlier, "earlier session")] if earlier > 0 else []),
+        *sessions,
         f"{count(view.answered, 'turn')} answered{inherited}, {sum_in_words(view.bill, view.characters)}",
         f"it is at {view.state.position.text}; {next_text}",
         *([f"it stopped: {stopped}"] if stopped else []),
         f"recommended: {recommended(place, view)}",
     ]
-
-
-def _sessions(view: RunView) -> list[str]:
-    sessions = [session for session in view.sessions if not session.inherited]
-    earlier = len(sessions) - SHOWN
-    return [*([count(earlier, "earlier session")] if earlier > 0 else []), *map(_session, sessions[-SHOWN:])]
-
-
-def _session(session: Session) -> str:
-    answered = count(len(session.answered), "turn")
-    return f"session {session.number}, {date(session.began)}: {duration(session.seconds)}, {answered} answered"
 
 
 def recommended(place: Path, view: RunView) -> str:
@@ -78,10 +73,9 @@ def decide(
     """
     if settings.resume is False:
         return settings, feature, None
-    place = settings.work_dir
+    place, flag = settings.work_dir, wd_flag(settings.work_dir)
     view = known or newest_unfinished(place, LevelsPlan)
     present(place, view, tell)
-    flag = wd_flag(place)
     if view is None:
         return settings, feature, None
     if view.question is not None:
@@ -97,15 +91,11 @@ def decide(
         case "reset":
             return settings.model_copy(update={"resume": False}), feature or getattr(view.plan, "feature", ""), None
         case "fork":
-            return _forked(settings, view, tell), "", None
+            started = fork_at(settings, checkpoint_at(place, view, None), None, tell)
+            tell(f"build {started.run} is forked from {started.at.run}@{started.at.seq} and continues in {started.wd}")
+            return settings.model_copy(update={"wd": str(started.wd), "resume": True}), "", None
         case _:
             return settings.model_copy(update={"resume": True}), "", view
-
-
-def _forked(settings: Settings, view: RunView, tell: Tell) -> Settings:
-    started = fork_at(settings, checkpoint_at(settings.work_dir, view, None), None, tell)
-    tell(f"build {started.run} is forked from {started.at.run}@{started.at.seq} and continues in {started.wd}")
-    return settings.model_copy(update={"wd": str(started.wd), "resume": True})
 
 
 def _asked(feature: str, tell: Tell) -> str:

@@ -1,0 +1,204 @@
+"""Commands for builds: `logos telos`, `lineage` and `resolve`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from rich.console import Console
+
+from logos.app import resolve as questions
+from logos.app.runs import newest_of, open_levels
+from logos.app.telos_file import TELOS_FILE, Telos, read_telos
+from logos.app.tool_detection import without_tools
+from logos.app.workdir import find_run, place_of, reading, wd_flag
+from logos.cli.options import AsJson, WorkDir, argument, command, command_group
+from logos.cli.output import console as show
+from logos.domain.levels import ALL_LEVELS, LEVELS, Level
+from logos.domain.plans import LevelsPlan
+from logos.domain.specs import Spec
+from logos.domain.turns import RunId
+from logos.errors import UsageError
+from logos.flows.levels.state import LevelsState
+from logos.ports import Log
+from logos.views.document import question_document
+from logos.views.document_shapes import VERSION
+from logos.views.redact import one_line
+
+app = command_group()
+
+
+@command(app, "logos telos", "logos telos --wd ~/project --json")
+def telos(wd: WorkDir = None, as_json: AsJson = False) -> None:
+    """Show telos.toml by level, from the purpose (L9) to the syntax (L1): what it says, and which tools prove it."""
+    place = place_of(wd)
+    read = read_telos(place)
+    levels = [_level(level, read) for level in ALL_LEVELS]
+    if as_json:
+        show.document({"file": str(place / TELOS_FILE), "levels": levels, "worktree": {"setup": read.setup}})
+        return
+    target = show.console()
+    for level in levels:
+        tools = [f"{tool['name']}: {tool['command']}" for tool in level["tools"]] or [f"none: {level['instead']}"]
+        show.put(target, f"{level['level']}  {level['title']}", "bold")
+        show.put(target, f"    says   {one_line(level['says'] or '-')}")
+        for label, tool in zip(("tools", *[""] * len(tools)), tools, strict=False):
+            show.put(target, f"    {label:<7}{one_line(tool)}")
+    show.put(target, "worktree", "bold")
+    show.put(target, f"    setup  {one_line(read.setup) or '-'}")
+
+
+def _level(level: Level, read: Telos) -> dict[str, Any]:
+    tools = [{"name": tool.name, "command": tool.command} for tool in read.tools if tool.level is level]
+    says, instead = dict(read.hierarchy).get(level), None if tools else without_tools(level)
+    return {"level": level.name, "title": LEVELS[level].title, "says": says, "tools": tools, "instead": instead}
+
+
+@command(
+    app,
+    "logos lineage                    # of the newest build",
+    "logos lineage k3 L4              # the build whose id begins with k3, from L4 down",
+    "logos lineage L3.v2 --json",
+)
+def lineage(
+    words: Annotated[
+        list[str] | None, argument("[RUN] [SPEC]", "A build, and a spec in it: L4, L4.v2, L2.cart or a component.")
+    ] = None,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show why every file of a build exists: purpose, specs in force, components, files, tests, and replaced specs."""
+    with reading(place_of(wd)) as log:
+        run, wanted = _chosen(log, words or [])
+        state = open_levels(log, run).state
+    spec = _find_spec(state, wanted) if wanted else None
+    if as_json:
+        show.document(lineage_document(run, state, spec))
+    else:
+        put_lineage(show.console(), run, state, spec)
+
+
+def _chosen(log: Log, words: list[str]) -> tuple[RunId, str]:
+    newest = newest_of(log, LevelsPlan)
+    if newest is None:
+        raise UsageError("no build was started here yet; `logos build` starts one")
+    if len(words) > 2:
+        raise UsageError("one build and one spec: logos lineage [RUN] [SPEC]")
+    if len(words) == 2:
+        return find_run(log, words[0]), words[1]
+    if words and any(run.startswith(words[0].lower()) for run in log.runs()):
+        return find_run(log, words[0]), ""
+    return newest, words[0] if words else ""
+
+
+def _find_spec(state: LevelsState, wanted: str) -> Spec:
+    """A spec by its id, its level, its component, or their beginning; the newest version."""
+    for spec in reversed(state.specs):
+        names = (spec.id, spec.id.rpartition(".v")[0], spec.component)
+        if wanted.casefold() in map(str.casefold, names):
+            return spec
+    known = ", ".join(dict.fromkeys(spec.id for spec in state.specs)) or "none yet"
+    raise UsageError(f"this build has no spec {wanted!r}; it has {known}")
+
+
+def put_lineage(target: Console, run: RunId, state: LevelsState, spec: Spec | None) -> None:
+    def put(depth: int, text: str, style: str = "") -> None:
+        show.put(target, "  " * depth + one_line(text), style)
+
+    def put_spec(depth: int, spec: Spec, style: str = "") -> None:
+        title = LEVELS[spec.level].title
+        put(depth, f"{spec.id} {title}: {spec.summary}  (from {spec.parent}, {spec.turn})", style)
+
+    put(0, f"build {run}: {state.plan.feature}", "bold")
+    put(0, f"purpose: {dict(state.plan.telos).get(max(dict(state.plan.telos)), '-')}" if state.plan.telos else "")
+    in_force = [held for level in state.levels if (held := state.spec_of(level)) is not None]
+    for depth, held in enumerate(in_force, 1):
+        if spec is None or held.level <= spec.level:
+            put_spec(depth, held)
+    for component in state.components:
+        if spec is None or not spec.component or spec.component == component.name:
+            for depth, text in _component_lines(state, component.name):
+                put(len(in_force) + depth, text)
+    if spec is not None:
+        return
+    replaced = [old for old in state.specs if state.spec_of(old.level, old.component) != old]
+    if replaced:
+        put(0, "replaced specs:", "dim")
+    for old in replaced:
+        put_spec(1, old, "dim")
+    for settled in state.settled:
+        put(0, f"{settled.id} ({settled.cause}) decided by {settled.by}: {settled.proposal.summary}", "dim")
+
+
+def _component_lines(state: LevelsState, name: str) -> list[tuple[int, str]]:
+    """A component's spec, files and tests, each with its depth."""
+    held, contribution = state.spec_of(Level.L2, name), state.contributions.get(name)
+    spec = f"{held.id if held else 'L2.' + name}: {held.summary if held else 'not built yet'}"
+    if contribution is None:
+        return [(1, spec)]
+    files = [(2, path) for path in contribution.files if path not in contribution.tests]
+    return [(1, spec), *files, *((2, f"test {test}") for test in contribution.tests)]
+
+
+def lineage_document(run: RunId, state: LevelsState, spec: Spec | None) -> dict[str, Any]:
+    specs = [
+        {
+            **asdict(known),
+            "id": known.id,
+            "level": known.level.name,
+            "title": LEVELS[known.level].title,
+            "component": known.component or None,
+            "sections": {section.name: section.text for section in known.sections},
+            "in_force": state.spec_of(known.level, known.component) == known,
+        }
+        for known in state.specs
+        if spec is None or known.level <= spec.level
+    ]
+    components = [
+        {
+            "name": component.name,
+            "depends_on": component.depends_on,
+            "commit": contribution.commit if contribution else None,
+            "merged": contribution.merged if contribution else False,
+            "files": contribution.files if contribution else (),
+            "tests": contribution.tests if contribution else (),
+        }
+        for component in state.components
+        for contribution in (state.contributions.get(component.name),)
+    ]
+    purpose = [{"level": level.name, "text": text} for level, text in state.plan.telos]
+    build = {"version": VERSION, "run": run, "feature": state.plan.feature, "purpose": purpose}
+    return {**build, "specs": specs, "components": components}
+
+
+@command(
+    app,
+    "logos resolve                        # show the question and its options",
+    "logos resolve 2                      # choose the second option",
+    'logos resolve "prices stay in cents" # decide in your own words',
+    'logos resolve 1 "but keep the old name as an alias"',
+)
+def resolve(
+    words: Annotated[
+        list[str] | None, argument("[OPTION] [TEXT]", "An option's number, a decision in plain words, or both.")
+    ] = None,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer the question that a build is blocked on; `logos build --resume` then continues with your decision."""
+    place = place_of(wd)
+    target, at = show.console(), wd_flag(place)
+    if words:
+        answer, resume = questions.resolve(place, words), f"logos build --resume{at}"
+        if as_json:
+            show.document({**asdict(answer), "next": resume})
+            return
+        chosen = f"option {answer.option}" if answer.option else "your decision"
+        show.put(target, f"recorded: {chosen} on {answer.question} of build {answer.run}; next: {resume}", "bold")
+        return
+    found = questions.open_question(place)
+    if as_json:
+        show.document({"run": found.run, "question": question_document(found.question)})
+        return
+    show.put(target, f"build {found.run} is blocked on a question", "bold")
+    show.put_question(target, found.question, at)
