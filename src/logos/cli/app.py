@@ -25,7 +25,7 @@ COMMANDS = {
     "fork": ("checkpoints", "Start another run from a checkpoint, in its own worktree."),
     "rollback": ("checkpoints", "Restore files and run state to a checkpoint."),
     "reset": ("checkpoints", "Abandon the unfinished run."),
-    "sessions": ("runs", "List who drove which run, when, and how it ended."),
+    "sessions": ("report", "List who drove which run, when, and how it ended."),
     "diff": ("checkpoints", "Show what changed between two checkpoints."),
     "compare": ("checkpoints", "Compare two runs."),
     "gc": ("checkpoints", "Remove old checkpoints."),
