@@ -241,6 +241,7 @@ def test_the_time_in_which_a_build_waits_for_a_person_is_nobodys() -> None:
     *events, end = blocked_build()
     plan = a_levels_plan(Level.L3, Level.L2)
     question = load_run(timed(*enumerate(events, 1)), PARENT).question
+    assert question is not None
     now = len(events) + 1
     night = [(now, end), (now + 9e4, QuestionResolved(question.id, 0, "cents")), (now + 9e4 + 5, RunResumed(plan))]
     assert load_run(timed(*enumerate(events, 1), *night), PARENT).fold.driven_seconds == now - 1
