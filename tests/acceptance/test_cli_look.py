@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from logos.adapters.lock import DriverLock
-from logos.adapters.store.registry import discard
+from logos.adapters.store.mirror import discard
 from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import (
     Noted,

@@ -15,7 +15,7 @@ import pytest
 
 from logos import testing
 from logos.adapters.hosts.cao import ApiClient
-from logos.adapters.store.registry import discard
+from logos.adapters.store.mirror import discard
 from logos.domain.events import Noted, Recorded, RunResumed, TurnAnswered, TurnAsked
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Outcome

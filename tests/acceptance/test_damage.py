@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
+from logos.adapters.store.mirror import discard
 from logos.adapters.store.recovery import examine, repair
-from logos.adapters.store.registry import discard
 from logos.adapters.store.sqlite import SqliteLog, in_words, steady
 from logos.app.settings import load_settings
 from logos.app.start import build_here

@@ -19,9 +19,8 @@ from pathlib import Path
 import pytest
 
 from logos.adapters.store.chain import Row, first_hash, read_chain
-from logos.adapters.store.mirror import Mirror
+from logos.adapters.store.mirror import Mirror, folder_of, mirrors_folder
 from logos.adapters.store.recovery import open_readonly, repair
-from logos.adapters.store.registry import folder_of, mirrors_folder
 from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import Event, Noted, Recorded, RunForked, Topic
 from logos.domain.turns import Outcome, RunId

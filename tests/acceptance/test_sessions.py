@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from logos.adapters.store.registry import discard
+from logos.adapters.store.mirror import discard
 from logos.domain.events import (
     CheckRan,
     Recorded,

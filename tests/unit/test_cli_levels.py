@@ -15,7 +15,7 @@ from rich.console import Console
 
 from logos.adapters.lock import DriverLock
 from logos.adapters.reports import example, read_report
-from logos.adapters.store.registry import discard
+from logos.adapters.store.mirror import discard
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.runs import event_formatter, load_run
 from logos.cli.output import console as show

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from logos.errors import LogosError, UsageError
@@ -71,6 +72,16 @@ def own_folder(folder: Path) -> None:
         with suppress(OSError):
             folder.rmdir()
         raise
+
+
+@contextmanager
+def opened_folder(folder: Path) -> Generator[int]:
+    """A handle of a folder, to sync or to lock it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def set_aside(path: Path, stamp: str) -> Path:

@@ -1,4 +1,7 @@
-"""One driver per work dir: a file lock that the kernel releases when its holder dies; the file contains the pid."""
+"""One driver per work dir: a file lock that the kernel releases when its holder dies; the file contains the pid.
+
+Also for other files with a pid: whether that process still exists, although the system reuses pids.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from logos.adapters.files import own_folder, refused
-from logos.adapters.pids import noted_pid
 from logos.errors import Busy
 
 # How long the lock of a killed driver may outlive it: a child that it had just forked holds the lock until it executes.
 ORPHANED_SECONDS = 5.0
 RETRY_SECONDS = 0.02
+# How far two clocks of one machine may differ about the start of a process.
+CLOCK_SECONDS = 5.0
 
 
 class DriverLock:
@@ -70,7 +74,7 @@ class DriverLock:
 
 
 def holder(path: Path) -> int | None:
-    """The pid in the lock file; None if there is none."""
+    """The pid in a file; None if there is none."""
     try:
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -78,10 +82,23 @@ def holder(path: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
+def noted_pid(path: Path) -> int | None:
+    """The pid in a file, unless a process that started after the file was written has it."""
+    pid = holder(path)
+    try:
+        # Where the system has /proc, it says when the process started, counted from the start of the system.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
+        started = int(boot.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return pid if started <= path.stat().st_mtime + CLOCK_SECONDS else None
+    except (OSError, StopIteration):
+        return pid
+
+
 def driver_of(path: Path) -> int | None:
     """The pid of the live driver, or None. The lock is not tried: that could keep a driver from starting."""
-    pid = noted_pid(path) if holder(path) else None
-    if pid is None:
+    pid = noted_pid(path)
+    if not pid:
         return None
     try:
         # PermissionError: the process belongs to another user.

@@ -15,9 +15,8 @@ def notify(topic: str, title: str, message: str, priority: int = 3) -> str | Non
     try:
         # Header values must be Latin-1; ntfy takes everything else in the body.
         headers = {"Title": title.encode("ascii", "replace").decode("ascii"), "Priority": str(priority)}
-        httpx.post(
-            url, content=message.encode("utf-8", "replace"), headers=headers, timeout=TIMEOUT_SECONDS
-        ).raise_for_status()
+        content = message.encode("utf-8", "replace")
+        httpx.post(url, content=content, headers=headers, timeout=TIMEOUT_SECONDS).raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         return f"notification not sent: {error or type(error).__name__}"
     return None

@@ -7,7 +7,6 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -118,7 +117,15 @@ class FileWatcher(ManualSignal, events.FileSystemEventHandler):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self._observer = self._observe(folder)
+        # None where the folder does not exist, or the user's limit of watched folders is reached.
+        self._observer: BaseObserver | None = _new_observer()
+        try:
+            # macOS reports real paths.
+            self._observer.schedule(self, str(folder.resolve()), event_filter=_changes)
+            self._observer.start()
+        except OSError:
+            self._observer.stop()
+            self._observer = None
 
     def on_any_event(self, event: events.FileSystemEvent) -> None:
         del event
@@ -128,17 +135,3 @@ class FileWatcher(ManualSignal, events.FileSystemEventHandler):
         if self._observer is not None:
             self._observer.stop()
         super().close()
-
-    def _observe(self, folder: Path) -> BaseObserver | None:
-        """None where the folder does not exist, or the user's limit of watched folders is reached."""
-        with ExitStack() as undo:
-            try:
-                observer = _new_observer()
-                undo.callback(observer.stop)
-                # macOS reports real paths.
-                observer.schedule(self, str(folder.resolve()), event_filter=_changes)
-                observer.start()
-            except OSError:
-                return None
-            undo.pop_all()
-            return observer

@@ -15,7 +15,7 @@ from logos.adapters.git.snapshots import Ref, held_by_nothing_else, refs_of_ours
 from logos.adapters.git.worktrees import remove
 from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
-from logos.adapters.store.registry import abandoned
+from logos.adapters.store.mirror import abandoned
 from logos.app.sessions import Unreadable, views_in
 from logos.app.settings import settings_of
 from logos.app.workdir import TELOS, WorkDir, driver_at, has_log, place_of
@@ -119,7 +119,7 @@ def collect_garbage(
     refs = refs_of_ours(place) if is_repository(place) else []
     found = _survey(place, policy)
     planned = [*_removable_refs(refs, found, policy), *_removable_folders(found)]
-    planned += [Removal(f"mirror of {log}", "its work dir is gone", (), (folder,)) for folder, log in abandoned()]
+    planned += [Removal(f"mirror of {log.path}", "its work dir is gone", (), (folder,)) for folder, log in abandoned()]
     in_use: list[str] = []
     removed = planned if dry_run else [*_remove(place, planned, in_use)]
     freed = held_by_nothing_else(place, [ref for removal in removed for ref in removal.refs]) if refs else 0

@@ -18,7 +18,7 @@ from logos.adapters.git.workspace import WRITTEN_BY_INIT, GitWorkspace
 from logos.adapters.git.worktrees import run_setup
 from logos.adapters.lock import DriverLock
 from logos.adapters.responses import ResponseFiles
-from logos.adapters.store.registry import discard
+from logos.adapters.store.mirror import discard
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import (
     Checkpoint,

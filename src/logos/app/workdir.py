@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from logos.adapters.lock import DriverLock, driver_of
+from logos.adapters.store.mirror import find
 from logos.adapters.store.recovery import open_readonly, repair
-from logos.adapters.store.registry import find, has_mirror
 from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.turns import RunId
 from logos.errors import UsageError
@@ -102,7 +102,7 @@ def has_log(place: Path) -> bool:
     """Whether there is a database, or the mirror of one that was deleted from its work dir."""
     work_dir = WorkDir(place)
     try:
-        return work_dir.database.is_file() or (place.is_dir() and has_mirror(work_dir.database))
+        return work_dir.database.is_file() or (place.is_dir() and find(work_dir.database, "", say) is not None)
     except OSError as error:
         raise UsageError(f"cannot look into {work_dir.telos_dir}: {error.strerror}") from error
 

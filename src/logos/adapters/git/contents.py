@@ -111,18 +111,14 @@ def _what_to_do(git: Git, folder: bytes, path: bytes, largest: int) -> _Flags | 
     is_file = stat.S_ISREG(there.st_mode)
     if stat.S_ISDIR(there.st_mode):
         # A nested repository (a new one is listed with a slash), or a folder that has replaced a file.
-        nested = path.endswith(b"/") or _is_gitlink(git, path)
+        git = git.using(GIT_LITERAL_PATHSPECS="1")
+        nested = path.endswith(b"/") or git.ask("ls-files", "-s", "--", os.fsdecode(path)).startswith(_GITLINK)
         return "is a nested repository; only plain files can be stored" if nested else _REMOVE
     if not (is_file or stat.S_ISLNK(there.st_mode)) or beyond_a_link:
         return _REMOVE
     if is_file and there.st_size > largest:
         return f"is larger than {largest / 1e6:.0f} MB"
     return "cannot be read: Permission denied" if is_file and not os.access(full, os.R_OK) else _ADD
-
-
-def _is_gitlink(git: Git, path: bytes) -> bool:
-    git = git.using(GIT_LITERAL_PATHSPECS="1")
-    return git.ask("ls-files", "--stage", "--", os.fsdecode(path)).startswith(_GITLINK)
 
 
 def problems_in(git: Git, folder: Path, changed: list[PathChange]) -> list[Problem]:

@@ -12,12 +12,12 @@ from logos.domain.specs import ContentConflict
 from logos.errors import HostError
 
 Contributions = tuple[tuple[str, str], ...]
+# The commit, and the conflicts of contributions that are not in it.
+Merged = tuple[str, tuple[ContentConflict, ...]]
 
 
-def merge_contributions(
-    git: Git, onto: str, contributions: Contributions, prefix: str = ""
-) -> tuple[str, tuple[ContentConflict, ...]]:
-    """Merge, in order, every contribution that has no conflict; returns the commit and the conflicts of the others."""
+def merge_contributions(git: Git, onto: str, contributions: Contributions, prefix: str = "") -> Merged:
+    """Merge, in order, every contribution that has no conflict."""
     checked_commit(onto)
     if not contributions:
         return onto, ()
@@ -66,9 +66,7 @@ def _changes_in(git: Git, onto: str, commits: list[str]) -> dict[bytes, PathChan
     return None if files & folders else found
 
 
-def _merge_each(
-    git: Git, onto: str, contributions: Contributions, date: int, prefix: str
-) -> tuple[str, tuple[ContentConflict, ...]]:
+def _merge_each(git: Git, onto: str, contributions: Contributions, date: int, prefix: str) -> Merged:
     commit, tree, conflicts, merged = onto, git.tree_of(onto), list[ContentConflict](), dict[str, str]()
     for component, contribution in contributions:
         new, clashes = _merge_trees(git, commit, contribution)

@@ -53,6 +53,8 @@ class GitSnapshots:
         self._private = PrivateGit(self._wd, self._repository, home)
         self._ours = [f"{self.prefix}{name}" for name in (".telos/", *OURS)]
         self._ours += [str(path.relative_to(self.top)) for path in unseen if path.is_relative_to(self.top)]
+        # Patterns that match exactly our own files.
+        self._patterns = ["/" + re.sub(r"([\\*?\[\]#! ])", r"\\\1", path) for path in self._ours]
         # The snapshot of a tree and the user's HEAD commit at that time.
         self._known: dict[tuple[str, str], str] = {}
         # Commits that have a ref: `git gc` does not remove them.
@@ -175,8 +177,11 @@ class GitSnapshots:
 
     def _give_back_ignored(self, commit: str, gone: list[bytes]) -> None:
         """Restore removed files that the current rules ignore: they were not meant to be removed."""
-        free = [path for path in gone if not [*self._files_at(path)]]
-        ignored = self._ignored(free) if free else b""
+        # `check-ignore` does not support literal pathspecs; no path that begins with ./ is read as a pattern.
+        asked = b"".join(b"./" + path + b"\0" for path in gone if not [*self._files_at(path)])
+        git = self._git.using(GIT_LITERAL_PATHSPECS="0")
+        found = git.run("check-ignore", "--no-index", "-z", "--stdin", stdin=asked).stdout.split(b"\0") if asked else []
+        ignored = b"".join(path.removeprefix(b"./") + b"\0" for path in found if path)
         if not ignored:
             return
         index = self._private.home / "index.ignored"
@@ -184,13 +189,6 @@ class GitSnapshots:
         git.ask("read-tree", "--reset", commit)
         git.ask("checkout-index", "-z", "--force", "--stdin", stdin=ignored)
         index.unlink(missing_ok=True)
-
-    def _ignored(self, paths: list[bytes]) -> bytes:
-        # `check-ignore` does not support literal pathspecs; no path that begins with ./ is read as a pattern.
-        asked = b"".join(b"./" + path + b"\0" for path in paths)
-        git = self._git.using(GIT_LITERAL_PATHSPECS="0")
-        ignored = git.run("check-ignore", "--no-index", "-z", "--stdin", stdin=asked).stdout.split(b"\0")
-        return b"".join(path.removeprefix(b"./") + b"\0" for path in ignored if path)
 
     # -- taking snapshots
 
@@ -313,11 +311,6 @@ class GitSnapshots:
     @property
     def _git(self) -> Git:
         return self._private.git
-
-    @property
-    def _patterns(self) -> list[str]:
-        """Patterns that match exactly our own files."""
-        return ["/" + re.sub(r"([\\*?\[\]#! ])", r"\\\1", path) for path in self._ours]
 
     def _point(self, refs: Mapping[str, str]) -> None:
         self._main.point(refs)

@@ -54,7 +54,6 @@ class GitWorkspace:
         # Several agents may work in the same worktree at once.
         self._locks: defaultdict[str, threading.RLock] = defaultdict(threading.RLock)
         self._starts: dict[tuple[str, ...], str] = {}
-        self._trees: dict[str, str] = {}
 
     def open(self, worktree: Worktree, *, anew: bool) -> str:
         checkout, start = self._checkout(worktree.name), self._start(worktree)
@@ -102,10 +101,9 @@ class GitWorkspace:
 
     def merge(self, action: Merge) -> WorkMerged:
         commit, conflicts = merge_contributions(self._git, action.onto, action.contributions, self._repository.prefix)
-        if conflicts:
-            return WorkMerged(action.id, action.onto, conflicts)
-        self._git.point({self._kept_ref(commit): commit})
-        return WorkMerged(action.id, commit)
+        if not conflicts:
+            self._git.point({self._kept_ref(commit): commit})
+        return WorkMerged(action.id, action.onto if conflicts else commit, conflicts)
 
     def ready(self, worktree: Worktree) -> str:
         checkout, start = self._checkout(worktree.name), self._start(worktree)
@@ -118,7 +116,10 @@ class GitWorkspace:
 
     def close(self, result: str | None) -> None:
         main, work = f"refs/heads/{self._branch(MAIN)}", f"refs/heads/logos-work/{self._run}/"
-        self._unlock()
+        # A killed git may have left locks on refs of this run, which no other process uses.
+        for folder in (f"refs/logos/{self._run}", work):
+            for lock in (self._repository.common / folder).rglob("*.lock"):
+                lock.unlink(missing_ok=True)
         there = self._git.refs(main, work)
         folders = [entry.name for entry in self._home.iterdir()] if self._home.is_dir() else []
         for name in {MAIN, *folders, *(ref.removeprefix(work) for ref in there if ref.startswith(work))}:
@@ -156,12 +157,6 @@ class GitWorkspace:
         stage(git, checkout.folder)
         return self._commit(git, start, f"Left in {checkout.name}")
 
-    def _unlock(self) -> None:
-        """Remove lock files that a killed git left on refs of this run; no other process uses these refs."""
-        for folder in (f"refs/logos/{self._run}", f"refs/heads/logos-work/{self._run}"):
-            for lock in (self._repository.common / folder).rglob("*.lock"):
-                lock.unlink(missing_ok=True)
-
     # -- names
 
     def _checkout(self, name: str) -> WorktreePath:
@@ -197,12 +192,7 @@ class GitWorkspace:
 
     def _commit(self, git: Git, start: str, title: str) -> str:
         tree = git.line("write-tree")
-        return start if tree == self._tree(start) else git.commit_tree(tree, [start], title.strip() or "Work")
-
-    def _tree(self, commit: str) -> str:
-        if commit not in self._trees:
-            self._trees[commit] = self._git.tree_of(commit)
-        return self._trees[commit]
+        return start if tree == git.tree_of(start) else git.commit_tree(tree, [start], title.strip() or "Work")
 
     # -- creating worktrees
 
@@ -212,18 +202,21 @@ class GitWorkspace:
             raise HostError(f"worktree {worktree.name!r} has no commit to start from")
         if worktree.commits not in self._starts:
             first, *more = worktree.commits
-            self._tree(first)
+            self._git.tree_of(first)
             start, conflicts = merge_contributions(self._git, first, tuple((commit[:12], commit) for commit in more))
             if conflicts:
-                paths = ", ".join(sorted({clash.where for clash in conflicts}))
-                raise HostError(
-                    f"worktree {worktree.name!r} cannot start from {', '.join(worktree.commits)}: {paths} conflict"
-                )
+                paths, commits = ", ".join(sorted({clash.where for clash in conflicts})), ", ".join(worktree.commits)
+                raise HostError(f"worktree {worktree.name!r} cannot start from {commits}: {paths} conflict")
             self._starts[worktree.commits] = start
         return self._starts[worktree.commits]
 
     def _create(self, checkout: WorktreePath, start: str) -> None:
-        self._prepare_home()
+        telos = self._wd / ".telos"
+        own_folder(telos)
+        if not (telos / ".gitignore").exists():
+            (telos / ".gitignore").write_text("*\n", encoding="utf-8")
+        private_folder(self._home.parent)
+        private_folder(self._home)
         self._add(checkout, start)
         fresh_index(self._git_in(checkout), checkout.index, start, "-u")
         self._sync_index(checkout)
@@ -242,14 +235,6 @@ class GitWorkspace:
     def _set_up(self, checkout: WorktreePath) -> None:
         if self._setup:
             run_setup(self._setup, Path(self._inside(checkout)), self._wd)
-
-    def _prepare_home(self) -> None:
-        telos = self._wd / ".telos"
-        own_folder(telos)
-        if not (telos / ".gitignore").exists():
-            (telos / ".gitignore").write_text("*\n", encoding="utf-8")
-        private_folder(self._home.parent)
-        private_folder(self._home)
 
     def _add(self, checkout: WorktreePath, start: str) -> None:
         """Register an empty worktree by writing the files of `git worktree add`.
@@ -336,17 +321,13 @@ def base_of(wd: Path, *, allow_dirty: bool) -> str:
     for name, what in _IN_PROGRESS.items():
         if (git.cwd / git.line("rev-parse", "--git-path", name)).exists():
             raise UsageError(f"a {what} is in progress in {wd}: finish or abort it first")
-    if head and not _uncommitted(git, repository_of(wd).prefix):
+    entries = git.paths("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
+    # Untracked files that `logos init` wrote do not count.
+    if head and not {*entries} - {os.fsencode(f"?? {repository_of(wd).prefix}{name}") for name in WRITTEN_BY_INIT}:
         return head
     if not allow_dirty:
         raise UsageError(f"{wd} has uncommitted changes: commit or stash them, or {_SNAPSHOT}")
     return _snapshot(git, head)
-
-
-def _uncommitted(git: Git, prefix: str) -> bool:
-    """Whether there are uncommitted changes, not counting untracked files that `logos init` wrote."""
-    entries = git.paths("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
-    return not {os.fsencode(f"?? {prefix}{name}") for name in WRITTEN_BY_INIT}.issuperset(entries)
 
 
 def _users_git(wd: Path) -> Git:
@@ -359,16 +340,14 @@ def _users_git(wd: Path) -> Git:
     found = re.search(r"(\d+)\.(\d+)", version)
     if found and tuple(map(int, found.groups())) < _OLDEST:
         raise UsageError(f"`logos build` needs git {'.'.join(map(str, _OLDEST))} or newer, this is {version}")
-    done = git.run("rev-parse", "--is-bare-repository", "--is-inside-work-tree")
+    done = git.run("rev-parse", "--is-inside-work-tree")
     if done.returncode != 0:
         why = provider_error(done)
-        raise UsageError(
-            f"{wd} is not a git repository: {_START} makes it one" if "not a git repository" in why else f"{wd}: {why}"
-        )
-    if done.stdout.split()[1] != b"true":
-        raise UsageError(
-            f"{wd} is a bare repository or inside .git: run `logos build` in a work tree, see `git worktree add`"
-        )
+        none = "not a git repository" in why
+        raise UsageError(f"{wd} is not a git repository: {_START} makes it one" if none else f"{wd}: {why}")
+    if done.stdout.strip() != b"true":
+        instead = "run `logos build` in a work tree, see `git worktree add`"
+        raise UsageError(f"{wd} is a bare repository or inside .git: {instead}")
     return Git(repository_of(wd).top)
 
 

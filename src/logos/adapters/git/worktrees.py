@@ -42,10 +42,7 @@ class WorktreePath:
 
     @property
     def start(self) -> str:
-        try:
-            return self.mark.read_text(encoding="ascii") if self.exists else ""
-        except (OSError, UnicodeDecodeError):
-            return ""
+        return text_of_file(self.mark) if self.exists else ""
 
 
 def run_setup(command: str, folder: Path, root: Path) -> None:

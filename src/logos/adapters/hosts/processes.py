@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from logos.adapters.files import own_folder, private_folder, write_atomically
-from logos.adapters.pids import noted_pid
+from logos.adapters.lock import noted_pid
 from logos.errors import HostError, TerminalGone
 
 Json = dict[str, Any]

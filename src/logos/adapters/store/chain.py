@@ -19,6 +19,8 @@ from logos.errors import LogError
 
 # The number of an event, its time, and the event as JSON.
 Row = tuple[int, float, bytes]
+Rows = tuple[Row, ...]
+Vouched = Callable[[str], bool]
 
 _LINE = re.compile(
     rb'\{"hash":"(?P<hash>[0-9a-f]{64})",'
@@ -31,9 +33,8 @@ _HASHES = re.compile(rb'^\{"hash":"([0-9a-f]{64})"', re.MULTILINE)
 class Chain:
     """The valid lines of a mirror file. `rest` follows them: an incomplete last line, or damage."""
 
-    rows: tuple[Row, ...] = ()
+    rows: Rows = ()
     hashes: tuple[str, ...] = ()
-    size: int = 0
     rest: bytes = b""
 
 
@@ -54,9 +55,9 @@ class Reconciled:
     """
 
     run: RunId
-    rows: tuple[Row, ...]
+    rows: Rows
     missing: int
-    dropped: tuple[Row, ...]
+    dropped: Rows
     mirror: str
 
     @property
@@ -90,28 +91,25 @@ def read_chain(run: RunId, data: bytes) -> Chain:
     previous, rows, hashes, size = first_hash(run), list[Row](), list[str](), 0
     while (end := data.find(b"\n", size)) >= 0:
         found = _LINE.fullmatch(data, size, end)
-        if found is None or int(found["seq"]) != len(rows) + 1 or _chained(previous, found["stored"]) != _hash(found):
+        if found is None or int(found["seq"]) != len(rows) + 1:
             break
-        previous, size = _hash(found), end + 1
+        hashed = _chained(previous, found["stored"])
+        if hashed.encode() != found["hash"]:
+            break
+        previous, size = hashed, end + 1
         rows.append((len(rows) + 1, float(found["at"]), found["body"]))
-        hashes.append(previous)
-    return Chain(tuple(rows), tuple(hashes), size, data[size:])
+        hashes.append(hashed)
+    return Chain(tuple(rows), tuple(hashes), data[size:])
 
 
-def readable(rows: Iterable[Row]) -> tuple[Row, ...]:
+def readable(rows: Iterable[Row]) -> Rows:
     """The rows of a run up to the first that is missing or invalid."""
     numbered = takewhile(lambda pair: pair[0] == pair[1][0] and _is_event(pair[1]), enumerate(rows, 1))
     return tuple(row for _, row in numbered)
 
 
 def reconcile(
-    run: RunId,
-    chain: Chain | None,
-    stored: tuple[Row, ...],
-    *,
-    known: Head | None,
-    registered: bool,
-    vouched: Callable[[str], bool],
+    run: RunId, chain: Chain | None, stored: Rows, *, known: Head | None, registered: bool, vouched: Vouched
 ) -> Reconciled:
     """Compare a run's mirror (None: no file) with its rows in the database.
 
@@ -119,29 +117,28 @@ def reconcile(
     driver that could not write the mirror has signed this hash as the last one of the database.
     """
     if known is not None:
-        rows, why = _known_rows(run, chain, stored, known)
-    elif chain is None:
-        rows, why = (readable(stored), "it was missing") if registered or _signed(run, stored, vouched) else ((), "")
+        rows, why = _known_rows(run, chain or Chain(), stored, known)
+    elif chain is None and registered:
+        rows, why = readable(stored), ""
     else:
-        rows, why = _believed(run, chain, stored, vouched)
+        rows, why = _believed(run, chain or Chain(), stored, vouched)
+    if chain is None:
+        why = "it was missing" if rows else ""
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(rows, stored, strict=False)))
-    return Reconciled(run, rows, len(rows) - same, stored[same:], why if rows or chain is not None else "")
+    return Reconciled(run, rows, len(rows) - same, stored[same:], why)
 
 
-def _known_rows(run: RunId, chain: Chain | None, stored: tuple[Row, ...], known: Head) -> tuple[tuple[Row, ...], str]:
-    mirrored = chain or Chain()
-    if known.seq == 0 or known.hash in mirrored.hashes[known.seq - 1 : known.seq]:
-        changed = "another process has written to it" if len(mirrored.rows) > known.seq or mirrored.rest else ""
-        return mirrored.rows[: known.seq], changed
+def _known_rows(run: RunId, chain: Chain, stored: Rows, known: Head) -> tuple[Rows, str]:
+    if known.seq == 0 or known.hash in chain.hashes[known.seq - 1 : known.seq]:
+        changed = "another process has written to it" if len(chain.rows) > known.seq or chain.rest else ""
+        return chain.rows[: known.seq], changed
     rows = readable(stored)[: known.seq]
     if make_lines(run, rows)[1][-1:] != (known.hash,):
         raise LogError(f"run {run}: another process has changed both the run log and its mirror")
-    return rows, "it was missing" if chain is None else "another process has changed it"
+    return rows, "another process has changed it"
 
 
-def _believed(
-    run: RunId, chain: Chain, stored: tuple[Row, ...], vouched: Callable[[str], bool]
-) -> tuple[tuple[Row, ...], str]:
+def _believed(run: RunId, chain: Chain, stored: Rows, vouched: Vouched) -> tuple[Rows, str]:
     claimed = [found.decode() for found in _HASHES.findall(chain.rest)]
     if (claimed or len(stored) > len(chain.rows)) and stored[: len(chain.rows)] == chain.rows:
         rows = readable(stored)
@@ -155,17 +152,8 @@ def _believed(
     return chain.rows, torn if chain.rest else ""
 
 
-def _signed(run: RunId, stored: tuple[Row, ...], vouched: Callable[[str], bool]) -> bool:
-    hashes = make_lines(run, readable(stored))[1]
-    return bool(hashes) and vouched(hashes[-1])
-
-
 def _chained(previous: str, stored: bytes) -> str:
     return hashlib.sha256(previous.encode() + stored).hexdigest()
-
-
-def _hash(found: re.Match[bytes]) -> str:
-    return found["hash"].decode()
 
 
 def _is_event(row: Row) -> bool:

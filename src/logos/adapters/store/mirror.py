@@ -1,29 +1,25 @@
-"""The mirror of one log: a folder in the user state folder with a file of hash-chained lines per run."""
+"""The mirror of a log: a folder in the user state folder with a file of hash-chained lines per run.
+
+It is found by the path of the log, or by the id in the database if the work dir was moved.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from logos.adapters.files import private_folder, write_atomically
-from logos.adapters.store.chain import (
-    Chain,
-    Head,
-    Reconciled,
-    Row,
-    first_hash,
-    make_line,
-    make_lines,
-    read_chain,
-    reconcile,
-)
+from logos.adapters.files import opened_folder, private_folder, write_atomically
+from logos.adapters.store import chain
+from logos.adapters.store.chain import Chain, Head, Reconciled, Row, Rows, first_hash
 from logos.domain.turns import RunId
 from logos.errors import LogError, LogosError
 
@@ -32,6 +28,7 @@ Tell = Callable[[str], None]
 Versions = tuple[int, tuple[int, int, int] | None]
 
 RECORD = "log.json"
+_ID = re.compile(r"[0-9a-f]{32}")
 # A run id becomes the name of a file.
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -83,39 +80,36 @@ class Mirror:
     def head(self, run: RunId) -> Head:
         return self._heads.get(run) or Head(0, first_hash(run))
 
-    def reconcile(self, run: RunId, stored: tuple[Row, ...], seal: str = "") -> Reconciled:
-        """Compare with the rows of the database, and repair the mirror file if it is wrong."""
-        chain = self._read(run)
-        found, lines = self._compare(run, chain, stored, seal), chain or Chain()
-        if found.mirror and lines.rest.count(b"\n") + len(lines.rows) > len(found.rows):
-            self._attempt(lambda: self._keep(run))
-        if found.rows != lines.rows[: len(found.rows)]:
-            self._rewrite(run, found.rows)
-        else:
-            if found.mirror:
-                self._attempt(lambda: self._truncate(run, len(found.rows)))
-            hashes = lines.hashes[: len(found.rows)]
-            self._heads[run] = Head(len(hashes), hashes[-1] if hashes else first_hash(run))
-        return replace(found, mirror="") if self.failed else found
-
-    def compare(self, run: RunId, stored: tuple[Row, ...], seal: str = "") -> Reconciled:
-        """Like `reconcile`, without changing anything."""
-        return replace(self._compare(run, self._read(run), stored, seal), mirror="")
-
-    def _compare(self, run: RunId, chain: Chain | None, stored: tuple[Row, ...], seal: str) -> Reconciled:
-        return reconcile(
-            run,
-            chain,
-            stored,
+    def reconcile(self, run: RunId, stored: Rows, seal: str, *, write: bool = True) -> Reconciled:
+        """Compare with the rows of the database; `write` also repairs the mirror file if it is wrong."""
+        file = self._read(run)
+        found = chain.reconcile(
+            *(run, file, stored),
             known=self._heads.get(run) if self._driving else None,
             registered=run in self.record.runs,
             vouched=lambda hashed: bool(seal) and hmac.compare_digest(self._sign(hashed), seal),
         )
+        if write:
+            self._repair(found, file or Chain())
+        return found if write and not self.failed else replace(found, mirror="")
+
+    def _repair(self, found: Reconciled, file: Chain) -> None:
+        run, count = found.run, len(found.rows)
+        if found.mirror and file.rest.count(b"\n") + len(file.rows) > count:
+            # More than an incomplete last line is lost.
+            copy = self._path(run).with_name(f"{run}.damaged-{secrets.token_hex(4)}")
+            self._attempt(lambda: write_atomically(copy, self._path(run).read_bytes()))
+        if found.rows != file.rows[:count]:
+            self._rewrite(run, found.rows)
+        else:
+            if found.mirror:
+                self._attempt(lambda: self._truncate(run, count))
+            self._heads[run] = Head(count, file.hashes[count - 1] if count else first_hash(run))
 
     def append(self, run: RunId, row: Row) -> None:
         """Append a line durably, before the event is inserted into the database."""
         head = self._before[run] = self.head(run)
-        line, hashed = make_line(head.hash, row)
+        line, hashed = chain.make_line(head.hash, row)
         self._attempt(lambda: self._add(run, line) if head.seq else self._write(run, line))
         self._heads[run] = Head(row[0], hashed)
 
@@ -150,7 +144,7 @@ class Mirror:
         self.record = record
 
     def _rewrite(self, run: RunId, rows: Iterable[Row]) -> None:
-        data, hashes = make_lines(run, rows)
+        data, hashes = chain.make_lines(run, rows)
         self._attempt(lambda: self._write(run, data))
         self._heads[run] = Head(len(hashes), hashes[-1] if hashes else first_hash(run))
 
@@ -160,34 +154,26 @@ class Mirror:
         if run not in self.record.runs or not (self._folder / RECORD).exists():
             self.save(replace(self.record, runs=tuple(dict.fromkeys((*self.record.runs, run)))))
         write_atomically(self._path(run), data)
-        sync_folder(self._folder)
+        _sync(self._folder)
 
     def _add(self, run: RunId, line: bytes) -> None:
         handle = os.open(self._path(run), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        with open(handle, "ab", buffering=0) as file:
             size = os.fstat(handle).st_size
             try:
-                if os.write(handle, line) != len(line):
+                if file.write(line) != len(line):
                     raise OSError(None, "the disk is full")
                 os.fsync(handle)
             except BaseException:
-                os.ftruncate(handle, size)
+                file.truncate(size)
                 raise
-        finally:
-            os.close(handle)
 
     def _truncate(self, run: RunId, lines: int) -> None:
         path = self._path(run)
         if lines == 0:
             path.unlink()
-            return
-        sizes = [len(line) for line in path.read_bytes().split(b"\n")[:lines]]
-        os.truncate(path, sum(sizes) + lines)
-
-    def _keep(self, run: RunId) -> None:
-        """Copy a file that will lose more than an incomplete last line."""
-        copy = self._path(run).with_name(f"{run}.damaged-{secrets.token_hex(4)}")
-        write_atomically(copy, self._path(run).read_bytes())
+        else:
+            os.truncate(path, len(b"\n".join(path.read_bytes().split(b"\n")[:lines])) + 1)
 
     def _attempt(self, write: Callable[[], None]) -> None:
         if not self.failed:
@@ -204,7 +190,7 @@ class Mirror:
     def _read(self, run: RunId) -> Chain | None:
         try:
             with open(os.open(self._path(run), _READ), "rb") as file:
-                return read_chain(run, file.read())
+                return chain.read_chain(run, file.read())
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -212,11 +198,10 @@ class Mirror:
             return None
 
     def _mark(self, run: RunId) -> tuple[int, int, int] | None:
-        try:
+        with suppress(OSError):
             info = os.lstat(self._path(run))
-        except OSError:
-            return None
-        return info.st_ino, info.st_size, info.st_ctime_ns
+            return info.st_ino, info.st_size, info.st_ctime_ns
+        return None
 
     def _path(self, run: RunId) -> Path:
         if not is_run_id(run):
@@ -235,9 +220,94 @@ def is_run_id(run: str) -> bool:
     return _RUN.fullmatch(run) is not None
 
 
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+def _sync(folder: Path) -> None:
+    with opened_folder(folder) as handle:
         os.fsync(handle)
-    finally:
-        os.close(handle)
+
+
+def mirrors_folder() -> Path:
+    """The folder of all mirrors, in the user state folder. Raises OSError if there is no home folder."""
+    configured = os.environ.get("XDG_STATE_HOME", "")
+    base = configured if os.path.isabs(configured) else os.path.expanduser("~/.local/state")
+    if not os.path.isabs(base):
+        raise OSError(None, "no home folder")
+    return Path(base, "logos", "mirrors")
+
+
+def attach(path: Path, stored_id: str, runs: Iterable[RunId], tell: Tell, *, driving: bool) -> Mirror | None:
+    """The mirror of a log for writing; a log without a mirror gets one with the runs of its database.
+
+    The mirror of a moved work dir is moved as well. None, with a warning, if the state folder cannot be used.
+    """
+    real = os.path.realpath(path)
+    try:
+        folder = folder_of(path)
+        known = read_record(folder)
+        if known is None and (moved := _moved(stored_id)):
+            os.rename(moved[0], folder)
+            _sync(folder.parent)
+            known = moved[1]
+            tell(f"the work dir of the run log {known.path} was moved; its mirror is now that of {path}")
+        new = LogRecord(secrets.token_hex(16), real, secrets.token_hex(32), tuple(filter(is_run_id, runs)))
+        mirror = Mirror(folder, replace(known, path=real) if known else new, tell, driving=driving)
+        if mirror.record != known:
+            mirror.save(mirror.record)
+        if known is None and stored_id:
+            why = "deleted, or this is a copy"
+            tell(f"the run log {path} had no mirror ({why}): a new one is created from the database")
+        return mirror
+    except (OSError, LogosError) as error:
+        tell(f"warning: continuing without a mirror of the run log {path}: {reason(error)}")
+        return None
+
+
+def find(path: Path, stored_id: str, tell: Tell) -> Mirror | None:
+    """The mirror of a log for reading: nothing is created or moved."""
+    with suppress(OSError):
+        folder = folder_of(path)
+        record = read_record(folder)
+        found = (folder, record) if record else _moved(stored_id)
+        return Mirror(*found, tell, driving=False) if found else None
+    return None
+
+
+def abandoned() -> Iterator[tuple[Path, LogRecord]]:
+    """The folders and the metadata of mirrors whose work dir no longer exists."""
+    with suppress(OSError):
+        for file in sorted(mirrors_folder().glob(f"*/{RECORD}")):
+            # A folder that may not be read is not missing.
+            with suppress(OSError):
+                record = read_record(file.parent)
+                if record is not None and not Path(record.path).parent.parent.exists():
+                    yield file.parent, record
+
+
+def discard(path: Path) -> None:
+    """Delete an old mirror of the log of a newly created work dir."""
+    with suppress(OSError):
+        (folder_of(path) / RECORD).unlink(missing_ok=True)
+        for file in folder_of(path).glob("*.jsonl"):
+            file.unlink()
+
+
+def folder_of(path: Path) -> Path:
+    return mirrors_folder() / hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
+
+
+def read_record(folder: Path) -> LogRecord | None:
+    """The metadata of a mirror; None if it is missing or invalid."""
+    if folder.is_symlink():
+        raise OSError(None, f"{folder} is a symbolic link")
+    try:
+        data: Any = json.loads((folder / RECORD).read_bytes())
+        runs = tuple(RunId(run) for run in data["runs"] if is_run_id(run))
+        return LogRecord(str(data["id"]), str(data["path"]), str(data["key"]), runs)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _moved(stored_id: str) -> tuple[Path, LogRecord] | None:
+    """The mirror with this id if its work dir no longer exists; otherwise the current work dir is a copy."""
+    if not _ID.fullmatch(stored_id):
+        return None
+    return next((found for found in abandoned() if found[1].id == stored_id), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import sqlite3
 import tempfile
 import time
@@ -13,14 +12,14 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from logos.adapters.files import own_folder, refused
-from logos.adapters.store import registry
+from logos.adapters.files import opened_folder, own_folder, refused
 from logos.adapters.store.chain import Reconciled, readable
-from logos.adapters.store.mirror import Mirror, Tell, is_run_id
+from logos.adapters.store.mirror import Mirror, Tell, attach, find, is_run_id
 from logos.adapters.store.rows import (
     UNREACHABLE,
     Stored,
     beside,
+    copy_database,
     describe,
     error_kind,
     insert,
@@ -46,7 +45,8 @@ def repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
     """
     try:
         own_folder(path.parent)
-        with _alone_in(path.parent):
+        with opened_folder(path.parent) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
             return _repair(path, tell, driving=driving)
     except sqlite3.Error as error:
         raise LogError(f"the run log {path} cannot be opened: {in_words(error)}") from error
@@ -55,7 +55,7 @@ def repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
 
 
 def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
-    mirrored, damaged = registry.has_mirror(path), examine(path)
+    mirrored, damaged = find(path, "", tell) is not None, examine(path)
     if not damaged.damage:
         try:
             return _repair_in_place(path, tell, driving=driving, mirrored=mirrored)
@@ -63,7 +63,8 @@ def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
             if not is_damage(error):
                 raise
             damaged = replace(damaged, damage=str(error))
-    mirror, found = _attached(path, damaged, tell, driving=driving)
+    mirror = attach(path, damaged.id, damaged.runs, tell, driving=driving)
+    found = _corrected(mirror, damaged, write=True)
     kept, new = keep_copy(path), beside(path, ".repaired")
     _write(new, found, mirror.record.id if mirror is not None else "")
     # SQLite would apply an old write-ahead log to the new database.
@@ -81,9 +82,10 @@ def _repair_in_place(path: Path, tell: Tell, *, driving: bool, mirrored: bool) -
     with closing(open_database(path)) as db, db:
         db.execute("BEGIN IMMEDIATE")
         stored = read_stored(db)
-        mirror, found = _attached(path, stored, tell, driving=driving)
+        mirror = attach(path, stored.id, stored.runs, tell, driving=driving)
         if mirror is None:
             return None
+        found = _corrected(mirror, stored, write=True)
         kept = keep_copy(path) if any(run.dropped for run in found) else ""
         for run in found:
             write_rows(db, run)
@@ -96,11 +98,6 @@ def _repair_in_place(path: Path, tell: Tell, *, driving: bool, mirrored: bool) -
     if notes and found:
         tell(f"the run log {path}: {'; '.join(notes)}")
     return mirror
-
-
-def _attached(path: Path, stored: Stored, tell: Tell, *, driving: bool) -> tuple[Mirror | None, list[Reconciled]]:
-    mirror = registry.attach(path, stored.id, stored.runs, tell, driving=driving)
-    return mirror, _compared(mirror.reconcile, mirror, stored) if mirror is not None else _prefixes(stored)
 
 
 @contextmanager
@@ -147,8 +144,8 @@ def _believed(path: Path, source: Path, tell: Tell, *, driven: bool) -> tuple[st
     """The damage of a database and its corrected runs; no runs if the file itself can be read."""
     for _ in range(TRIES):
         stored = examine(source)
-        mirror = None if driven and not stored.damage else registry.find(path, stored.id, tell)
-        found = _compared(mirror.compare, mirror, stored) if mirror is not None else _prefixes(stored)
+        mirror = None if driven and not stored.damage else find(path, stored.id, tell)
+        found = _corrected(mirror, stored, write=False)
         if not stored.damage and (mirror is None or not any(describe(found))):
             return "", []
         # Another process may be writing at this moment.
@@ -175,19 +172,18 @@ def examine(path: Path) -> Stored:
         return Stored(damage=str(error))
 
 
-def _compared(compare: Callable[..., Reconciled], mirror: Mirror, stored: Stored) -> list[Reconciled]:
-    """Every run in the order of their start; runs with invalid names are dropped."""
-    runs = dict.fromkeys((*mirror.runs(), *stored.runs))
-    rows = {run: stored.runs.get(run, ()) for run in runs}
-    return [
-        compare(run, rows[run], stored.seals.get(run, "")) if is_run_id(run) else Reconciled(run, (), 0, rows[run], "")
-        for run in runs
-    ]
-
-
-def _prefixes(stored: Stored) -> list[Reconciled]:
-    whole = {run: readable(rows) for run, rows in stored.runs.items()}
-    return [Reconciled(run, rows, 0, stored.runs[run][len(rows) :], "") for run, rows in whole.items()]
+def _corrected(mirror: Mirror | None, stored: Stored, *, write: bool) -> list[Reconciled]:
+    """Every run in the order of their start, as the mirror says; without a mirror, as far as it can be read."""
+    found: list[Reconciled] = []
+    for run in dict.fromkeys((*(mirror.runs() if mirror is not None else ()), *stored.runs)):
+        rows = stored.runs.get(run, ())
+        if mirror is not None and is_run_id(run):
+            found.append(mirror.reconcile(run, rows, stored.seals.get(run, ""), write=write))
+        else:
+            # A mirror knows no run with an invalid name.
+            whole = readable(rows) if mirror is None else ()
+            found.append(Reconciled(run, whole, 0, rows[len(whole) :], ""))
+    return found
 
 
 def _write(path: Path, found: Iterable[Reconciled], id_: str) -> None:
@@ -210,20 +206,8 @@ def _copied(path: Path, to: Path) -> Path:
 
     for _ in range(TRIES):
         before = version()
-        for suffix in ("", "-wal"):
-            if beside(path, suffix).exists():
-                shutil.copyfile(beside(path, suffix), beside(to, suffix))
+        copy_database(path, to)
         if version() == before:
             break
         time.sleep(MOMENT)
     return to
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Generator[None]:
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

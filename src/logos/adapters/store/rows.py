@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from logos.adapters.files import aside
-from logos.adapters.store.chain import Reconciled, Row
+from logos.adapters.store.chain import Reconciled, Row, Rows
 from logos.domain.turns import RunId
 
 # Errors that do not mean that the file is damaged.
@@ -38,7 +38,7 @@ class Stored:
     """The content of a database. `damage` describes a damaged file; the runs are then its readable rows."""
 
     id: str = ""
-    runs: Mapping[RunId, tuple[Row, ...]] = field(default_factory=dict[RunId, tuple[Row, ...]])
+    runs: Mapping[RunId, Rows] = field(default_factory=dict[RunId, Rows])
     seals: Mapping[RunId, str] = field(default_factory=dict[RunId, str])
     listed: tuple[RunId, ...] = ()
     damage: str = ""
@@ -55,7 +55,7 @@ def read_stored(db: sqlite3.Connection) -> Stored:
     return Stored(ids[0] if len(ids) == 1 else "", runs, seals, tuple(listed), _damage(db))
 
 
-def read_run(db: sqlite3.Connection, run: RunId) -> tuple[tuple[Row, ...], str]:
+def read_run(db: sqlite3.Connection, run: RunId) -> tuple[Rows, str]:
     """The rows and the seal of one run."""
     seal = db.execute("SELECT seal FROM seals WHERE run = ?", (run,)).fetchone()
     return tuple(db.execute(ROWS, (run, _FROM_START))), str(seal[0]) if seal else ""
@@ -86,11 +86,15 @@ def write_list(db: sqlite3.Connection, id_: str, runs: Iterable[RunId], before: 
 def keep_copy(path: Path) -> str:
     """Copy a database and its write-ahead log before rows are dropped; returns the name of the copy."""
     kept = aside(path, time.strftime("%Y%m%d-%H%M%S"))
+    copy_database(path, kept)
+    return kept.name
+
+
+def copy_database(path: Path, to: Path) -> None:
     for end in ("", "-wal"):
         if beside(path, end).exists() and (not end or beside(path, end).stat().st_size):
-            shutil.copyfile(beside(path, end), beside(kept, end))
-            beside(kept, end).chmod(0o600)
-    return kept.name
+            shutil.copyfile(beside(path, end), beside(to, end))
+            beside(to, end).chmod(0o600)
 
 
 def describe(found: Iterable[Reconciled], kept: str = "") -> Iterator[str]:

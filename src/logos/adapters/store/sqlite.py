@@ -48,16 +48,21 @@ def _passed() -> float:
 class SqliteLog:
     """A Log. With a mirror, every event is durable there before it is inserted into the database."""
 
-    def __init__(self, path: Path, clock: Clock | None = None, mirror: Mirror | None = None) -> None:
+    def __init__(
+        self, path: Path, clock: Clock | None = None, mirror: Mirror | None = None, db: sqlite3.Connection | None = None
+    ) -> None:
         self._path = path
         self._clock = clock or steady()
         self._one_at_a_time = threading.RLock()
         self._mirror = mirror
-        own_folder(path.parent)
+        self._db = db or self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        own_folder(self._path.parent)
         try:
-            self._db = open_database(path)
+            return open_database(self._path)
         except sqlite3.Error as error:
-            raise LogError(f"the run log {path} cannot be opened: {in_words(error)}") from error
+            raise LogError(f"the run log {self._path} cannot be opened: {in_words(error)}") from error
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
         mirror = self._for_writing()
@@ -198,13 +203,10 @@ class ReadOnlyLog(SqliteLog):
     """
 
     def __init__(self, path: Path, source: Path, attach: Callable[[], Mirror | None], barred: str = "") -> None:
-        self._path = path
-        self._clock = steady()
-        self._one_at_a_time = threading.RLock()
-        self._mirror = None
+        self._source = connect_readonly(source)
+        super().__init__(path, db=self._source)
         self._attach = attach
         self._barred = barred
-        self._source = self._db = connect_readonly(source)
 
     def close(self) -> None:
         self._source.close()
@@ -214,7 +216,8 @@ class ReadOnlyLog(SqliteLog):
         if self._barred:
             raise LogError(f"the run log {self._path} cannot be written: {self._barred}")
         if self._db is self._source:
-            super().__init__(self._path, mirror=self._attach())
+            self._mirror = self._attach()
+            self._db = self._open()
         return self._mirror
 
 
