@@ -137,13 +137,14 @@ class Asker:
         if in_flight.sent and not in_flight.failed and latest.status is Status.UNKNOWN:
             # The server was restarted as well: only a reminder can tell whether the agent still works.
             return True
-        while (verdict := resume_decision(first, latest, self.rules)) is None:
+        while (decision := resume_decision(first, latest, self.rules)) is None:
             self.change_signal.wait(self.change_signal.wakeups, RESUME_POLL_SECONDS)
             context.check()
             latest = waiter.look(pending)
-        what = "waiting for it" if verdict.wait else "asking it again" if in_flight.sent else "asking it"
-        context.post(Noted(Topic.WARNING, f"back at {pending.turn}: {verdict.why}; {what}", pending.turn))
-        return verdict.wait
+        wait, why = decision
+        what = "waiting for it" if wait else "asking it again" if in_flight.sent else "asking it"
+        context.post(Noted(Topic.WARNING, f"back at {pending.turn}: {why}; {what}", pending.turn))
+        return wait
 
     def _until_ready(self, turn: Turn, pending: PendingResponse, ledger: Ledger, context: WorkerContext) -> None:
         """Wait until a prompt can be typed; a terminal without any prompt so far gets a short grace period only."""
