@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Unpack, cast
 
 from logos.adapters import notifications
 from logos.adapters.files import set_aside
@@ -42,7 +42,7 @@ from logos.errors import Interrupted, LogosError, PromptError
 from logos.flows import condense
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
 from logos.flows.cycle.verdicts import is_approved
-from logos.ports import AgentHost
+from logos.ports import AgentHost, TerminalOptions
 from logos.prompts import render, response_instruction
 from logos.views.cycle_state import FINAL, RUNNING, StateDamaged, project
 from logos.waiting.rules import WaitState
@@ -56,16 +56,19 @@ class PlainHost:
         self.send_input, self.get_status, self.get_last_output = api.send_input, api.get_status, api.get_last_output
         self.exit_terminal, self.close = api.exit_terminal, api.close
 
-    def create_session(self, agent_profile: str, **options: str) -> Mapping[str, str]:
+    def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
         return self._api.create_session(agent_profile, **_accepted(options))
 
-    def create_terminal(self, session_name: str, agent_profile: str, **options: str) -> Mapping[str, str]:
+    def create_terminal(
+        self, session_name: str, agent_profile: str, **options: Unpack[TerminalOptions]
+    ) -> Mapping[str, str]:
         return self._api.create_terminal(session_name, agent_profile, **_accepted(options))
 
 
-def _accepted(options: dict[str, str]) -> dict[str, str]:
+def _accepted(options: TerminalOptions) -> dict[str, str]:
     """The working directory is passed only when it is set: such a host may not accept it."""
-    return {name: options[name] for name in ("provider", "working_directory") if options.get(name)}
+    folder = options.get("working_directory")
+    return {"provider": options["provider"], **({"working_directory": folder} if folder else {})}
 
 
 class DefaultRun(ModuleType):
