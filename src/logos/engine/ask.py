@@ -16,7 +16,7 @@ from logos.engine.loop import WorkerContext
 from logos.engine.waiter import NoResponse, PendingResponse, Response, ResponseWaiter
 from logos.errors import DeliveryUnknown, InputRefused
 from logos.ports import AgentHost, ChangeSignal, Responses, TurnReporter
-from logos.waiting.provider_errors import Failover, OnLimit, Retry, Stop, recovery_for
+from logos.waiting.provider_errors import OnLimit, Recovery, Retry, recovery_for
 from logos.waiting.rules import WaitRules, WaitState, resume_decision
 
 logger = logging.getLogger(__name__)
@@ -67,9 +67,9 @@ class Asker:
                 match recovery:
                     case Retry(seconds):
                         self._wait_before_retry(lost, seconds, pending, context)
-                    case Failover() if self._failed_over(lost, turn, context):
+                    case Recovery.FAILOVER if self._failed_over(lost, turn, context):
                         return
-                    case Failover() | Stop():
+                    case Recovery.FAILOVER | Recovery.STOP:
                         message = explain(turn, terminal, lost, self.timeout, self.wall())
                         context.post(TurnFailed(turn.id, lost.trouble, message, self._usage(turn, ledger)))
                         return
