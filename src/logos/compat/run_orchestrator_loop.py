@@ -34,7 +34,7 @@ from logos.domain.events import Event, Noted, Recorded, TerminalClosed, Terminal
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, CycleSeed
 from logos.domain.roles import ANSWERS, Phase, Role, phase_def_of
-from logos.domain.turns import Agent, AgentName, FailureKind, RunId, Terminal, TerminalId
+from logos.domain.turns import AgentName, FailureKind, RunId, Terminal, TerminalId
 from logos.engine.runner import new_run_id, rules_for
 from logos.engine.terminals import AgentTerminals
 from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter
@@ -137,9 +137,6 @@ class DefaultRun(ModuleType):
     def plan(self) -> CyclePlan:
         parts = Prompt(self.PROMPT, self.EXPLORE_SUMMARY, self.SCENARIO_TEST)
         return plan_from(self.settings(), parts, str(self.RESPONSE_DIR))
-
-    def agents(self) -> tuple[Agent, ...]:
-        return tuple(Agent(AgentName(role), row["provider"], row["profile"]) for role, row in self.AGENT_CONFIG.items())
 
     def host(self) -> AgentHost:
         if self.api is None:
@@ -352,7 +349,7 @@ class DefaultRun(ModuleType):
         self.reset()
         self.current_phase = phase_def_of(Role(self.START_AGENT)).phase.value
         try:
-            self._agent_terminals().open(new_run_id(), self.agents(), Ledger())
+            self._agent_terminals().open(new_run_id(), self.plan().agents, Ledger())
         except LogosError as error:
             self._exit(error)
         self.save_state()
@@ -363,7 +360,7 @@ class DefaultRun(ModuleType):
             self._exit(LogosError(f"cannot resume: the state file has no terminal for {', '.join(missing)}"))
         try:
             self._agent_terminals().verify(self.ledger())
-            self._agent_terminals().compare(self.agents(), self.ledger())
+            self._agent_terminals().compare(self.plan().agents, self.ledger())
         except LogosError as error:
             self._exit(error)
 

@@ -211,21 +211,18 @@ class ApiClient:
         return ""
 
     def _folder_of(self, terminal_id: str) -> Path:
-        """The folder in which an agent works; a driver that did not start the agent asks the server."""
+        """The folder in which an agent works; for an agent of another driver, the worktree that the server reports."""
         if terminal_id not in self._folders:
-            self._folders[terminal_id] = self._reported_folder(terminal_id)
+            wd = Path(self.working_directory).resolve()
+            answer = self._request("GET", f"{_terminal(terminal_id)}/working-directory")
+            # Not every server reports it.
+            reported = str(_fields(answer).get("working_directory") or "") if answer.is_success else ""
+            current = wd if not reported or "\0" in reported else Path(os.path.realpath(reported))
+            # An agent may change to any folder; prompts are written only below the work dir, at the top of a worktree.
+            inside = (folder for folder in (current, *current.parents) if folder.is_relative_to(wd))
+            trees = (folder for folder in inside if os.path.exists(folder / ".git"))
+            self._folders[terminal_id] = next(trees, Path(self.working_directory))
         return self._folders[terminal_id]
-
-    def _reported_folder(self, terminal_id: str) -> Path:
-        """The worktree of the agent's current folder, or the work dir."""
-        wd = Path(self.working_directory).resolve()
-        answer = self._request("GET", f"{_terminal(terminal_id)}/working-directory")
-        # Not every server reports it.
-        reported = str(_fields(answer).get("working_directory") or "") if answer.is_success else ""
-        current = Path(os.path.realpath(reported if reported and "\0" not in reported else wd))
-        # An agent may change to any folder; prompts are written only below the work dir, at the top of a worktree.
-        inside = (folder for folder in (current, *current.parents) if folder.is_relative_to(wd))
-        return next((folder for folder in inside if os.path.exists(folder / ".git")), Path(self.working_directory))
 
     def _output(self, terminal_id: str, mode: str) -> str:
         answer = self._request("GET", f"{_terminal(terminal_id)}/output", {"mode": mode})

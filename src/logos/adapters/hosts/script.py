@@ -83,13 +83,14 @@ def _inside(path: str) -> str:
 
 def _turn_id(turn: str) -> str:
     if not _TURN.fullmatch(turn) and level_turn(turn) is None:
-        raise PydanticCustomError("turn", "must be a turn id")
+        raise PydanticCustomError("turn", "must be a turn id such as r2.programmer.c1 or s1.L5.validate")
     return turn
 
 
 def _agent_key(key: str) -> str:
     if key not in (*Role, *_LEVEL_KEYS) and not _AUTHOR_KEY.fullmatch(key):
-        raise PydanticCustomError("agent", "must be a role or a level")
+        known = f"one of {', '.join(Role)}; for levels: a level (L5), a kind (L5.validate) or an author (L2.cart)"
+        raise PydanticCustomError("agent", "must be {known}", {"known": known})
     return key
 
 
@@ -304,9 +305,6 @@ _WORDING = Wording(
         "tuple_type": "must be a list of steps",
         "too_short": "must have at least one step",
         "invalid-json-value": "must be text, a number, true, false, null, a list or a mapping",
-        "turn": "must be a turn id such as r2.programmer.c1 or s1.L5.validate",
-        "agent": f"must be one of {', '.join(Role)}; for levels: a level (L5), a kind (L5.validate) "
-        "or an author (L2.cart)",
     },
 )
 
