@@ -5,33 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NotRequired, Protocol, TypedDict, Unpack, runtime_checkable
 
 from logos.domain.events import Event, Recorded, RunForked, WorkGathered, WorkMerged
 from logos.domain.turns import Gather, Merge, RunId, TurnId, Worktree
 from logos.domain.usage import Usage
 
 
+class TerminalOptions(TypedDict):
+    """`working_directory` is where the agent works, if not in the host's own; the same key gives the same terminal."""
+
+    provider: str
+    idempotency_key: NotRequired[str]
+    working_directory: NotRequired[str]
+
+
 class AgentHost(Protocol):
     """Where agents run: a CAO server, this machine, or a script."""
 
-    def create_session(
-        self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
-    ) -> Mapping[str, str]:
-        """Start a session with its first terminal; returns at least `id` and `session_name`.
-
-        `working_directory` is where the agent works, if not in the host's own.
-        """
+    def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
+        """Start a session with its first terminal; returns at least `id` and `session_name`."""
         ...
 
     def create_terminal(
-        self,
-        session_name: str,
-        agent_profile: str,
-        *,
-        provider: str,
-        idempotency_key: str = "",
-        working_directory: str = "",
+        self, session_name: str, agent_profile: str, **options: Unpack[TerminalOptions]
     ) -> Mapping[str, str]: ...
 
     def send_input(self, terminal_id: str, message: str) -> None: ...

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from logos import demo
-from logos.adapters.hosts.script import ScriptFlow, read_script
+from logos.adapters.hosts.script import read_script
 from tests.acceptance.test_demo import HOSTILE
 from tests.support.sandbox import LOGOS, processes_of
 from tests.support.waiting import LAST_RESORT
@@ -147,4 +147,4 @@ def test_the_shop_passes_its_own_tests_before_anybody_works_on_it(tmp_path: Path
 
 def test_its_script_is_one_for_levels_and_leaves_no_turn_to_chance() -> None:
     script = read_script(demo.levels_script("python3"))
-    assert (script.flow, script.otherwise) == (ScriptFlow.LEVELS, "error")
+    assert (script.flow, script.otherwise) == ("levels", "error")

@@ -21,7 +21,7 @@ from logos.engine.budgets import (
     until_words,
 )
 from logos.errors import BudgetReached
-from logos.waiting.provider_errors import Failover, OnLimit, Retry, Stop, failure_kind_of, recovery_for
+from logos.waiting.provider_errors import OnLimit, Recovery, Retry, failure_kind_of, recovery_for
 from tests.builders import examples
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC).timestamp()
@@ -52,16 +52,20 @@ def test_a_complaint_is_a_limit_a_hiccup_or_something_a_person_must_mend(message
 
 def test_a_hiccup_is_tried_again_twice_with_more_and_more_time() -> None:
     tries = [recovery_for(FailureKind.TRANSIENT, n, OnLimit.STOP, 5.0) for n in range(3)]
-    assert tries == [Retry(5.0), Retry(30.0), Stop()]
+    assert tries == [Retry(5.0), Retry(30.0), Recovery.STOP]
 
 
 def test_a_limit_stops_waits_or_calls_a_spare_as_told() -> None:
-    assert [recovery_for(FailureKind.LIMIT, 0, choice, 5.0) for choice in OnLimit] == [Stop(), Retry(None), Failover()]
+    assert [recovery_for(FailureKind.LIMIT, 0, choice, 5.0) for choice in OnLimit] == [
+        Recovery.STOP,
+        Retry(None),
+        Recovery.FAILOVER,
+    ]
 
 
 @pytest.mark.parametrize("trouble", [t for t in FailureKind if t not in (FailureKind.LIMIT, FailureKind.TRANSIENT)])
 def test_nothing_else_is_tried_again(trouble: FailureKind) -> None:
-    assert all(recovery_for(trouble, 0, choice, 5.0) == Stop() for choice in OnLimit)
+    assert all(recovery_for(trouble, 0, choice, 5.0) == Recovery.STOP for choice in OnLimit)
 
 
 @pytest.mark.parametrize(

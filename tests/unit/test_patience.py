@@ -14,14 +14,10 @@ from logos.waiting.rules import (
     COMPLAINT_GRACE_SECONDS,
     MAX_PERMISSIONS,
     UNKNOWN_GRACE_SECONDS,
-    Accept,
+    Act,
     Decision,
-    FallBack,
-    GivePermission,
     GiveUp,
     Observation,
-    Remind,
-    ShowPermission,
     Wait,
     WaitRules,
     WaitState,
@@ -55,7 +51,7 @@ class Look:
 
 
 def is_end(decision: Decision) -> bool:
-    return isinstance(decision, Accept | FallBack | GiveUp)
+    return isinstance(decision, GiveUp) or decision in (Act.ACCEPT, Act.FALL_BACK)
 
 
 def play(
@@ -80,13 +76,13 @@ def play(
         decision = decide(wait_state, observation, rules)
         decisions.append((at, decision))
         match decision:
-            case Accept() | FallBack() | GiveUp():
+            case Act.ACCEPT | Act.FALL_BACK | GiveUp():
                 break
-            case Remind():
+            case Act.REMIND:
                 wait_state = after_reminder(wait_state, at)
-            case ShowPermission():
+            case Act.SHOW_PERMISSION:
                 wait_state = after_permission_shown(wait_state)
-            case GivePermission():
+            case Act.GIVE_PERMISSION:
                 wait_state = after_permission(wait_state, at)
             case Wait():
                 pass
@@ -97,8 +93,8 @@ def end_of(decisions: Sequence[tuple[float, Decision]]) -> Decision:
     return decisions[-1][1]
 
 
-def times_of(decisions: Sequence[tuple[float, Decision]], kind: type) -> list[float]:
-    return [at for at, decision in decisions if isinstance(decision, kind)]
+def times_of(decisions: Sequence[tuple[float, Decision]], act: Act) -> list[float]:
+    return [at for at, decision in decisions if decision is act]
 
 
 def every(
@@ -113,7 +109,7 @@ def every(
 @pytest.mark.parametrize("rest", [IDLE, DONE])
 def test_a_file_and_a_terminal_that_rests_after_work_are_a_response(rest: Status) -> None:
     decisions = play([Look(0, BUSY), Look(2, BUSY), Look(2, rest, "f")])
-    assert decisions[-1] == (4, Accept())
+    assert decisions[-1] == (4, Act.ACCEPT)
     assert [type(d) for _, d in decisions[:-1]] == [Wait, Wait]
 
 
@@ -135,13 +131,13 @@ def test_a_terminal_in_error_ends_the_wait_at_once_even_with_a_file() -> None:
 def test_a_file_that_is_still_being_written_is_waited_for_when_no_work_was_seen() -> None:
     looks = [Look(0, IDLE), *(Look(0.1, IDLE, f"f{n}") for n in range(20)), *every(0.1, 1, IDLE, "f19")]
     decisions = play(looks)
-    assert end_of(decisions) == Accept()
+    assert end_of(decisions) == Act.ACCEPT
     assert decisions[-1][0] > 2.0
 
 
 def test_a_turn_too_fast_to_be_seen_working_is_taken_soon() -> None:
     at, decision = play(every(0.1, 3, DONE, "f"))[-1]
-    assert decision == Accept()
+    assert decision == Act.ACCEPT
     assert at <= 1.0
 
 
@@ -160,7 +156,7 @@ def test_a_timeout_at_rest_without_a_file_is_no_file_when_strict() -> None:
 
 def test_a_timeout_at_rest_without_a_file_falls_back_when_not_strict() -> None:
     looks = [Look(0, BUSY), Look(9, BUSY), Look(1, IDLE)]
-    assert end_of(play(looks, WaitRules(strict=False), timeout=10)) == FallBack()
+    assert end_of(play(looks, WaitRules(strict=False), timeout=10)) == Act.FALL_BACK
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -178,7 +174,7 @@ def test_a_timeout_while_a_person_is_asked_is_a_timeout() -> None:
 @pytest.mark.parametrize("seen_at_work", [True, False])
 def test_a_file_found_at_the_deadline_beside_a_resting_terminal_is_taken(strict: bool, seen_at_work: bool) -> None:
     looks = [Look(0, BUSY if seen_at_work else IDLE), Look(9.9, IDLE), Look(0.1, IDLE, "f")]
-    assert end_of(play(looks, WaitRules(strict=strict), timeout=10)) == Accept()
+    assert end_of(play(looks, WaitRules(strict=strict), timeout=10)) == Act.ACCEPT
 
 
 def test_waiting_is_never_planned_past_the_deadline() -> None:
@@ -196,31 +192,31 @@ def test_waiting_is_never_planned_past_the_deadline() -> None:
 def test_a_provider_that_reports_completed_all_along_is_not_reminded_while_its_screen_moves() -> None:
     working = [Look(2, DONE, None, f"line {n}") for n in range(60)]
     decisions = play([*working, Look(2, DONE, "f", "line 60"), *every(0.1, 2, DONE, "f", "line 60")])
-    assert times_of(decisions, Remind) == []
-    assert end_of(decisions) == Accept()
+    assert times_of(decisions, Act.REMIND) == []
+    assert end_of(decisions) == Act.ACCEPT
 
 
 def test_a_provider_that_reports_completed_all_along_and_stands_still_is_reminded() -> None:
     decisions = play([Look(2, DONE, None, "a"), Look(2, DONE, None, "b"), *every(2, 60, DONE, None, "b")])
-    (at, *_) = times_of(decisions, Remind)
+    (at, *_) = times_of(decisions, Act.REMIND)
     assert at == pytest.approx(4 + GRACE, abs=2)
 
 
 def test_a_provider_that_never_stops_processing_is_done_when_file_and_screen_stand_still() -> None:
     looks = [Look(0, BUSY), Look(10, BUSY, "f", "done ❯"), *every(1, 40, BUSY, "f", "done ❯")]
     at, decision = play(looks)[-1]
-    assert decision == Accept()
+    assert decision == Act.ACCEPT
     assert at == 10 + GRACE
 
 
 def test_a_provider_that_never_stops_processing_is_waited_for_while_its_screen_moves() -> None:
     looks = [Look(0, BUSY), *(Look(5, BUSY, "f", f"line {n}") for n in range(100))]
-    assert times_of(play(looks), Accept) == []
+    assert times_of(play(looks), Act.ACCEPT) == []
 
 
 def test_a_provider_that_never_stops_processing_is_waited_for_while_its_file_grows() -> None:
     looks = [Look(0, BUSY), *(Look(5, BUSY, f"f{n}") for n in range(100))]
-    assert times_of(play(looks), Accept) == []
+    assert times_of(play(looks), Act.ACCEPT) == []
 
 
 def test_a_working_terminal_without_a_screen_to_look_at_is_waited_for() -> None:
@@ -230,24 +226,24 @@ def test_a_working_terminal_without_a_screen_to_look_at_is_waited_for() -> None:
 
 def test_no_grace_at_all_does_not_make_the_file_of_a_working_agent_a_response() -> None:
     decisions = play([Look(0, BUSY), Look(1, BUSY, "f")], WaitRules(idle_grace=0))
-    assert times_of(decisions, Accept) == []
+    assert times_of(decisions, Act.ACCEPT) == []
 
 
 def test_after_a_server_restart_a_file_and_a_still_screen_decide() -> None:
     looks = [Look(0, BUSY), Look(10, LOST), Look(5, LOST, "f", "done ❯"), *every(0.5, 20, LOST, "f", "done ❯")]
     at, decision = play(looks)[-1]
-    assert decision == Accept()
+    assert decision == Act.ACCEPT
     assert at == 15 + UNKNOWN_GRACE_SECONDS
 
 
 def test_after_a_server_restart_a_moving_screen_is_waited_for() -> None:
     looks = [Look(0, BUSY), *(Look(3, LOST, "f", f"line {n}") for n in range(50))]
-    assert times_of(play(looks), Accept) == []
+    assert times_of(play(looks), Act.ACCEPT) == []
 
 
 def test_after_a_server_restart_an_agent_that_stands_still_without_a_file_is_reminded() -> None:
     decisions = play([Look(0, BUSY), *every(2, 100, LOST)])
-    assert len(times_of(decisions, Remind)) == 1
+    assert len(times_of(decisions, Act.REMIND)) == 1
     assert end_of(decisions) == GiveUp(FailureKind.NO_FILE)
 
 
@@ -256,10 +252,10 @@ def test_after_a_server_restart_an_agent_that_stands_still_without_a_file_is_rem
 
 def test_an_idle_agent_without_its_file_is_reminded_once_after_the_grace_period() -> None:
     decisions = play([Look(0, BUSY), Look(10, BUSY), *every(1, 45, IDLE)])
-    assert times_of(decisions, Remind) == [10 + GRACE]
+    assert times_of(decisions, Act.REMIND) == [10 + GRACE]
 
 
-@pytest.mark.parametrize(("strict", "end"), [(True, GiveUp(FailureKind.NO_FILE)), (False, FallBack())])
+@pytest.mark.parametrize(("strict", "end"), [(True, GiveUp(FailureKind.NO_FILE)), (False, Act.FALL_BACK)])
 def test_an_agent_that_ignores_its_reminder_ends_as_a_timeout_at_rest_would(strict: bool, end: Decision) -> None:
     at, decision = play([Look(0, BUSY), Look(10, BUSY), *every(1, 100, IDLE)], WaitRules(strict=strict))[-1]
     assert decision == end
@@ -269,18 +265,18 @@ def test_an_agent_that_ignores_its_reminder_ends_as_a_timeout_at_rest_would(stri
 def test_an_agent_that_works_on_after_its_reminder_gets_the_whole_grace_period_again() -> None:
     looks = [Look(0, BUSY), *every(1, 31, IDLE), *every(1, 100, BUSY), *every(1, 29, IDLE)]
     decisions = play(looks)
-    assert len(times_of(decisions, Remind)) == 1
+    assert len(times_of(decisions, Act.REMIND)) == 1
     assert not is_end(end_of(decisions))
 
 
 def test_a_response_after_the_reminder_is_taken() -> None:
-    assert end_of(play([Look(0, BUSY), *every(1, 31, IDLE), Look(1, BUSY), Look(1, IDLE, "f")])) == Accept()
+    assert end_of(play([Look(0, BUSY), *every(1, 31, IDLE), Look(1, BUSY), Look(1, IDLE, "f")])) == Act.ACCEPT
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 3])
 def test_there_are_as_many_reminders_as_configured(allowed: int) -> None:
     decisions = play([Look(0, BUSY), *every(1, 300, IDLE)], WaitRules(max_reminders=allowed))
-    assert len(times_of(decisions, Remind)) == allowed
+    assert len(times_of(decisions, Act.REMIND)) == allowed
     assert decisions[-1] == ((allowed + 1) * GRACE, GiveUp(FailureKind.NO_FILE))
 
 
@@ -291,7 +287,7 @@ def test_reminders_given_in_an_earlier_life_count() -> None:
 
 
 def test_a_working_agent_is_never_reminded() -> None:
-    assert times_of(play([Look(0, BUSY), *every(2, 500, BUSY)]), Remind) == []
+    assert times_of(play([Look(0, BUSY), *every(2, 500, BUSY)]), Act.REMIND) == []
 
 
 # --- permission prompts
@@ -299,42 +295,42 @@ def test_a_working_agent_is_never_reminded() -> None:
 
 def test_a_permission_prompt_is_shown_once_and_waited_for() -> None:
     decisions = play([Look(0, BUSY), *every(2, 100, ASKS)])
-    assert times_of(decisions, ShowPermission) == [2]
-    assert times_of(decisions, GivePermission) == []
+    assert times_of(decisions, Act.SHOW_PERMISSION) == [2]
+    assert times_of(decisions, Act.GIVE_PERMISSION) == []
     assert {type(d) for at, d in decisions if at > 2} == {Wait}
 
 
 def test_every_new_permission_prompt_is_shown() -> None:
     decisions = play([Look(2, ASKS), Look(2, ASKS), Look(2, BUSY), Look(2, ASKS), Look(2, ASKS)])
-    assert times_of(decisions, ShowPermission) == [2, 8]
+    assert times_of(decisions, Act.SHOW_PERMISSION) == [2, 8]
 
 
 def test_a_permission_prompt_keeps_the_idle_clock_from_running() -> None:
     decisions = play([Look(0, BUSY), *every(5, 300, ASKS), *every(1, 29, IDLE)])
-    assert times_of(decisions, Remind) == []
+    assert times_of(decisions, Act.REMIND) == []
 
 
 def test_a_file_does_not_end_a_turn_that_waits_for_a_person() -> None:
     decisions = play([Look(0, BUSY), *every(2, 100, ASKS, "f")])
-    assert times_of(decisions, Accept) == []
-    assert times_of(decisions, ShowPermission) == [2]
+    assert times_of(decisions, Act.ACCEPT) == []
+    assert times_of(decisions, Act.SHOW_PERMISSION) == [2]
 
 
 def test_permission_is_given_only_where_it_was_allowed_beforehand() -> None:
     decisions = play([Look(0, BUSY), Look(2, ASKS), Look(2, BUSY)], WaitRules(auto_accept=True))
-    assert times_of(decisions, GivePermission) == [2]
-    assert times_of(decisions, ShowPermission) == []
+    assert times_of(decisions, Act.GIVE_PERMISSION) == [2]
+    assert times_of(decisions, Act.SHOW_PERMISSION) == []
 
 
 def test_permission_is_not_given_again_within_a_poll_interval() -> None:
     decisions = play(every(0.25, 10, ASKS), WaitRules(auto_accept=True, poll_seconds=2))
-    given_at = times_of(decisions, GivePermission)
+    given_at = times_of(decisions, Act.GIVE_PERMISSION)
     assert given_at[:3] == [0.25, 2.25, 4.25]
 
 
 def test_the_twenty_first_permission_prompt_of_a_turn_ends_it() -> None:
     decisions = play(every(3, 300, ASKS), WaitRules(auto_accept=True))
-    assert len(times_of(decisions, GivePermission)) == MAX_PERMISSIONS == 20
+    assert len(times_of(decisions, Act.GIVE_PERMISSION)) == MAX_PERMISSIONS == 20
     end = end_of(decisions)
     assert isinstance(end, GiveUp)
     assert end.trouble is FailureKind.PERMISSION
@@ -342,7 +338,7 @@ def test_the_twenty_first_permission_prompt_of_a_turn_ends_it() -> None:
 
 def test_permissions_given_in_an_earlier_life_count() -> None:
     decisions = play(every(3, 300, ASKS), WaitRules(auto_accept=True), permissions=19)
-    assert len(times_of(decisions, GivePermission)) == 1
+    assert len(times_of(decisions, Act.GIVE_PERMISSION)) == 1
 
 
 # --- provider complaints
@@ -359,7 +355,7 @@ def test_a_complaint_on_the_screen_of_an_agent_that_stopped_working_ends_the_tur
 def test_a_complaint_left_by_an_earlier_turn_does_not_end_this_one_before_it_began() -> None:
     decisions = play([*every(0.5, 4, IDLE, None, COMPLAINT), Look(0.5, BUSY), Look(10, IDLE, "f", "fine")])
     assert {type(d) for _, d in decisions[:-1]} == {Wait}
-    assert end_of(decisions) == Accept()
+    assert end_of(decisions) == Act.ACCEPT
 
 
 def test_a_complaint_that_stays_on_an_idle_screen_is_believed_in_the_end() -> None:
@@ -370,7 +366,7 @@ def test_a_complaint_that_stays_on_an_idle_screen_is_believed_in_the_end() -> No
 
 
 def test_a_complaint_does_not_end_a_turn_that_has_its_file() -> None:
-    assert end_of(play([Look(0, BUSY), Look(9, IDLE, "f", COMPLAINT)])) == Accept()
+    assert end_of(play([Look(0, BUSY), Look(9, IDLE, "f", COMPLAINT)])) == Act.ACCEPT
 
 
 def test_a_complaint_does_not_end_a_turn_that_is_still_being_worked_on() -> None:
@@ -393,7 +389,7 @@ def test_a_shell_seen_once_means_nothing() -> None:
 
 
 def test_the_response_of_an_agent_that_died_afterwards_is_taken() -> None:
-    assert end_of(play([Look(0, BUSY), Look(2, IDLE, "f", SHELL)])) == Accept()
+    assert end_of(play([Look(0, BUSY), Look(2, IDLE, "f", SHELL)])) == Act.ACCEPT
 
 
 def test_a_dead_agent_is_noticed_long_before_the_timeout_though_its_terminal_reports_work() -> None:
@@ -430,7 +426,7 @@ LATER = UNKNOWN_GRACE_SECONDS
 def test_a_turn_in_hand_is_waited_for_while_there_is_a_sign_of_it(first: Look, latest: Look, wait: bool | None) -> None:
     before, now = (Observation(look.after, look.status, look.file, look.screen) for look in (first, latest))
     verdict = resume_decision(before, now, WaitRules())
-    assert (verdict.wait if verdict is not None else None) is wait
+    assert (verdict[0] if verdict is not None else None) is wait
 
 
 # --- any sequence
@@ -460,21 +456,21 @@ def test_every_wait_keeps_its_promises(played: list[Look], rules: WaitRules, tim
         if at >= timeout:
             assert is_end(decision), "the first look past the deadline ends the wait"
         match decision:
-            case Accept():
+            case Act.ACCEPT:
                 assert look.file is not None
                 assert look.status is not BROKEN
                 assert look.status is not ASKS or look.screen == SHELL
-            case Remind():
+            case Act.REMIND:
                 assert look.file is None
                 assert look.status in (IDLE, DONE, LOST)
-            case FallBack():
+            case Act.FALL_BACK:
                 assert not rules.strict
                 assert look.file is None
                 assert look.status in (IDLE, DONE, LOST)
-            case ShowPermission():
+            case Act.SHOW_PERMISSION:
                 assert look.status is ASKS
                 assert not rules.auto_accept
-            case GivePermission():
+            case Act.GIVE_PERMISSION:
                 assert look.status is ASKS
                 assert rules.auto_accept
             case GiveUp(FailureKind.NO_FILE):
@@ -493,8 +489,8 @@ def test_every_wait_keeps_its_promises(played: list[Look], rules: WaitRules, tim
                 assert at < timeout
             case GiveUp():
                 pass
-    assert len(times_of(decisions, Remind)) <= rules.max_reminders
-    assert len(times_of(decisions, GivePermission)) <= MAX_PERMISSIONS
+    assert len(times_of(decisions, Act.REMIND)) <= rules.max_reminders
+    assert len(times_of(decisions, Act.GIVE_PERMISSION)) <= MAX_PERMISSIONS
 
 
 @examples()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Unpack, cast
 
 from logos.adapters import notifications
 from logos.adapters.files import set_aside
@@ -34,7 +34,7 @@ from logos.domain.events import Event, Noted, Recorded, TerminalClosed, Terminal
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, CycleSeed
 from logos.domain.roles import ANSWERS, Phase, Role, phase_def_of
-from logos.domain.turns import Agent, AgentName, FailureKind, RunId, Terminal, TerminalId
+from logos.domain.turns import AgentName, FailureKind, RunId, Terminal, TerminalId
 from logos.engine.runner import new_run_id, rules_for
 from logos.engine.terminals import AgentTerminals
 from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter
@@ -42,7 +42,7 @@ from logos.errors import Interrupted, LogosError, PromptError
 from logos.flows import condense
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
 from logos.flows.cycle.verdicts import is_approved
-from logos.ports import AgentHost
+from logos.ports import AgentHost, TerminalOptions
 from logos.prompts import render, response_instruction
 from logos.views.cycle_state import FINAL, RUNNING, StateDamaged, project
 from logos.waiting.rules import WaitState
@@ -56,16 +56,19 @@ class PlainHost:
         self.send_input, self.get_status, self.get_last_output = api.send_input, api.get_status, api.get_last_output
         self.exit_terminal, self.close = api.exit_terminal, api.close
 
-    def create_session(self, agent_profile: str, **options: str) -> Mapping[str, str]:
+    def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
         return self._api.create_session(agent_profile, **_accepted(options))
 
-    def create_terminal(self, session_name: str, agent_profile: str, **options: str) -> Mapping[str, str]:
+    def create_terminal(
+        self, session_name: str, agent_profile: str, **options: Unpack[TerminalOptions]
+    ) -> Mapping[str, str]:
         return self._api.create_terminal(session_name, agent_profile, **_accepted(options))
 
 
-def _accepted(options: dict[str, str]) -> dict[str, str]:
+def _accepted(options: TerminalOptions) -> dict[str, str]:
     """The working directory is passed only when it is set: such a host may not accept it."""
-    return {name: options[name] for name in ("provider", "working_directory") if options.get(name)}
+    folder = options.get("working_directory")
+    return {"provider": options["provider"], **({"working_directory": folder} if folder else {})}
 
 
 class DefaultRun(ModuleType):
@@ -134,9 +137,6 @@ class DefaultRun(ModuleType):
     def plan(self) -> CyclePlan:
         parts = Prompt(self.PROMPT, self.EXPLORE_SUMMARY, self.SCENARIO_TEST)
         return plan_from(self.settings(), parts, str(self.RESPONSE_DIR))
-
-    def agents(self) -> tuple[Agent, ...]:
-        return tuple(Agent(AgentName(role), row["provider"], row["profile"]) for role, row in self.AGENT_CONFIG.items())
 
     def host(self) -> AgentHost:
         if self.api is None:
@@ -349,7 +349,7 @@ class DefaultRun(ModuleType):
         self.reset()
         self.current_phase = phase_def_of(Role(self.START_AGENT)).phase.value
         try:
-            self._agent_terminals().open(new_run_id(), self.agents(), Ledger())
+            self._agent_terminals().open(new_run_id(), self.plan().agents, Ledger())
         except LogosError as error:
             self._exit(error)
         self.save_state()
@@ -360,7 +360,7 @@ class DefaultRun(ModuleType):
             self._exit(LogosError(f"cannot resume: the state file has no terminal for {', '.join(missing)}"))
         try:
             self._agent_terminals().verify(self.ledger())
-            self._agent_terminals().compare(self.agents(), self.ledger())
+            self._agent_terminals().compare(self.plan().agents, self.ledger())
         except LogosError as error:
             self._exit(error)
 

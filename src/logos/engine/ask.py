@@ -16,7 +16,7 @@ from logos.engine.loop import WorkerContext
 from logos.engine.waiter import NoResponse, PendingResponse, Response, ResponseWaiter
 from logos.errors import DeliveryUnknown, InputRefused
 from logos.ports import AgentHost, ChangeSignal, Responses, TurnReporter
-from logos.waiting.provider_errors import Failover, OnLimit, Retry, Stop, recovery_for
+from logos.waiting.provider_errors import OnLimit, Recovery, Retry, recovery_for
 from logos.waiting.rules import WaitRules, WaitState, resume_decision
 
 logger = logging.getLogger(__name__)
@@ -67,9 +67,9 @@ class Asker:
                 match recovery:
                     case Retry(seconds):
                         self._wait_before_retry(lost, seconds, pending, context)
-                    case Failover() if self._failed_over(lost, turn, context):
+                    case Recovery.FAILOVER if self._failed_over(lost, turn, context):
                         return
-                    case Failover() | Stop():
+                    case Recovery.FAILOVER | Recovery.STOP:
                         message = explain(turn, terminal, lost, self.timeout, self.wall())
                         context.post(TurnFailed(turn.id, lost.trouble, message, self._usage(turn, ledger)))
                         return
@@ -137,13 +137,14 @@ class Asker:
         if in_flight.sent and not in_flight.failed and latest.status is Status.UNKNOWN:
             # The server was restarted as well: only a reminder can tell whether the agent still works.
             return True
-        while (verdict := resume_decision(first, latest, self.rules)) is None:
+        while (decision := resume_decision(first, latest, self.rules)) is None:
             self.change_signal.wait(self.change_signal.wakeups, RESUME_POLL_SECONDS)
             context.check()
             latest = waiter.look(pending)
-        what = "waiting for it" if verdict.wait else "asking it again" if in_flight.sent else "asking it"
-        context.post(Noted(Topic.WARNING, f"back at {pending.turn}: {verdict.why}; {what}", pending.turn))
-        return verdict.wait
+        wait, why = decision
+        what = "waiting for it" if wait else "asking it again" if in_flight.sent else "asking it"
+        context.post(Noted(Topic.WARNING, f"back at {pending.turn}: {why}; {what}", pending.turn))
+        return wait
 
     def _until_ready(self, turn: Turn, pending: PendingResponse, ledger: Ledger, context: WorkerContext) -> None:
         """Wait until a prompt can be typed; a terminal without any prompt so far gets a short grace period only."""

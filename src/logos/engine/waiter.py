@@ -14,14 +14,10 @@ from logos.errors import DeliveryUnknown, HostError
 from logos.ports import AgentHost, ChangeSignal, Responses, Screen, TurnReporter
 from logos.waiting import screens
 from logos.waiting.rules import (
-    Accept,
+    Act,
     Decision,
-    FallBack,
-    GivePermission,
     GiveUp,
     Observation,
-    Remind,
-    ShowPermission,
     Wait,
     WaitRules,
     WaitState,
@@ -99,9 +95,9 @@ class ResponseWaiter:
             decision = decide(wait_state, observation, self._rules)
             logger.debug("%s: terminal %s is %s: %s", pending.answer, pending.terminal, observation.status, decision)
             match decision:
-                case Accept():
+                case Act.ACCEPT:
                     return Response(self._responses.read(pending.answer), Source.FILE)
-                case FallBack():
+                case Act.FALL_BACK:
                     return self._fall_back(pending)
                 case _:
                     wait_state = self._act(decision, pending, wait_state, seen, tell)
@@ -113,7 +109,7 @@ class ResponseWaiter:
             observation = self._see(pending, status_of(self._host, pending.terminal), None)
             wait_state = updated(wait_state, observation)
             match may_send(wait_state, observation, self._rules):
-                case Accept():
+                case Act.ACCEPT:
                     return
                 case decision:
                     wait_state = self._act(decision, pending, wait_state, seen, tell)
@@ -127,13 +123,13 @@ class ResponseWaiter:
                 raise NoResponse(FailureKind.NO_FILE, self._last_words(pending))
             case GiveUp(trouble, detail):
                 raise NoResponse(trouble, detail)
-            case Remind():
+            case Act.REMIND:
                 self._remind(pending, tell)
                 return after_reminder(wait_state, self._now())
-            case ShowPermission():
+            case Act.SHOW_PERMISSION:
                 tell(Noted(Topic.PERMISSION_ASKED, self._question(pending), pending.turn))
                 return after_permission_shown(wait_state)
-            case GivePermission():
+            case Act.GIVE_PERMISSION:
                 tell(Noted(Topic.PERMISSION_GIVEN, self._question(pending), pending.turn))
                 self._say_yes(pending)
                 return after_permission(wait_state, self._now())
@@ -141,7 +137,7 @@ class ResponseWaiter:
                 self._change_signal.wait(seen, seconds)
                 self._check()
                 return wait_state
-            case Accept() | FallBack():
+            case Act.ACCEPT | Act.FALL_BACK:
                 return wait_state
 
     def look(self, pending: PendingResponse, wait_state: WaitState | None = None) -> Observation:

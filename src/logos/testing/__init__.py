@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from logos.adapters.hosts.script import GOOD, LevelTurn, level_turn_of
 from logos.adapters.hosts.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report, role_of
@@ -17,6 +17,7 @@ from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, TerminalGone
+from logos.ports import TerminalOptions
 
 
 class MemoryLog:
@@ -99,23 +100,18 @@ class ScriptedAgents:
     _known: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def create_session(self, agent_profile: str, **options: str) -> Mapping[str, str]:
+    def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
         return self.create_terminal("scripted", agent_profile, **options)
 
     def create_terminal(
-        self,
-        session_name: str,
-        agent_profile: str,
-        *,
-        provider: str,
-        idempotency_key: str = "",
-        working_directory: str = "",
+        self, session_name: str, agent_profile: str, **options: Unpack[TerminalOptions]
     ) -> Mapping[str, str]:
+        key = options.get("idempotency_key", "")
+        folder = options.get("working_directory") or str(self.folder.parents[1])
         with self._lock:
-            same = (name for name, agent in self.agents.items() if idempotency_key and agent.key == idempotency_key)
+            same = (name for name, agent in self.agents.items() if key and agent.key == key)
             terminal = next(same, f"{len(self.profiles) + 1:08x}")
-            folder = working_directory or str(self.folder.parents[1])
-            self.agents.setdefault(terminal, ScriptedTerminal(idempotency_key, provider, folder))
+            self.agents.setdefault(terminal, ScriptedTerminal(key, options["provider"], folder))
             self.profiles[terminal] = agent_profile
         return {"id": terminal, "session_name": session_name}
 

@@ -122,8 +122,8 @@ class FakeCao(ScriptedAgents):
         profile, provider = query.get("agent_profile", ""), query.get("provider", "")
         if profile in self.refuse_profiles:
             return 500, {"detail": "Failed to create session: the agent did not start"}
-        options = {name: query.get(name, "") for name in ("idempotency_key", "working_directory")}
-        made = self.create_terminal(session, profile, provider=provider, **options)
+        key, folder = query.get("idempotency_key", ""), query.get("working_directory", "")
+        made = self.create_terminal(session, profile, provider=provider, idempotency_key=key, working_directory=folder)
         return 201, {**made, "provider": provider, "status": "idle"}
 
     def _terminal(self, method: str, terminal: str, rest: list[str], query: dict[str, str]) -> tuple[int, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from logos.domain.turns import FailureKind
 
@@ -44,26 +44,21 @@ class Retry:
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Failover:
-    """Continue with the next spare provider."""
+class Recovery(Enum):
+    """What to do instead."""
 
+    FAILOVER = "continue with the next spare provider"
+    STOP = "stop the run and say why"
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Stop the run and say why."""
-
-
-Recovery = Retry | Failover | Stop
 
 # Two retries with growing delays: the client itself has already retried in its first seconds.
 _BACK_OFF = (1, 6)
 
 
-def recovery_for(trouble: FailureKind, tries: int, on_limit: OnLimit, back_off: float) -> Recovery:
+def recovery_for(trouble: FailureKind, tries: int, on_limit: OnLimit, back_off: float) -> Retry | Recovery:
     """What to do about a turn without a response; `tries` counts the retries so far."""
     if trouble is FailureKind.TRANSIENT and tries < len(_BACK_OFF):
         return Retry(back_off * _BACK_OFF[tries])
     if trouble is FailureKind.LIMIT:
-        return {OnLimit.STOP: Stop(), OnLimit.WAIT: Retry(None), OnLimit.FALLBACK: Failover()}[on_limit]
-    return Stop()
+        return {OnLimit.STOP: Recovery.STOP, OnLimit.WAIT: Retry(None), OnLimit.FALLBACK: Recovery.FAILOVER}[on_limit]
+    return Recovery.STOP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from logos.domain.turns import FailureKind, Status
 from logos.waiting.provider_errors import failure_kind_of
@@ -67,15 +68,7 @@ class WaitState:
 
     @classmethod
     def begin(cls, at: float, timeout: float, reminders: int = 0, permissions: int = 0) -> WaitState:
-        return cls(
-            since=at,
-            deadline=at + timeout,
-            busy_at=at,
-            file_at=at,
-            screen_at=at,
-            reminders=reminders,
-            permissions=permissions,
-        )
+        return cls(at, at + timeout, busy_at=at, file_at=at, screen_at=at, reminders=reminders, permissions=permissions)
 
     @property
     def quiet_since(self) -> float:
@@ -89,29 +82,14 @@ class Wait:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Accept:
-    """The response is complete."""
+class Act(Enum):
+    """What to do otherwise."""
 
-
-@dataclass(frozen=True, slots=True)
-class Remind:
-    """The agent went idle without its file: remind it of the response file."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShowPermission:
-    """The agent asks for permission: tell the person."""
-
-
-@dataclass(frozen=True, slots=True)
-class GivePermission:
-    """The agent asks for permission, and the person allowed Logos to give it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FallBack:
-    """There is no file; use the last output as the response."""
+    ACCEPT = "the response is complete"
+    REMIND = "the agent went idle without its file: remind it of the response file"
+    SHOW_PERMISSION = "the agent asks for permission: tell the person"
+    GIVE_PERMISSION = "the agent asks for permission, and the person allowed Logos to give it"
+    FALL_BACK = "there is no file; use the last output as the response"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +98,7 @@ class GiveUp:
     detail: str = ""
 
 
-Decision = Wait | Accept | Remind | ShowPermission | GivePermission | FallBack | GiveUp
+Decision = Wait | GiveUp | Act
 
 
 def updated(wait_state: WaitState, observation: Observation) -> WaitState:
@@ -165,7 +143,7 @@ def decide(wait_state: WaitState, observation: Observation, rules: WaitRules) ->
     if observation.status is Status.ERROR:
         return GiveUp(FailureKind.ERROR, observation.provider_error or "")
     if observation.file is not None and _finished(wait_state, observation, rules):
-        return Accept()
+        return Act.ACCEPT
     if observation.file is None and wait_state.shell_looks >= SHELL_LOOKS:
         return GiveUp(FailureKind.DIED)
     if observation.at >= wait_state.deadline:
@@ -205,21 +183,21 @@ def _idle(wait_state: WaitState, observation: Observation, rules: WaitRules) -> 
         return GiveUp(failure_kind_of(observation.provider_error), observation.provider_error)
     if observation.at - wait_state.quiet_since < rules.idle_grace:
         return Wait(min(_pace(wait_state, observation, rules), rules.idle_grace))
-    return Remind() if wait_state.reminders < rules.max_reminders else _no_file(rules)
+    return Act.REMIND if wait_state.reminders < rules.max_reminders else _no_file(rules)
 
 
 def _no_file(rules: WaitRules) -> Decision:
-    return GiveUp(FailureKind.NO_FILE) if rules.strict else FallBack()
+    return GiveUp(FailureKind.NO_FILE) if rules.strict else Act.FALL_BACK
 
 
 def _permission(wait_state: WaitState, observation: Observation, rules: WaitRules) -> Decision:
     if not rules.auto_accept:
-        return Wait(_pace(wait_state, observation, rules)) if wait_state.waiting else ShowPermission()
+        return Wait(_pace(wait_state, observation, rules)) if wait_state.waiting else Act.SHOW_PERMISSION
     if wait_state.waiting and observation.at - wait_state.answered_at < max(rules.poll_seconds, PERMISSION_SECONDS):
         return Wait(_pace(wait_state, observation, rules))
     if wait_state.permissions >= MAX_PERMISSIONS:
         return GiveUp(FailureKind.PERMISSION, f"{MAX_PERMISSIONS} permission prompts in one turn")
-    return GivePermission()
+    return Act.GIVE_PERMISSION
 
 
 def _pace(wait_state: WaitState, observation: Observation, rules: WaitRules) -> float:
@@ -232,7 +210,7 @@ def _pace(wait_state: WaitState, observation: Observation, rules: WaitRules) -> 
 
 
 def may_send(wait_state: WaitState, observation: Observation, rules: WaitRules) -> Decision:
-    """Whether a prompt can be typed now (Accept): a busy agent would lose it, a dead agent's shell would execute it."""
+    """Whether a prompt can be typed now (ACCEPT): a busy agent would lose it, a dead agent's shell would execute it."""
     still = observation.at - wait_state.screen_at
     if observation.status is Status.ERROR:
         return GiveUp(FailureKind.ERROR)
@@ -246,26 +224,18 @@ def may_send(wait_state: WaitState, observation: Observation, rules: WaitRules) 
     # Some providers report `processing` for ever; an unchanged screen decides then.
     if observation.status is Status.PROCESSING and still < rules.idle_grace:
         return Wait(READY_POLL_SECONDS)
-    return Accept()
+    return Act.ACCEPT
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeDecision:
-    """Whether a resumed driver keeps waiting for a turn, and why."""
-
-    wait: bool
-    why: str
-
-
-def resume_decision(first: Observation, latest: Observation, rules: WaitRules) -> ResumeDecision | None:
-    """Is an agent still working on this turn, or must it be asked again? None: observe again."""
+def resume_decision(first: Observation, latest: Observation, rules: WaitRules) -> tuple[bool, str] | None:
+    """Whether a resumed driver keeps waiting for a turn or asks again, and why; None: observe again."""
     if latest.file is not None:
-        return ResumeDecision(True, "its response exists")
+        return True, "its response exists"
     if latest.status in (Status.PROCESSING, Status.WAITING):
-        return ResumeDecision(True, "its terminal is busy")
+        return True, "its terminal is busy"
     if first.screen != latest.screen:
-        return ResumeDecision(True, "its screen is changing")
+        return True, "its screen is changing"
     # The status can lag seconds behind an agent that has printed nothing yet.
     if latest.at - first.at < min(rules.idle_grace, UNKNOWN_GRACE_SECONDS):
         return None
-    return ResumeDecision(False, "its terminal is idle and there is no response")
+    return False, "its terminal is idle and there is no response"

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -17,7 +17,10 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_aft
 from logos import errors
 from logos.adapters.hosts.prompt_files import read_instruction, write_prompt
 from logos.domain.turns import Agent
+from logos.ports import TerminalOptions
 from logos.waiting.screens import plain, whole
+
+Json = dict[str, Any]
 
 logger = logging.getLogger(__name__)
 
@@ -32,11 +35,11 @@ MAX_MESSAGE_BYTES = 60_000
 # If the agent's program is missing, the server answers after about two minutes.
 CREATE_SECONDS = 240.0
 REQUEST_SECONDS = 30.0
+CONNECT_SECONDS = 5.0
 
 # The server has not received the request: any request can be repeated.
 _NOT_RECEIVED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-# Errors after which idempotent requests are repeated, and the same for status codes.
-_TRANSPORT_ERRORS = (httpx.TransportError,)
+# A gateway's answers after which idempotent requests are repeated.
 _UNAVAILABLE = (502, 503, 504)
 _NOT_FOUND, _CONFLICT, _MALFORMED = 404, 409, 422
 
@@ -66,7 +69,7 @@ class ApiClient:
         try:
             self._client = httpx.Client(
                 base_url=self.base_url,
-                timeout=httpx.Timeout(REQUEST_SECONDS, connect=5.0),
+                timeout=httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS),
                 headers={"Authorization": f"Bearer {token}"} if token else None,
                 transport=transport,
                 # No proxy for a server on this machine.
@@ -75,22 +78,13 @@ class ApiClient:
         except (httpx.InvalidURL, ValueError) as error:
             raise errors.ConfigError(f"api = {base_url!r}: not a URL ({error})") from error
 
-    def create_session(
-        self, agent_profile: str, *, provider: str, idempotency_key: str = "", working_directory: str = ""
-    ) -> Mapping[str, str]:
-        return self._create("/sessions", agent_profile, provider, idempotency_key, working_directory)
+    def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
+        return self._create("/sessions", agent_profile, options)
 
     def create_terminal(
-        self,
-        session_name: str,
-        agent_profile: str,
-        *,
-        provider: str,
-        idempotency_key: str = "",
-        working_directory: str = "",
+        self, session_name: str, agent_profile: str, **options: Unpack[TerminalOptions]
     ) -> Mapping[str, str]:
-        path = f"/sessions/{quote(session_name, safe='')}/terminals"
-        return self._create(path, agent_profile, provider, idempotency_key, working_directory)
+        return self._create(f"/sessions/{quote(session_name, safe='')}/terminals", agent_profile, options)
 
     def send_input(self, terminal_id: str, message: str) -> None:
         # An escape sequence in the text could end the bracketed paste and press keys.
@@ -98,13 +92,14 @@ class ApiClient:
         if len(quote(message, safe="")) > MAX_MESSAGE_BYTES:
             name = f"{hashlib.sha256(message.encode()).hexdigest()[:16]}.md"
             message = read_instruction(write_prompt(self._folder_of(terminal_id), name, message))
-        answer = self._post(f"{_terminal(terminal_id)}/input", {"message": message}, f"a prompt for {terminal_id}")
+        path, params = f"{_terminal(terminal_id)}/input", {"message": message}
+        answer = self._request("POST", path, params, once=f"a prompt for {terminal_id}")
         if answer.status_code == _CONFLICT:
             raise errors.InputRefused(f"terminal {terminal_id} takes no input: {_detail(answer)}")
         self._expect(answer, terminal_id)
 
     def get_status(self, terminal_id: str) -> str:
-        answer = self._get(_terminal(terminal_id))
+        answer = self._request("GET", _terminal(terminal_id))
         self._expect(answer, terminal_id)
         return str(_body(answer).get("status", "unknown"))
 
@@ -115,16 +110,13 @@ class ApiClient:
         return self._output(terminal_id, "full")
 
     def press_key(self, terminal_id: str, key: str) -> None:
-        answer = self._post(f"{_terminal(terminal_id)}/key", {"key": key}, f"a key for {terminal_id}")
+        answer = self._request("POST", f"{_terminal(terminal_id)}/key", {"key": key}, once=f"a key for {terminal_id}")
         self._expect(answer, terminal_id)
 
     def exit_terminal(self, terminal_id: str) -> None:
         """End the agent, then remove its window: `exit` alone leaves a shell behind."""
         for method, path in (("POST", f"{_terminal(terminal_id)}/exit"), ("DELETE", _terminal(terminal_id))):
-            try:
-                answer = self._request(method, path, again=_TRANSPORT_ERRORS, patience=min(self.patience, 5.0))
-            except httpx.TransportError as error:
-                raise self._away(error) from error
+            answer = self._request(method, path, patience=min(self.patience, 5.0))
             # Not found, or being removed already.
             if answer.status_code not in (_NOT_FOUND, _CONFLICT):
                 self._expect(answer, terminal_id)
@@ -136,11 +128,10 @@ class ApiClient:
     def preflight(self, agents: Iterable[Agent], patience: float = 2.0) -> list[str]:
         """Raise an error if the agents cannot start; returns warnings."""
         try:
-            self._request("GET", "/health", again=_TRANSPORT_ERRORS, patience=patience)
-        except httpx.TransportError as error:
-            raise errors.HostUnreachable(
-                f"no CAO server answers at {self.base_url} ({_name(error)}); start one with `cao-server`, or set API"
-            ) from error
+            self._request("GET", "/health", patience=patience)
+        except errors.HostUnreachable as error:
+            why = f"no CAO server answers at {self.base_url} ({_name(error.__cause__)})"
+            raise errors.HostUnreachable(f"{why}; start one with `cao-server`, or set API") from error
         known = self.providers()
         profiles = self.profiles()
         warnings: list[str] = []
@@ -185,18 +176,20 @@ class ApiClient:
         except httpx.TransportError as error:
             raise self._away(error) from error
 
-    def _create(self, path: str, profile: str, provider: str, key: str, folder: str) -> Mapping[str, str]:
-        folder = folder or self.working_directory
+    def _create(self, path: str, profile: str, options: TerminalOptions) -> Mapping[str, str]:
+        provider, key = options["provider"], options.get("idempotency_key", "")
+        folder = options.get("working_directory") or self.working_directory
         wanted = {"provider": provider, "agent_profile": profile, "working_directory": folder}
         if key:
             wanted["idempotency_key"] = key
         try:
             # Without a key, repeating an interrupted request could start a second agent.
             answer = self._request(
-                "POST", path, wanted, again=_TRANSPORT_ERRORS if key else _NOT_RECEIVED, timeout=CREATE_SECONDS
+                "POST", path, wanted, once="" if key else f"a request for {profile}", seconds=CREATE_SECONDS
             )
-        except httpx.TransportError as error:
-            raise errors.TerminalNotCreated(f"{profile} ({provider}): the connection broke ({_name(error)})") from error
+        except (errors.HostUnreachable, errors.DeliveryUnknown) as error:
+            why = _name(error.__cause__)
+            raise errors.TerminalNotCreated(f"{profile} ({provider}): the connection broke ({why})") from error
         if answer.is_error:
             raise errors.TerminalNotCreated(
                 f"{profile} ({provider}) did not start: {_detail(answer)}{self._hint(profile, provider)}"
@@ -218,50 +211,31 @@ class ApiClient:
         return ""
 
     def _folder_of(self, terminal_id: str) -> Path:
-        """The folder in which an agent works; a driver that did not start the agent asks the server."""
+        """The folder in which an agent works; for an agent of another driver, the worktree that the server reports."""
         if terminal_id not in self._folders:
-            self._folders[terminal_id] = self._reported_folder(terminal_id)
+            wd = Path(self.working_directory).resolve()
+            answer = self._request("GET", f"{_terminal(terminal_id)}/working-directory")
+            # Not every server reports it.
+            reported = str(_fields(answer).get("working_directory") or "") if answer.is_success else ""
+            current = wd if not reported or "\0" in reported else Path(os.path.realpath(reported))
+            # An agent may change to any folder; prompts are written only below the work dir, at the top of a worktree.
+            inside = (folder for folder in (current, *current.parents) if folder.is_relative_to(wd))
+            trees = (folder for folder in inside if os.path.exists(folder / ".git"))
+            self._folders[terminal_id] = next(trees, Path(self.working_directory))
         return self._folders[terminal_id]
 
-    def _reported_folder(self, terminal_id: str) -> Path:
-        """The worktree of the agent's current folder, or the work dir."""
-        wd = Path(self.working_directory).resolve()
-        answer = self._get(f"{_terminal(terminal_id)}/working-directory")
-        current = Path(os.path.realpath(_optional_text(answer, "working_directory") or wd))
-        # An agent may change to any folder; prompts are written only below the work dir, at the top of a worktree.
-        inside = (folder for folder in (current, *current.parents) if folder.is_relative_to(wd))
-        return next((folder for folder in inside if os.path.exists(folder / ".git")), Path(self.working_directory))
-
     def _output(self, terminal_id: str, mode: str) -> str:
-        answer = self._get(f"{_terminal(terminal_id)}/output", {"mode": mode})
+        answer = self._request("GET", f"{_terminal(terminal_id)}/output", {"mode": mode})
         self._expect(answer, terminal_id)
         return whole(str(_body(answer).get("output") or ""))
 
-    def _list(self, path: str) -> list[dict[str, Any]] | None:
+    def _list(self, path: str) -> list[Json] | None:
         """The rows of a listing; None if the server does not support it."""
-        answer = self._get(path)
-        try:
-            rows: object = answer.json() if answer.is_success else None
-        except ValueError:
-            return None
+        answer = self._request("GET", path)
+        rows = _json(answer) if answer.is_success else None
         if not isinstance(rows, list):
             return None
-        return [cast("dict[str, Any]", row) for row in cast("list[object]", rows) if isinstance(row, dict)]
-
-    def _get(self, path: str, params: dict[str, str] | None = None) -> httpx.Response:
-        try:
-            return self._request("GET", path, params, again=_TRANSPORT_ERRORS)
-        except httpx.TransportError as error:
-            raise self._away(error) from error
-
-    def _post(self, path: str, params: dict[str, str], what: str) -> httpx.Response:
-        """Send a request that must not be sent twice; it is repeated only if the server has not received it."""
-        try:
-            return self._request("POST", path, params, again=_NOT_RECEIVED)
-        except _NOT_RECEIVED as error:
-            raise self._away(error) from error
-        except httpx.TransportError as error:
-            raise errors.DeliveryUnknown(f"the connection broke while sending {what} ({_name(error)})") from error
+        return [cast(Json, row) for row in cast("list[object]", rows) if isinstance(row, dict)]
 
     def _away(self, error: Exception) -> errors.HostUnreachable:
         return errors.HostUnreachable(f"the CAO server at {self.base_url} is not reachable ({_name(error)})")
@@ -272,27 +246,33 @@ class ApiClient:
         path: str,
         params: dict[str, str] | None = None,
         *,
-        again: tuple[type[httpx.TransportError], ...],
+        once: str = "",
         patience: float | None = None,
-        timeout: float | None = None,
+        seconds: float = REQUEST_SECONDS,
     ) -> httpx.Response:
-        limits = httpx.Timeout(timeout, connect=5.0) if timeout else httpx.USE_CLIENT_DEFAULT
+        """Send a request; `once` names one that is repeated only if the server has not received it."""
 
         def attempt() -> httpx.Response:
+            limits = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
             answer = self._client.request(method, path, params=params, timeout=limits)
             logger.debug("%s %s%s: %d", method, self.base_url, path, answer.status_code)
-            if answer.status_code in _UNAVAILABLE and again is _TRANSPORT_ERRORS:
+            if answer.status_code in _UNAVAILABLE and not once:
                 raise _TryAgain(f"the server answers {answer.status_code}")
             return answer
 
         retrying = Retrying(
-            retry=retry_if_exception_type(again),
+            retry=retry_if_exception_type(_NOT_RECEIVED if once else httpx.TransportError),
             stop=stop_after_delay(self.patience if patience is None else patience),
             wait=wait_exponential(multiplier=0.1, max=5),
             before_sleep=self._report_retry,
             reraise=True,
         )
-        return retrying(attempt)
+        try:
+            return retrying(attempt)
+        except httpx.TransportError as error:
+            if once and not isinstance(error, _NOT_RECEIVED):
+                raise errors.DeliveryUnknown(f"the connection broke while sending {once} ({_name(error)})") from error
+            raise self._away(error) from error
 
     def _report_retry(self, call: RetryCallState) -> None:
         error = call.outcome.exception() if call.outcome is not None else None
@@ -319,34 +299,32 @@ def _terminal(terminal_id: str) -> str:
     return f"/terminals/{quote(terminal_id, safe='')}"
 
 
-def _body(answer: httpx.Response) -> dict[str, Any]:
+def _json(answer: httpx.Response) -> object:
     try:
-        body: object = answer.json()
-    except ValueError as error:
-        raise errors.HostError("the answer is not JSON; is this a CAO server?") from error
-    return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+        return answer.json()
+    except ValueError:
+        return None
 
 
-def _optional_text(answer: httpx.Response, key: str) -> str:
-    """A text that not every server reports; empty if it is missing."""
-    try:
-        text = str(_body(answer).get(key) or "") if answer.is_success else ""
-    except errors.HostError:
-        return ""
-    return "" if "\0" in text else text
+def _fields(answer: httpx.Response) -> Json:
+    body = _json(answer)
+    return cast(Json, body) if isinstance(body, dict) else {}
+
+
+def _body(answer: httpx.Response) -> Json:
+    if _json(answer) is None:
+        raise errors.HostError("the answer is not JSON; is this a CAO server?")
+    return _fields(answer)
 
 
 def _detail(answer: httpx.Response) -> str:
     """What the server says about an error, in one short line."""
-    try:
-        body: object = answer.json()
-    except ValueError:
-        body = answer.text
-    detail: object = cast("dict[str, object]", body).get("detail", "") if isinstance(body, dict) else body
+    body = _json(answer)
+    detail = _fields(answer).get("detail", "") if isinstance(body, dict) else body or answer.text
     return " ".join(str(detail).split())[:400]
 
 
-def _name(error: Exception) -> str:
+def _name(error: BaseException | None) -> str:
     return str(error) or type(error).__name__
 
 

@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from logos.adapters.files import own_folder, private_folder, write_atomically
 from logos.adapters.lock import noted_pid
 from logos.errors import HostError, TerminalGone
+from logos.ports import TerminalOptions
 
 Json = dict[str, Any]
 
@@ -40,23 +41,17 @@ class ProcessHost:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         own_folder(root)
 
-    def create_session(self, agent_profile: str, **options: str) -> Mapping[str, str]:
+    def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
         return self.create_terminal(self.session_name, agent_profile, **options)
 
     def create_terminal(
-        self,
-        session_name: str,
-        agent_profile: str,
-        *,
-        provider: str,
-        idempotency_key: str = "",
-        working_directory: str = "",
+        self, session_name: str, agent_profile: str, **options: Unpack[TerminalOptions]
     ) -> Mapping[str, str]:
         """Create a terminal; the same key gives the same terminal."""
-        about = {"profile": agent_profile, "provider": provider, "cwd": working_directory}
+        key, folder = options.get("idempotency_key", ""), options.get("working_directory", "")
+        about = {"profile": agent_profile, "provider": options["provider"], "cwd": folder}
         details = self._details(about)
-        name = uuid.uuid5(uuid.NAMESPACE_OID, idempotency_key) if idempotency_key else uuid.uuid4()
-        terminal = name.hex[:8]
+        terminal = (uuid.uuid5(uuid.NAMESPACE_OID, key) if key else uuid.uuid4()).hex[:8]
         private_folder(self._root / terminal)
         if not (self._root / terminal / "terminal.json").exists():
             self._note(terminal, {**about, **details})
@@ -141,15 +136,19 @@ class ProcessHost:
 
     def _end(self, terminal: str) -> None:
         """End all processes of a terminal, first with SIGTERM, then with SIGKILL."""
-        group = self._group(terminal)
+        group, child = self._group(terminal), self._children.get(terminal)
         for signum in (signal.SIGTERM, signal.SIGKILL):
             if group is None or not _alive(group):
                 break
             with suppress(ProcessLookupError):
                 os.killpg(group, signum)
-            self._until_gone(terminal, group)
+            until = time.monotonic() + END_SECONDS
+            while _alive(group) and time.monotonic() < until:
+                time.sleep(0.02)
+                if child is not None:
+                    child.poll()
         self._sweep(terminal)
-        child = self._children.pop(terminal, None)
+        self._children.pop(terminal, None)
         if child is not None:
             child.poll()
 
@@ -160,16 +159,6 @@ class ProcessHost:
             return child.pid
         turns = self._turns(terminal)
         return noted_pid(turns[-1] / "pid") if turns and not (turns[-1] / "exit").exists() else None
-
-    def _until_gone(self, terminal: str, group: int) -> None:
-        until = time.monotonic() + END_SECONDS
-        child = self._children.get(terminal)
-        while time.monotonic() < until:
-            if child is not None:
-                child.poll()
-            if not _alive(group):
-                return
-            time.sleep(0.02)
 
     def _sweep(self, terminal: str) -> None:
         """End descendants that are in other sessions; they inherit the terminal's mark in their environment."""

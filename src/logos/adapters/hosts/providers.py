@@ -6,7 +6,8 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, cast
 
@@ -38,133 +39,121 @@ class Reading:
 
 def _objects(output: str) -> list[Json]:
     """The JSON objects in an output: one document, or one per line among other text."""
-    whole = _object(output)
-    if whole is not None:
-        return [whole]
-    return [found for line in output.splitlines() if (found := _object(line)) is not None]
+
+    def parsed(text: str) -> list[Json]:
+        with suppress(ValueError, RecursionError):
+            return [cast(Json, json.loads(text))] if text.lstrip().startswith("{") else []
+        return []
+
+    return parsed(output) or [row for line in output.splitlines() for row in parsed(line)]
 
 
-def _object(text: str) -> Json | None:
-    if not text.lstrip().startswith("{"):
-        return None
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return cast(Json, data) if isinstance(data, dict) else None
-
-
-def dig(data: object, *path: str) -> Any:
-    """The value at a path of keys, or None."""
-    for key in path:
+def dig(data: object, path: str) -> Any:
+    """The value at a dotted path of keys, or None."""
+    for key in path.split("."):
         data = cast(Json, data).get(key) if isinstance(data, dict) else None
     return data
 
 
-def _last(rows: Sequence[Json], *path: str, kind: str | None = None) -> Any:
-    found = [dig(row, *path) for row in rows if kind is None or row.get("type") == kind]
-    return next((value for value in reversed(found) if value is not None), None)
+def _last(rows: Sequence[Json], path: str, kind: str | None = None) -> Any:
+    """The last value at a path that is not empty, in the rows of one kind."""
+    found = [dig(row, path) for row in rows if kind is None or row.get("type") == kind]
+    return next((value for value in reversed(found) if value), None)
 
 
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _text(rows: Sequence[Json], path: str, kind: str | None = None) -> str:
+    return str(_last(rows, path, kind) or "")
 
 
-def _sum(*values: object) -> int | None:
-    known = [count for value in values if (count := _count(value)) is not None]
+def _values(data: object) -> list[Any]:
+    return list(cast(Json, data).values()) if isinstance(data, dict) else []
+
+
+def _sum(rows: Sequence[object], *paths: str) -> int | None:
+    """The sum of the whole numbers at these paths; None if there are none."""
+    values = [dig(row, path) for row in rows for path in paths]
+    known = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    return sum(known) if known else None
+
+
+def _price(prices: Sequence[object]) -> float | None:
+    known = [float(price) for price in prices if isinstance(price, int | float)]
     return sum(known) if known else None
 
 
 def read_codex(rows: Sequence[Json]) -> Reading:
-    used = _last(rows, "usage", kind="turn.completed")
-    texts = [dig(row, "item", "text") for row in rows if dig(row, "item", "type") == "agent_message"]
+    used = [_last(rows, "usage", "turn.completed")]
+    usage = Usage(_sum(used, "input_tokens"), _sum(used, "cached_input_tokens"), _sum(used, "output_tokens"))
+    messages = [row for row in rows if dig(row, "item.type") == "agent_message"]
     return Reading(
-        session=str(_last(rows, "thread_id", kind="thread.started") or ""),
-        usage=used
-        and Usage(
-            _count(dig(used, "input_tokens")),
-            _count(dig(used, "cached_input_tokens")),
-            _count(dig(used, "output_tokens")),
-        ),
-        final=str(next((text for text in reversed(texts) if text), "")),
-        error=str(_last(rows, "error", "message", kind="turn.failed") or ""),
+        session=_text(rows, "thread_id", "thread.started"),
+        usage=usage if used[0] else None,
+        final=_text(messages, "item.text"),
+        error=_text(rows, "error.message", "turn.failed"),
     )
 
 
 def read_claude(rows: Sequence[Json]) -> Reading:
     result = next((row for row in reversed(rows) if row.get("type") == "result"), None)
-    session = str(_last(rows, "session_id") or "")
+    session = _text(rows, "session_id")
     if result is None:
         return Reading(session)
-    used = dig(result, "usage")
-    cached = _count(dig(used, "cache_read_input_tokens"))
-    whole = _sum(dig(used, "input_tokens"), dig(used, "cache_creation_input_tokens"), cached)
-    usage = Usage(whole, cached, _count(dig(used, "output_tokens")), _claude_price(result)) if used else None
-    final = str(result.get("result") or "")
+    used, cached = [result.get("usage")], "cache_read_input_tokens"
+    # Newer versions report the price of the whole conversation as the total.
+    prices = [dig(model, "costUSD") for model in _values(result.get("model_usage_since_last_result"))]
+    usage = Usage(
+        _sum(used, "input_tokens", "cache_creation_input_tokens", cached),
+        _sum(used, cached),
+        _sum(used, "output_tokens"),
+        _price(prices or [result.get("total_cost_usd")]),
+    )
+    reading = Reading(session, usage if used[0] else None, str(result.get("result") or ""))
     if not result.get("is_error"):
-        return Reading(session, usage, final)
-    resets = _last(rows, "rate_limit_info", "resetsAt", kind="rate_limit_event")
-    error = final or "; ".join(str(part) for part in cast("list[object]", result.get("errors") or ["error"]))
-    return Reading(session, usage, error=f"{error} (resets at {resets})" if resets else error)
-
-
-def _claude_price(result: Json) -> float | None:
-    """The price of this turn. Newer versions report that of the whole conversation as the total."""
-    since = result.get("model_usage_since_last_result")
-    prices = [dig(model, "costUSD") for model in cast(Json, since).values()] if isinstance(since, dict) else []
-    prices = prices or [result.get("total_cost_usd")]
-    known = [float(price) for price in prices if isinstance(price, int | float)]
-    return sum(known) if known else None
+        return reading
+    resets = _last(rows, "rate_limit_info.resetsAt", "rate_limit_event")
+    error = reading.final or "; ".join(str(part) for part in cast("list[object]", result.get("errors") or ["error"]))
+    return replace(reading, final="", error=f"{error} (resets at {resets})" if resets else error)
 
 
 def read_opencode(rows: Sequence[Json]) -> Reading:
-    steps = [dig(row, "part") for row in rows if row.get("type") == "step_finish"]
-    tokens = [dig(step, "tokens") for step in steps]
-    cached = _sum(*(dig(t, "cache", "read") for t in tokens))
-    fresh = _sum(*(dig(t, "input") for t in tokens), *(dig(t, "cache", "write") for t in tokens))
-    costs = [dig(step, "cost") for step in steps]
-    known = [float(cost) for cost in costs if isinstance(cost, int | float)]
-    output = _sum(*(dig(t, "output") for t in tokens), *(dig(t, "reasoning") for t in tokens))
-    return Reading(
-        session=str(_last(rows, "sessionID") or ""),
+    steps = [row.get("part") for row in rows if row.get("type") == "step_finish"]
+    usage = Usage(
+        _sum(steps, "tokens.input", "tokens.cache.read", "tokens.cache.write"),
+        _sum(steps, "tokens.cache.read"),
+        _sum(steps, "tokens.output", "tokens.reasoning"),
         # A price of zero means that the price of the model is unknown.
-        usage=Usage(_sum(fresh, cached), cached, output, sum(known) or None) if steps else None,
-        final=str(_last(rows, "part", "text", kind="text") or ""),
-        error=str(_last(rows, "error", "data", "message", kind="error") or ""),
+        _price([dig(step, "cost") for step in steps]) or None,
+    )
+    return Reading(
+        session=_text(rows, "sessionID"),
+        usage=usage if steps else None,
+        final=_text(rows, "part.text", "text"),
+        error=_text(rows, "error.data.message", "error"),
     )
 
 
 def read_gemini(rows: Sequence[Json]) -> Reading:
-    models = _last(rows, "stats", "models")
-    tokens = [dig(model, "tokens") for model in cast(Json, models).values()] if isinstance(models, dict) else []
-    usage = Usage(
-        _sum(*(dig(t, "prompt") for t in tokens)),
-        _sum(*(dig(t, "cached") for t in tokens)),
-        _sum(*(dig(t, "candidates") for t in tokens), *(dig(t, "thoughts") for t in tokens)),
-    )
+    models = _values(_last(rows, "stats.models"))
+    output = _sum(models, "tokens.candidates", "tokens.thoughts")
+    usage = Usage(_sum(models, "tokens.prompt"), _sum(models, "tokens.cached"), output)
     return Reading(
-        session=str(_last(rows, "session_id") or ""),
-        usage=usage if tokens else None,
-        final=str(_last(rows, "response") or ""),
-        error=str(_last(rows, "error", "message") or ""),
+        session=_text(rows, "session_id"),
+        usage=usage if models else None,
+        final=_text(rows, "response"),
+        error=_text(rows, "error.message"),
     )
 
 
 def read_copilot(rows: Sequence[Json]) -> Reading:
-    texts = [dig(row, "data", "content") for row in rows if row.get("type") == "assistant.message"]
-    return Reading(
-        session=str(_last(rows, "sessionId") or ""), final=str(next((text for text in reversed(texts) if text), ""))
-    )
+    return Reading(session=_text(rows, "sessionId"), final=_text(rows, "data.content", "assistant.message"))
 
 
 # The CLI does not know the conversation: it was killed before it stored it.
 LOST_CONVERSATION = re.compile(r"no conversation found|no rollout found|session not found", re.IGNORECASE)
 
-_KIMI_SESSION = re.compile(r"kimi -r ([\w-]+)")
-
 
 def read_kimi(rows: Sequence[Json]) -> Reading:
-    return Reading(final=str(_last(rows, "content", kind=None) or ""))
+    return Reading(final=_text(rows, "content"))
 
 
 def read_plain(rows: Sequence[Json]) -> Reading:
@@ -182,7 +171,8 @@ class Provider:
 
     The prompt goes to its standard input, or with `as_argument` to the end of its arguments. `cumulative`: it reports
     the usage of the whole conversation. `names_sessions`: we choose the name of the session. `stderr_warnings` matches
-    messages on the error stream of a waiting process that the user should see.
+    messages on the error stream of a waiting process that the user should see, `session_pattern` a session that is
+    reported as text.
     """
 
     name: str
@@ -198,6 +188,7 @@ class Provider:
     cumulative: bool = False
     names_sessions: bool = False
     stderr_warnings: re.Pattern[str] | None = None
+    session_pattern: re.Pattern[str] | None = None
     login: tuple[str, ...] = ()
 
     def arguments(self, permission: Permission, session: str, again: bool) -> list[str]:
@@ -209,11 +200,9 @@ class Provider:
     def reading(self, output: str, errors: str) -> Reading:
         """What the output of a process contains; plain text if it has no JSON."""
         found = self.read(_objects(output))
-        if self.name == "kimi_cli" and (session := _KIMI_SESSION.search(output + errors)):
-            found = Reading(session[1], found.usage, found.final, found.error)
-        if found == Reading():
-            found = Reading(final=plain(output).strip())
-        return found
+        if self.session_pattern is not None and (session := self.session_pattern.search(output + errors)):
+            found = replace(found, session=session[1])
+        return Reading(final=plain(output).strip()) if found == Reading() else found
 
 
 _OPENCODE = ("run", "--format", "json", "--print-logs", "--log-level", "ERROR", "{permissions}")
@@ -300,6 +289,7 @@ ROWS: tuple[Provider, ...] = (
         read=read_kimi,
         install="pip install kimi-cli",
         as_argument=True,
+        session_pattern=re.compile(r"kimi -r ([\w-]+)"),
     ),
     Provider(
         name="goose",

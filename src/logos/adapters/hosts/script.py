@@ -51,13 +51,6 @@ class Otherwise(StrEnum):
     ERROR = "error"
 
 
-class ScriptFlow(StrEnum):
-    """The flow that a script is for."""
-
-    CYCLE = "cycle"
-    LEVELS = "levels"
-
-
 _WITH_MESSAGE = (Fault.CRASH, Fault.GARBAGE, Fault.USAGE_LIMIT, Fault.TRANSIENT)
 _TURN = re.compile(rf"r{NUMBER}\.({'|'.join(Role)})\.c{NUMBER}")
 _FIRST_LINE = re.compile(r"Turn: (\S+)[ \t\r]*(?:\n|\Z)")
@@ -90,13 +83,14 @@ def _inside(path: str) -> str:
 
 def _turn_id(turn: str) -> str:
     if not _TURN.fullmatch(turn) and level_turn(turn) is None:
-        raise PydanticCustomError("turn", "must be a turn id")
+        raise PydanticCustomError("turn", "must be a turn id such as r2.programmer.c1 or s1.L5.validate")
     return turn
 
 
 def _agent_key(key: str) -> str:
     if key not in (*Role, *_LEVEL_KEYS) and not _AUTHOR_KEY.fullmatch(key):
-        raise PydanticCustomError("agent", "must be a role or a level")
+        known = f"one of {', '.join(Role)}; for levels: a level (L5), a kind (L5.validate) or an author (L2.cart)"
+        raise PydanticCustomError("agent", "must be {known}", {"known": known})
     return key
 
 
@@ -178,28 +172,25 @@ class Script(Part):
     @model_validator(mode="after")
     def _of_one_flow(self) -> Script:
         named = [*self.agents, *self.turns]
-        of_levels = [name for name in named if _flow_of(name) is ScriptFlow.LEVELS]
+        of_levels = [name for name in named if _flow_of(name) == "levels"]
         of_cycle = [name for name in named if name not in of_levels]
         if of_levels and of_cycle:
             both = f"{of_cycle[0]} and {of_levels[0]}"
             raise PydanticCustomError(
                 CONTRADICTION, "a script has steps for roles or for levels, not for both: {both}", {"both": both}
             )
-        if not of_levels:
-            self._only_levels_report()
+        steps: dict[Location, ScriptStep] = {
+            ("agents", agent, n): step for agent, own in self.agents.items() for n, step in enumerate(own)
+        }
+        steps |= {("turns", turn): step for turn, step in self.turns.items()}
+        wrong = [_location(location) for location, step in steps.items() if of_cycle and step.report is not None]
+        if wrong:
+            raise PydanticCustomError(CONTRADICTION, "{location}: `report` is for levels", {"location": wrong[0]})
         return self
 
-    def _only_levels_report(self) -> None:
-        steps = {("agents", role, n): step for role, steps in self.agents.items() for n, step in enumerate(steps)}
-        for location, step in {**steps, **{("turns", turn): step for turn, step in self.turns.items()}}.items():
-            if step.report is not None:
-                raise PydanticCustomError(
-                    CONTRADICTION, "{location}: `report` is for levels", {"location": _location(location)}
-                )
-
     @property
-    def flow(self) -> ScriptFlow | None:
-        """The flow that the script is for; None when it has no steps."""
+    def flow(self) -> str | None:
+        """The flow that the script is for, `cycle` or `levels`; None when it has no steps."""
         return next((_flow_of(name) for name in (*self.agents, *self.turns)), None)
 
     def steps(self, keys: Sequence[str]) -> tuple[str, tuple[ScriptStep, ...]]:
@@ -282,9 +273,9 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _flow_of(name: str) -> ScriptFlow:
+def _flow_of(name: str) -> str:
     """The flow of an agent or turn, by the beginning of its name."""
-    return ScriptFlow.LEVELS if re.match(r"[Ls]\d", name) else ScriptFlow.CYCLE
+    return "levels" if re.match(r"[Ls]\d", name) else "cycle"
 
 
 def _location(location: Location) -> str:
@@ -314,9 +305,6 @@ _WORDING = Wording(
         "tuple_type": "must be a list of steps",
         "too_short": "must have at least one step",
         "invalid-json-value": "must be text, a number, true, false, null, a list or a mapping",
-        "turn": "must be a turn id such as r2.programmer.c1 or s1.L5.validate",
-        "agent": f"must be one of {', '.join(Role)}; for levels: a level (L5), a kind (L5.validate) "
-        "or an author (L2.cart)",
     },
 )
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from logos.adapters.files import text_of_file, write_atomically
 from logos.adapters.hosts import script as scripts
@@ -24,6 +24,7 @@ from logos.domain.reports import TurnKind, Verdict
 from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
 from logos.domain.turns import FailureKind
 from logos.domain.usage import Usage, total_of
+from logos.ports import TerminalOptions
 from logos.waiting.provider_errors import failure_kind_of
 
 # A validated script, or a mapping from roles to steps.
@@ -56,7 +57,7 @@ class ScriptedHost(ProcessHost):
         self._histories: dict[str, dict[str, dict[str, int]]] = {}
         self._histories_lock = threading.Lock()
 
-    def create_session(self, agent_profile: str, **options: str) -> Mapping[str, str]:
+    def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
         made = super().create_session(agent_profile, **options)
         if not options.get("working_directory"):
             # A cast is the terminals of one run, named after the first one: other runs in this folder do not count.
