@@ -20,7 +20,7 @@ from logos.cli.options import AsJson, examples
 from logos.cli.output import console as show
 from logos.cli.output.live import view
 from logos.errors import Interrupted, LogosError
-from logos.flows.levels.reconcile import Settled
+from logos.flows.levels.reconcile import Dispute
 from logos.flows.levels.state import LevelsState
 from logos.views.document import result_document, turn_document
 from logos.views.events import Severity, proposal_in_short
@@ -88,7 +88,7 @@ def as_document(ended: RunView, settings: Settings, exit_code: int) -> dict[str,
     return {**document, "settled": settled, "lineage": lineage.lineage_document(ended.run, build, None)}
 
 
-def settled_as_json(settled: Settled) -> dict[str, Any]:
+def settled_as_json(settled: Dispute) -> dict[str, Any]:
     return {
         "id": settled.id,
         "cause": settled.cause.value,
@@ -142,7 +142,7 @@ def put_levels(target: Console, ended: RunView, build: LevelsState, folder: Path
     show.put_next(target, next_after_levels(ended, folder))
 
 
-def put_settled(target: Console, settled: Settled) -> None:
+def put_settled(target: Console, settled: Dispute) -> None:
     show.put(target, f"{settled.id} at {settled.level.name}: {settled.question}", show.STYLES[Severity.BAD])
     for line in settled.evidence.splitlines():
         if line.startswith("AssertionError"):

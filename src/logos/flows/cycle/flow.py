@@ -120,14 +120,10 @@ class Cycle:
                 return _new_conversation(state, Role(agent))
             case events.RunStarted() | events.TerminalClosed() | events.TurnSent() | events.Noted() | events.RunEnded():
                 return state
-            case (
-                events.RunResumed()
-                | events.RunForked()
-                | events.WorkGathered()
-                | events.WorkMerged()
-                | events.QuestionResolved()
-            ):
-                # Events of the other flow change nothing.
+            case events.WorkGathered() | events.WorkMerged() | events.QuestionResolved():
+                return state
+            case events.RunResumed() | events.RunForked():
+                # A plan of the other flow changes nothing.
                 return state
 
     def outcome(self, state: CycleState) -> Outcome | None:
