@@ -24,9 +24,9 @@ ATTEMPTS = 3
 _INSTEAD = {TurnKind.AUTHOR: "report a constraint", TurnKind.VALIDATE: "give the verdict FAIL with failures"}
 
 _ENTER: dict[Stage, Callable[[LevelsState], LevelsState]] = {
-    Stage.DOWN: descent.enter,
+    Stage.DOWN: lambda state: state.ask_for(state.level, TurnKind.DECOMPOSE),
     Stage.BUILD: building.enter,
-    Stage.LINT: building.enter_lint,
+    Stage.LINT: lambda state: state.ask_for(Level.L1, TurnKind.LINT),
     Stage.UP: ascent.enter,
     Stage.DISPUTE: middle.enter,
 }
