@@ -413,7 +413,7 @@ def test_a_decision_against_the_purpose_does_not_hold() -> None:
 
     assert ids_of(built, "align") == ["s1.q1.L9.align.r1", "s1.q1.L9.align.r2"]
     assert built.facts("s1.q1.L4.propose.r2")["objections"] == "- L9: it spies; instead: ask"
-    assert built.state.settled[0].rounds == 2
+    assert built.state.settled[0].round == 2
 
 
 @pytest.mark.parametrize("changes", [(L2,), (L2, L1), ()], ids=["code", "code and lint", "nothing"])

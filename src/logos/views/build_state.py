@@ -295,7 +295,7 @@ def _reconciliations(state: LevelsState) -> list[Json]:
             "question": short(settled.question),
             "decision": short(settled.proposal.summary),
             "decided_by": settled.by,
-            "rounds": settled.rounds,
+            "rounds": settled.round,
         }
         for settled in state.settled
     ]

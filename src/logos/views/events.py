@@ -36,7 +36,7 @@ from logos.domain.turns import Outcome, RunId
 from logos.flows import Flow
 from logos.flows.fold import flow_for
 from logos.flows.levels.flow import ATTEMPTS, ReadReport
-from logos.flows.levels.reconcile import Dispute, Settled
+from logos.flows.levels.reconcile import Dispute
 from logos.flows.levels.state import LevelsState
 from logos.flows.levels.turn_ids import level_turn
 from logos.views.run import FLOW_WORDS, State
@@ -259,8 +259,8 @@ def _disproved(before: LevelsState, after: LevelsState) -> Iterator[Words]:
         yield f"{new.level.name} FAILED: `{new.command}` exits {new.exit_code}{ends}", Severity.BAD
 
 
-def _settled(settled: Settled, sweep: int) -> Words:
-    how = f"by {settled.by} in {count(settled.rounds, 'round')}" if settled.by != "a person" else "by a person"
+def _settled(settled: Dispute, sweep: int) -> Words:
+    how = f"by {settled.by} in {count(settled.round, 'round')}" if settled.by != "a person" else "by a person"
     decided = proposal_in_short(settled.proposal)
     return f"reconciliation {settled.id} settled {how}: {decided}; sweep {sweep} begins", Severity.GOOD
 

@@ -36,13 +36,6 @@ def _each_section_once(sections: tuple[Section, ...]) -> tuple[Section, ...]:
 
 
 def _can_be_ordered(components: tuple[Component, ...]) -> tuple[Component, ...]:
-    lines = _wrong_names(components) or _cycles({component.name: component.depends_on for component in components})
-    if lines:
-        raise values.wrong_lines(*lines)
-    return components
-
-
-def _wrong_names(components: tuple[Component, ...]) -> list[str]:
     names = [component.name for component in components]
     lines = [
         f'components[{number}].name = "{name}": the name is taken by components[{names.index(name)}]'
@@ -56,7 +49,10 @@ def _wrong_names(components: tuple[Component, ...]) -> list[str]:
                 lines.append(f"{location}: a component cannot depend on itself")
             elif other not in names:
                 lines.append(f"{location}: there is no such component; name one of the report's components")
-    return lines
+    lines = lines or _cycles({component.name: component.depends_on for component in components})
+    if lines:
+        raise values.wrong_lines(*lines)
+    return components
 
 
 def _cycles(needs: dict[str, tuple[str, ...]]) -> list[str]:

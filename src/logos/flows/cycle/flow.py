@@ -120,14 +120,10 @@ class Cycle:
                 return _new_conversation(state, Role(agent))
             case events.RunStarted() | events.TerminalClosed() | events.TurnSent() | events.Noted() | events.RunEnded():
                 return state
-            case (
-                events.RunResumed()
-                | events.RunForked()
-                | events.WorkGathered()
-                | events.WorkMerged()
-                | events.QuestionResolved()
-            ):
-                # Events of the other flow change nothing.
+            case events.WorkGathered() | events.WorkMerged() | events.QuestionResolved():
+                return state
+            case events.RunResumed() | events.RunForked():
+                # A plan of the other flow changes nothing.
                 return state
 
     def outcome(self, state: CycleState) -> Outcome | None:
@@ -161,7 +157,10 @@ def _answered(state: CycleState, text: str) -> CycleState:
     stage = phase_def(state.phase)
     if state.role is stage.author and stage.reviewer is not None:
         outputs[ROLE_DEFS[stage.reviewer].answer] = ""
-    state = replace(state, outputs=MappingProxyType(outputs), memory=_with_memory(state, text), fresh=False)
+    # The role's latest answers, condensed, are for an agent in a new conversation.
+    said = f"{state.turn_id}:\n{condense.head(text, MEMORY_LINES)}"
+    memory = {**state.memory, state.role: (*state.memory.get(state.role, ()), said)[-MEMORY_TURNS:]}
+    state = replace(state, outputs=MappingProxyType(outputs), memory=MappingProxyType(memory), fresh=False)
     if state.role is stage.reviewer:
         return _reviewed(state, text)
     if stage.reviewer is not None:
@@ -175,12 +174,6 @@ def _new_conversation(state: CycleState, role: Role) -> CycleState:
     if said and role not in memory:
         memory = MappingProxyType({**memory, role: (f"earlier:\n{condense.head(said, MEMORY_LINES)}",)})
     return replace(state, briefed=state.briefed - {role}, memory=memory)
-
-
-def _with_memory(state: CycleState, text: str) -> Mapping[Role, tuple[str, ...]]:
-    """The role's latest answers, condensed, for an agent in a new conversation."""
-    said = f"{state.turn_id}:\n{condense.head(text, MEMORY_LINES)}"
-    return MappingProxyType({**state.memory, state.role: (*state.memory.get(state.role, ()), said)[-MEMORY_TURNS:]})
 
 
 def _reviewed(state: CycleState, text: str) -> CycleState:

@@ -143,7 +143,3 @@ def merged(state: LevelsState, commit: str, found: tuple[ContentConflict, ...]) 
 def _lint_or_up(state: LevelsState) -> LevelsState:
     lint = Level.L1 in state.levels
     return state.enter_stage(Stage.LINT if lint else Stage.UP, min(state.levels))
-
-
-def enter_lint(state: LevelsState) -> LevelsState:
-    return state.ask_for(Level.L1, TurnKind.LINT)

@@ -62,80 +62,60 @@ def needs(name: str, components: Sequence[Component]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Something that only one component may own, and what a component did with it."""
+    """Something that only one component may own: two marks with the same key conflict when their `value` differs."""
 
     name: str
     path: str
-    blob: str = ""
+    value: str
+
+
+# The kinds of conflicts, in the order in which they are told, and what is told about each.
+_KINDS = {
+    "declared name": "declared by more than one component",
+    "same path": "changed differently",
+    "same definition": "",
+    "same text": "",
+}
+
+
+def _marks(contribution: Contribution) -> Iterator[tuple[str, str, _Mark]]:
+    """The marks of a contribution, each with its kind and its key: a name, a path, a content."""
+    name = contribution.component.name
+    for provided in sorted({*contribution.component.provides, *contribution.report.provides}):
+        yield "declared name", provided, _Mark(name, "", name)
+    for touched in contribution.touched:
+        yield "same path", touched.path, _Mark(name, touched.path, touched.blob)
+        for defined in touched.defines:
+            yield "same definition", defined, _Mark(name, touched.path, touched.path)
+        # Contents are compared where definitions cannot be read.
+        if touched.blob and touched.blob not in EMPTY and not touched.defines:
+            yield "same text", touched.blob, _Mark(name, touched.path, touched.path)
 
 
 def clashes(contributions: Sequence[Contribution], components: tuple[Component, ...]) -> tuple[ContentConflict, ...]:
     """All conflicts between contributions, except with work that a component was based on."""
-    built_on = {
-        contribution.component.name: needs(contribution.component.name, components) for contribution in contributions
-    }
+    names = [contribution.component.name for contribution in contributions]
+    built_on = {name: needs(name, components) for name in names}
 
     def unaware(one: str, other: str) -> bool:
         return one != other and one not in built_on[other] and other not in built_on[one]
 
+    by_key: defaultdict[tuple[str, str], list[_Mark]] = defaultdict(list)
+    for contribution in contributions:
+        for kind, key, mark in _marks(contribution):
+            by_key[kind, key].append(mark)
     found: list[ContentConflict] = []
-    for kind, marks, contradict, words in _LOOKS:
-        # Group by what must be unique: a name, a path, a content.
-        by_key: defaultdict[str, list[_Mark]] = defaultdict(list)
-        for contribution in contributions:
-            for key, mark in marks(contribution):
-                by_key[key].append(mark)
-        for key in by_key:
-            meeting = [
-                (one, other)
-                for one, other in combinations(by_key[key], 2)
-                if contradict(one, other) and unaware(one.name, other.name)
-            ]
-            if meeting:
-                met = [mark for pair in meeting for mark in pair]
-                who = tuple(dict.fromkeys(mark.name for mark in met))
-                # Describe a content by its file.
-                found.append(ContentConflict(kind, who, met[0].path if marks is _texts else key, words(met)))
+    for kind, key in sorted(by_key, key=lambda kind_and_key: [*_KINDS].index(kind_and_key[0])):
+        pairs = combinations(by_key[kind, key], 2)
+        meeting = [pair for pair in pairs if pair[0].value != pair[1].value and unaware(pair[0].name, pair[1].name)]
+        if meeting:
+            met = [mark for pair in meeting for mark in pair]
+            who = tuple(dict.fromkeys(mark.name for mark in met))
+            places = "in " + " and in ".join(dict.fromkeys(mark.path for mark in met))
+            # Describe a content by its file.
+            where = met[0].path if kind == "same text" else key
+            found.append(ContentConflict(kind, who, where, _KINDS[kind] or places))
     return (*found, *_files_as_folders(contributions, unaware))
-
-
-Marks = Callable[[Contribution], Iterable[tuple[str, _Mark]]]
-
-
-def _declared(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
-    name = contribution.component.name
-    for provided in sorted({*contribution.component.provides, *contribution.report.provides}):
-        yield provided, _Mark(name, "")
-
-
-def _paths(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
-    for touched in contribution.touched:
-        yield touched.path, _Mark(contribution.component.name, touched.path, touched.blob)
-
-
-def _definitions(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
-    for touched in contribution.touched:
-        for defined in touched.defines:
-            yield defined, _Mark(contribution.component.name, touched.path)
-
-
-def _texts(contribution: Contribution) -> Iterator[tuple[str, _Mark]]:
-    """Files by content; skipped where definitions could be read."""
-    for touched in contribution.touched:
-        if touched.blob and touched.blob not in EMPTY and not touched.defines:
-            yield touched.blob, _Mark(contribution.component.name, touched.path)
-
-
-def _in_places(marks: list[_Mark]) -> str:
-    return "in " + " and in ".join(dict.fromkeys(mark.path for mark in marks))
-
-
-_LOOKS: tuple[tuple[str, Marks, Callable[[_Mark, _Mark], bool], Callable[[list[_Mark]], str]], ...] = (
-    ("declared name", _declared, lambda _one, _other: True, lambda _marks: "declared by more than one component"),
-    ("same path", _paths, lambda one, other: one.blob != other.blob, lambda _marks: "changed differently"),
-    ("same definition", _definitions, lambda one, other: one.path != other.path, _in_places),
-    ("same text", _texts, lambda one, other: one.path != other.path, _in_places),
-)
 
 
 def _files_as_folders(
@@ -162,7 +142,4 @@ def _files_as_folders(
 
 
 # Empty files never conflict: package markers are equal everywhere (SHA-1 and SHA-256).
-EMPTY = (
-    "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
-    "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
-)
+EMPTY = ("e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813")

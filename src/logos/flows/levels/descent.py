@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from logos.domain.levels import Level, below
-from logos.domain.reports import ActionKind, Report, TurnKind, Verdict
+from logos.domain.reports import ActionKind, Report, Verdict
 from logos.domain.specs import Direction
 from logos.domain.turns import Outcome
 from logos.flows.levels.briefing import handed
@@ -16,10 +16,6 @@ from logos.flows.levels.state import LevelsState, PendingTurn
 # The same handoff this often is a loop, and so is this number of hand-backs in a sweep.
 SAME_HANDOFFS = 3
 HAND_BACKS = 6
-
-
-def enter(state: LevelsState) -> LevelsState:
-    return state.ask_for(state.level, TurnKind.DECOMPOSE)
 
 
 def decomposed(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -10,22 +10,23 @@ from logos.domain import events
 from logos.domain.events import Event, WorkGathered
 from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import LevelsPlan
-from logos.domain.reports import ActionKind, Refused, Report, TurnKind
+from logos.domain.reports import ActionKind, NextAction, Proposal, Refused, Report, TurnKind
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
 from logos.flows.levels import ascent, building, descent, middle
 from logos.flows.levels.briefing import facts_for
-from logos.flows.levels.deliverables import problems_with
-from logos.flows.levels.state import GATHERED, LevelsState, PendingTurn, Stage, turn_of, with_item
+from logos.flows.levels.state import GATHERED, MAIN, LevelsState, PendingTurn, Stage, turn_of, with_item
 
 ReadReport = Callable[[TurnKind, Level, str], Report | Refused]
 
 # Attempts at a report before a person is asked.
 ATTEMPTS = 3
+# What to do in turns that cannot be handed back.
+_INSTEAD = {TurnKind.AUTHOR: "report a constraint", TurnKind.VALIDATE: "give the verdict FAIL with failures"}
 
 _ENTER: dict[Stage, Callable[[LevelsState], LevelsState]] = {
-    Stage.DOWN: descent.enter,
+    Stage.DOWN: lambda state: state.ask_for(state.level, TurnKind.DECOMPOSE),
     Stage.BUILD: building.enter,
-    Stage.LINT: building.enter_lint,
+    Stage.LINT: lambda state: state.ask_for(Level.L1, TurnKind.LINT),
     Stage.UP: ascent.enter,
     Stage.DISPUTE: middle.enter,
 }
@@ -121,7 +122,7 @@ class Levels:
         report = self.read(pending.kind, pending.level, text)
         if isinstance(report, Refused):
             return _retry(state, pending, report.errors, text)
-        if problems := problems_with(state, pending, report):
+        if problems := _problems_with(state, pending, report):
             return _retry(state, pending, problems, text)
         state = replace(state, pending_turns=tuple(other for other in state.pending_turns if other != pending))
         pending = replace(pending, said=text)
@@ -212,3 +213,44 @@ def _retry(state: LevelsState, pending: PendingTurn, errors: tuple[str, ...], sa
 def _stuck(state: LevelsState, pending: PendingTurn, why: str) -> LevelsState:
     state = replace(state, stuck=with_item(state.stuck, pending.component or pending.key, why))
     return building.advance(state) if pending.kind is TurnKind.AUTHOR else state.blocked_by_stuck()
+
+
+def _problems_with(state: LevelsState, pending: PendingTurn, report: Report) -> tuple[str, ...]:
+    """Every reason to refuse a report, each a line that the agent can act on."""
+    problems = list(_wrong_action(state, pending, report.next))
+    if pending.kind is TurnKind.DECOMPOSE:
+        for place, component in enumerate(report.components):
+            if component.name == MAIN:
+                name = f"components[{place}].name = {MAIN!r}"
+                problems.append(f"{name}: this is where all work is merged; choose another name")
+    if pending.kind is TurnKind.PROPOSE:
+        problems += _wrong_proposal(state, report.proposal) if report.proposal else ["proposal: is missing"]
+    return tuple(problems)
+
+
+def _wrong_action(state: LevelsState, pending: PendingTurn, action: NextAction) -> Iterator[str]:
+    if action.step is not ActionKind.HAND_BACK:
+        return
+    higher = [level for level in state.levels if level > pending.level]
+    if pending.kind is not TurnKind.DECOMPOSE:
+        instead = _INSTEAD.get(pending.kind, "say it in this report's own fields")
+        yield f"next_recommended_action.action = hand_back: not possible in this turn; {instead}"
+    elif action.to not in higher:
+        to = "null" if action.to is None else action.to.name
+        names = ", ".join(level.name for level in higher) or "none, ask_person instead"
+        yield f"next_recommended_action.to = {to}: must be a level above that takes part: {names}"
+
+
+def _wrong_proposal(state: LevelsState, proposal: Proposal) -> Iterator[str]:
+    for place, change in enumerate(proposal.changes):
+        if change.level not in state.levels:
+            taking = ", ".join(level.name for level in state.levels)
+            yield f"proposal.changes[{place}].level = {change.level.name}: takes no part; taking part: {taking}"
+    known = [component.name for component in state.components]
+    for place, name in enumerate(proposal.rework):
+        if name not in known:
+            named = ", ".join(known) or "none yet: leave `rework` empty"
+            yield f"proposal.rework[{place}] = {name[:80]!r}: there is no such component; there are: {named}"
+    highest = max((change.level for change in proposal.changes), default=Level.L2)
+    if known and not proposal.rework and highest is Level.L2:
+        yield f"proposal.rework: code changes, so name the components to work on again, of: {', '.join(known)}"

@@ -11,7 +11,7 @@ from logos.domain.plans import RulesVersion
 from logos.domain.reports import Change, Proposal, Report, TurnKind
 from logos.domain.specs import Question
 from logos.flows.levels import ascent, building
-from logos.flows.levels.reconcile import Agreed, Dispute, Settled, Undecided, after_report
+from logos.flows.levels.reconcile import Agreed, Dispute, Undecided, after_report
 from logos.flows.levels.state import LevelsState, PendingTurn, Stage, with_item
 
 
@@ -49,17 +49,7 @@ def said(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsStat
 
 def settle(state: LevelsState, dispute: Dispute, proposal: Proposal, by: str) -> LevelsState:
     """Start a new sweep: down again from the highest level that changes, then up."""
-    settled = Settled(
-        dispute.id,
-        dispute.cause,
-        dispute.level,
-        dispute.question,
-        dispute.evidence,
-        dispute.parties,
-        proposal,
-        by,
-        dispute.round,
-    )
+    settled = replace(dispute, proposals=(*dispute.proposals, proposal), by=by)
     state = replace(
         state,
         dispute=None,

@@ -23,7 +23,10 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dispute:
-    """A conflict being reconciled. `participants` are in the order in which they propose."""
+    """A conflict between levels. `participants` are in the order in which they propose.
+
+    When it is settled, the last proposal is the decision, and `by` says who made it.
+    """
 
     id: str
     cause: Cause
@@ -38,6 +41,7 @@ class Dispute:
     proposals: tuple[Proposal, ...] = ()
     votes: Mapping[Level, str] = field(default_factory=lambda: MappingProxyType({}))
     objections: tuple[str, ...] = ()
+    by: str = ""
 
     @property
     def proposer(self) -> Level:
@@ -60,21 +64,6 @@ class Dispute:
                 return tuple(level for level in self.participants if level is not self.proposer)
             case _:
                 return (Level.L9,)
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The decision of a reconciliation, and who made it."""
-
-    id: str
-    cause: Cause
-    level: Level
-    question: str
-    evidence: str
-    parties: tuple[str, ...]
-    proposal: Proposal
-    by: str
-    rounds: int
 
 
 @dataclass(frozen=True, slots=True)

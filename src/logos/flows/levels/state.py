@@ -15,7 +15,8 @@ from logos.domain.specs import Direction, Handoff, Proof, Question, Spec, Tool
 from logos.domain.turns import FailureKind, Outcome, TurnId, Worktree
 from logos.flows import Position
 from logos.flows.levels.components import Contribution, needs
-from logos.flows.levels.reconcile import Cause, Dispute, Settled, participants
+from logos.flows.levels.reconcile import Cause, Dispute, participants
+from logos.flows.levels.turn_ids import turn_of
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", str, Level)
@@ -45,10 +46,6 @@ class LevelStatus(StrEnum):
     UNPROVEN = "unproven"
     PASSED = "passed"
     FAILED = "failed"
-
-
-def turn_of(key: str, attempt: int) -> TurnId:
-    return TurnId(key if attempt == 1 else f"{key}.t{attempt}")
 
 
 def with_item(table: Mapping[Key, Value], key: Key, value: Value) -> Mapping[Key, Value]:
@@ -119,7 +116,7 @@ class LevelsState:
     proofs: tuple[Proof, ...] = ()
     standing: Mapping[Level, LevelStatus] = field(default_factory=lambda: MappingProxyType({}))
     dispute: Dispute | None = None
-    settled: tuple[Settled, ...] = ()
+    settled: tuple[Dispute, ...] = ()
     question: Question | None = None
     answers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # Commits of unfinished work of the parent run, by key of the turn.
@@ -154,7 +151,7 @@ class LevelsState:
         return tuple(level for level in LEVELS if level not in self.plan.levels)
 
     @property
-    def decision(self) -> Settled | None:
+    def decision(self) -> Dispute | None:
         """The decision that started this sweep; None in the first."""
         return self.settled[-1] if self.settled else None
 

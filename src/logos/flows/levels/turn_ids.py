@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from logos.domain.levels import Level
 from logos.domain.reports import TurnKind
+from logos.domain.turns import TurnId
 
 NUMBER = r"[1-9][0-9]{0,5}"
 COMPONENT = r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}"
@@ -15,6 +16,10 @@ _LEVEL_TURN = re.compile(
     rf"\.(?P<kind>{'|'.join(TurnKind)})(?:\.(?P<again>[rv]{NUMBER}))?)(?:\.t(?P<attempt>{NUMBER}))?"
 )
 GATHER = ".gather"
+
+
+def turn_of(key: str, attempt: int) -> TurnId:
+    return TurnId(key if attempt == 1 else f"{key}.t{attempt}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,7 @@ class LevelTurn:
     @property
     def before(self) -> str:
         """The previous attempt; empty for the first."""
-        earlier = self.attempt - 1
-        return "" if not earlier else self.key if earlier == 1 else f"{self.key}.t{earlier}"
+        return turn_of(self.key, self.attempt - 1) if self.attempt > 1 else ""
 
 
 def level_turn(turn: str) -> LevelTurn | None:

@@ -151,7 +151,7 @@ def decisions(state: LevelsState, transitions: Transitions) -> Iterator[Entry]:
     for step in transitions:
         before, after, event = step.before, step.after, step.record.event
         for settled in after.settled[len(before.settled) :]:
-            rounds = "" if settled.by == "a person" else f" in {count(settled.rounds, 'round')}"
+            rounds = "" if settled.by == "a person" else f" in {count(settled.round, 'round')}"
             how = f"decided by {settled.by}{rounds}: {proposal_in_short(settled.proposal)}"
             what = f"{settled.id}, {settled.cause} at {settled.level.name}"
             yield step.entry("reconciliation", what, how, Severity.GOOD, settled.question)
