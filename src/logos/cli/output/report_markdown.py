@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from logos.cli.output.report_page import by_part, load_template
-from logos.views.continuity.report import HEADED, LISTED_ELSEWHERE, ContinuityReport, heading, lane_title, newest
+from logos.views.continuity.report import HEADED, LISTED_ELSEWHERE, ContinuityReport, heading, lane_title
 from logos.views.continuity.turns import Effort, TurnSpan
 from logos.views.events import Severity
 from logos.views.text import count, date, duration, number
@@ -19,13 +19,13 @@ _MOST_TURNS = 30
 
 
 def as_markdown(report: ContinuityReport) -> str:
-    left_out, turns = newest(report.changed.turns, _MOST_TURNS)
+    turns = report.changed.turns[-_MOST_TURNS:]
     return load_template("report.md.j2", escape=False).render(
         report=report,
         view=report.view,
         changed=report.changed,
         several=len(report.sessions) > 1,
-        left_out=left_out,
+        left_out=len(report.changed.turns) - len(turns),
         turns_table=_table(("turn", report.by, "answered", "took", "verdict"), map(_turn, turns)),
         efforts_table=_efforts_table(report),
         sessions_table=_sessions_table(report),

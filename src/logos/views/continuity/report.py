@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Any
 
 from logos.domain.events import CheckRan, RunAbandoned, RunForked, RunResumed
 from logos.domain.levels import Level
 from logos.domain.turns import FailureKind
 from logos.views.continuity import of_build, of_cycle
-from logos.views.continuity.entries import (
-    Entry,
-    Sections,
-    Transition,
-    entry,
-    printable,
-    printable_columns,
-    transitions,
-)
+from logos.views.continuity.entries import Entry, Sections, Steps, entry, printable, printable_columns, transitions
 from logos.views.continuity.plan_changes import changed_settings
 from logos.views.continuity.turns import Effort, TurnSpan, efforts_of, lanes_of, spans_of
 from logos.views.events import Severity
@@ -27,8 +19,6 @@ from logos.views.run import LOGOS, RunView
 from logos.views.sessions import Session
 from logos.views.status import BUDGET, SEVERITIES, RunStatus
 from logos.views.text import first_line
-
-Steps = tuple[Transition[Any], ...]
 
 _ASKED_FOR = 200
 _END = 120
@@ -78,108 +68,78 @@ class Changes:
         return tuple((name, entries) for name, entries in named if entries)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuityReport:
     """A run across its sessions. `since` is the session from which on things count as new."""
 
     status: RunStatus
+    view: RunView
     next: str
+    run: str
+    wd: str
+    flow: str
+    asked_for: str
+    reason: str
+    damage: str
+    # The checkpoint that it was forked from, in words.
+    origin: str
     since: Session
     sessions: tuple[Session, ...]
+    days: int
+    # The seconds in which this run itself had a driver.
+    driven: float
     spans: tuple[TurnSpan, ...]
+    in_flight: tuple[TurnSpan, ...]
     sections: Sections
-    files: tuple[str, ...] = ()
-
-    @property
-    def view(self) -> RunView:
-        return self.status.view
-
-    @property
-    def flow(self) -> str:
-        return self.view.plan.flow
-
-    @property
-    def run(self) -> str:
-        return printable(self.view.run)
-
-    @property
-    def wd(self) -> str:
-        return printable(self.status.work_dir)
-
-    @property
-    def asked_for(self) -> str:
-        return printable(first_line(self.view.plan.request, _ASKED_FOR))
-
-    @property
-    def reason(self) -> str:
-        return printable(self.status.reason)
-
-    @property
-    def damage(self) -> str:
-        return printable(self.view.damage)
-
-    @property
-    def origin(self) -> str:
-        return _origin(self.view.fork) if self.view.fork is not None else ""
-
-    @property
-    def by(self) -> str:
-        """What efforts are added up by: role or level."""
-        return self.view.words.group
-
-    @property
-    def driven(self) -> float:
-        """The seconds in which this run itself had a driver."""
-        return sum(session.seconds for session in self.sessions if not session.inherited)
-
-    @property
-    def days(self) -> int:
-        return len({session.date.partition(" ")[0] for session in self.sessions})
-
-    @property
-    def lanes(self) -> tuple[str, ...]:
-        return lanes_of(self.spans, self.view.build.levels if self.view.build else None)
-
-    @property
-    def efforts(self) -> tuple[Effort, ...]:
-        return efforts_of(self.spans, self.lanes)
-
-    @property
-    def total(self) -> Effort:
-        """All agents together, without the steps of Logos itself."""
-        own = (span for span in self.spans if not (span.inherited or span.by_logos))
-        return reduce(Effort.plus, own, Effort("total"))
-
-    @property
-    def in_flight(self) -> tuple[TurnSpan, ...]:
-        return () if self.view.outcome else tuple(span for span in self.spans if span.in_flight)
-
-    @property
-    def all_new(self) -> bool:
-        """Whether nothing happened before `since`."""
-        return self.since.number == 1
-
-    @property
-    def changed(self) -> Changes:
-        first = self.since.number
-        answered = (span for span in self.spans if not (span.by_logos or span.in_flight))
-        return Changes(self.sections.since(first), tuple(s for s in answered if s.over[0] >= first), self.files)
+    changed: Changes
+    # Whether nothing happened before `since`.
+    all_new: bool
+    # What efforts are added up by: role or level.
+    by: str
+    lanes: tuple[str, ...]
+    efforts: tuple[Effort, ...]
+    # All agents together, without the steps of Logos itself.
+    total: Effort
 
 
 def continuity(status: RunStatus, since: int, next_step: str, files: Iterable[str] = ()) -> ContinuityReport:
     """`since` is a session's number; `files` are lines of a diff."""
-    view = status.view
+    view, steps = status.view, tuple(transitions(status.view))
     sessions = tuple(replace(session, left=printable(session.left, _END)) for session in view.sessions)
     if status.driver is not None and view.outcome is None:
         sessions = (*sessions[:-1], replace(sessions[-1], outcome="", left="at work now"))
-    steps = tuple(transitions(view))
-    spans, lines = spans_of(view, sessions), tuple(map(printable_columns, files))
+    spans, sections = spans_of(view, sessions, steps), _sections(status, steps)
+    agents = [span for span in spans if span.lane != LOGOS]
+    lanes = lanes_of(spans, view.build.levels if view.build else None)
+    new = tuple(span for span in agents if not span.in_flight and span.over[0] >= since)
     return ContinuityReport(
-        status, printable(next_step), sessions[since - 1], sessions, spans, _all(status, steps), lines
+        status=status,
+        view=view,
+        next=printable(next_step),
+        run=printable(view.run),
+        wd=printable(status.work_dir),
+        flow=view.plan.flow,
+        asked_for=printable(first_line(view.plan.request, _ASKED_FOR)),
+        reason=printable(status.reason),
+        damage=printable(view.damage),
+        origin=_origin(view.fork) if view.fork is not None else "",
+        since=sessions[since - 1],
+        sessions=sessions,
+        days=len({session.date.partition(" ")[0] for session in sessions}),
+        driven=sum(session.seconds for session in sessions if not session.inherited),
+        spans=spans,
+        in_flight=() if view.outcome else tuple(span for span in spans if span.in_flight),
+        sections=sections,
+        changed=Changes(sections.since(since), new, tuple(map(printable_columns, files))),
+        all_new=since == 1,
+        by=view.words.group,
+        lanes=lanes,
+        efforts=efforts_of(spans, lanes),
+        total=reduce(Effort.plus, (span for span in agents if not span.inherited), Effort("total")),
     )
 
 
-def _all(status: RunStatus, steps: Steps) -> Sections:
+def _sections(status: RunStatus, steps: Steps) -> Sections:
     """The sections of the flow, with what is common to every flow."""
     view = status.view
     own = _SECTIONS[view.plan.flow](view.state, steps)
@@ -219,9 +179,9 @@ def _by_persons(steps: Steps) -> Iterator[Entry]:
     for step in steps:
         match step.record.event:
             case RunForked() as forked:
-                yield step.entry("person", forked.way, _origin(forked))
+                yield entry("person", forked.way, _origin(forked), step=step)
             case RunAbandoned(why):
-                yield step.entry("person", "given up", why, Severity.WARNING)
+                yield entry("person", "given up", why, Severity.WARNING, step=step)
             case _:
                 pass
 
@@ -233,12 +193,9 @@ def _origin(forked: RunForked) -> str:
 
 def _checks(steps: Steps) -> Iterator[Entry]:
     for step in steps:
-        match step.record.event:
-            case CheckRan(turn, command, exit_code):
-                severity = Severity.GOOD if exit_code == 0 else Severity.BAD
-                yield step.entry("check", turn, f"`{command}` exits {exit_code}", severity)
-            case _:
-                pass
+        if isinstance(check := step.record.event, CheckRan):
+            severity = Severity.GOOD if check.exit_code == 0 else Severity.BAD
+            yield entry("check", check.turn, f"`{check.command}` exits {check.exit_code}", severity, step=step)
 
 
 def _settings(steps: Steps) -> Iterator[Entry]:
@@ -246,28 +203,18 @@ def _settings(steps: Steps) -> Iterator[Entry]:
     for step in steps:
         if isinstance(step.record.event, RunResumed | RunForked):
             for name, how in changed_settings(step.before.plan, step.after.plan):
-                yield step.entry("setting", name, how)
+                yield entry("setting", name, how, step=step)
 
 
 def _outcomes(steps: Steps) -> Iterator[Entry]:
     for step in steps:
         before, after = step.before.outcome, step.after.outcome
         if after is not None and after is not before:
-            severity = SEVERITIES.get(after.value, Severity.BAD)
-            yield step.entry("outcome", after.value, step.after.reason, severity)
+            yield entry("outcome", after.value, step.after.reason, SEVERITIES.get(after.value, Severity.BAD), step=step)
 
 
 def heading(part: str) -> str:
     return _HEADINGS.get(part, part)
-
-
-ReportRow = TypeVar("ReportRow")
-
-
-def newest(rows: tuple[ReportRow, ...], at_most: int) -> tuple[int, tuple[ReportRow, ...]]:
-    """How many are left out, and the others."""
-    left_out = max(len(rows) - at_most, 0)
-    return left_out, rows[left_out:]
 
 
 def lane_title(lane: str) -> str:
