@@ -260,7 +260,7 @@ def start_build(
 
 def _continues(settings: Settings, feature: str, journal: Journal[LevelsState]) -> bool:
     state, same = journal.state, not feature.strip() or feature.strip() == journal.state.plan.feature.strip()
-    if state.outcome is not None and not journal.ended and (settings.resume or same):
+    if state.outcome is not None and not journal.fold.ended and (settings.resume or same):
         # The driver was killed between the last answer and the last event.
         return True
     if settings.resume and state.outcome not in (None, Outcome.BLOCKED) and _needs_cleanup(settings, journal):

@@ -82,7 +82,7 @@ def _cells(run: ComparedRun) -> tuple[object, ...]:
         cut(view.reason, _REASON) or "-",
         view.asked_for,
         date(view.started),
-        view.rounds,
+        view.state.position.round,
         view.answered,
         view.inherited,
         number(view.characters),

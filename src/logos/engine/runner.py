@@ -90,14 +90,15 @@ class Runner(ABC, Generic[State]):
         self._stop.set()
         self._wake()
         journal = self.journal
-        if journal is None or journal.seq == 0:
+        if journal is None or journal.fold.seq == 0:
             return
         if why is not None:
             with suppress(LogosError):
                 journal.record(Noted(Topic.INTERRUPTED, why))
         with suppress(LogosError):
             self._clean_up()
-        word = FINAL[journal.outcome] if journal.outcome is not None else "stopped"
+        outcome = journal.fold.outcome
+        word = FINAL[outcome] if outcome is not None else "stopped"
         self._notify(f"Logos: {word}", why or journal.state.reason or word, 3)
 
     @abstractmethod

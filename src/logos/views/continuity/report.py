@@ -15,10 +15,11 @@ from logos.views.continuity.entries import Entry, Sections, Steps, entry, printa
 from logos.views.continuity.plan_changes import changed_settings
 from logos.views.continuity.turns import Effort, TurnSpan, efforts_of, lanes_of, spans_of
 from logos.views.events import Severity
-from logos.views.run import LOGOS, RunView
+from logos.views.run import RunView
 from logos.views.sessions import Session
 from logos.views.status import BUDGET, SEVERITIES, RunStatus
 from logos.views.text import first_line
+from logos.views.turns import LOGOS
 
 _ASKED_FOR = 200
 _END = 120

@@ -13,8 +13,9 @@ from logos.domain.usage import Spent
 from logos.flows.levels.turn_ids import level_turn
 from logos.views.continuity.entries import Transition, printable
 from logos.views.events import Severity, severity_of
-from logos.views.run import LOGOS, RunView, TurnView
+from logos.views.run import RunView, TurnView
 from logos.views.sessions import Session
+from logos.views.turns import LOGOS
 
 _SHORT = 120
 # A session's number, and a time in it.
