@@ -16,8 +16,7 @@ from logos.cli.output import console as show
 from logos.cli.output.report_markdown import as_markdown
 from logos.cli.output.report_page import as_page
 from logos.errors import UsageError
-from logos.views.continuity.document import report_document
-from logos.views.continuity.report import ContinuityReport
+from logos.views.continuity.report import ContinuityReport, report_document
 from logos.views.redact import clean, redacted
 from logos.views.text import count, date
 

@@ -24,13 +24,7 @@ from logos.ports import ChangeSignal, Responses
 from logos.prompts import preload
 from logos.views.cycle_state import FINAL
 
-EXIT_CODES = {
-    Outcome.PASSED: 0,
-    Outcome.FAILED: 1,
-    Outcome.BLOCKED: 3,
-    Outcome.REJECTED: 3,
-    Outcome.ABANDONED: 1,
-}
+EXIT_CODES = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.BLOCKED: 3, Outcome.REJECTED: 3, Outcome.ABANDONED: 1}
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 

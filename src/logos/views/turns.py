@@ -146,9 +146,8 @@ class TurnViewBuilder:
         since = of.ended if of is not None and of.ended is not None else self._before
         files = [f"{'changed' if touched.blob else 'deleted'} {touched.path}" for touched in event.touched]
         text = "\n".join([f"commit {event.commit}", *files, *(f"problem: {problem}" for problem in event.problems)])
-        verdict = (
-            f"refused: {cut(event.problems[0], REASON)}" if event.problems else f"gathered {count(len(files), 'file')}"
-        )
+        refused = f"refused: {cut(event.problems[0], REASON)}" if event.problems else ""
+        verdict = refused or f"gathered {count(len(files), 'file')}"
         return TurnView(event.turn, LOGOS, since, f"gather the work in {event.place}", text, at, verdict)
 
 

@@ -14,6 +14,8 @@ from logos.views.continuity import of_build, of_cycle
 from logos.views.continuity.entries import Entry, Sections, Steps, entry, printable, printable_columns, transitions
 from logos.views.continuity.plan_changes import changed_settings
 from logos.views.continuity.turns import Effort, TurnSpan, efforts_of, lanes_of, spans_of
+from logos.views.document import iso, run_document, spent_document, turn_document
+from logos.views.document_shapes import ChangedDocument, EffortRowDocument, EntryDocument, ReportDocument, SpanDocument
 from logos.views.events import Severity
 from logos.views.run import RunView
 from logos.views.sessions import Session
@@ -142,17 +144,34 @@ def continuity(status: RunStatus, since: int, next_step: str, files: Iterable[st
 
 def _sections(status: RunStatus, steps: Steps) -> Sections:
     """The sections of the flow, with what is common to every flow."""
-    view = status.view
-    own = _SECTIONS[view.plan.flow](view.state, steps)
-    decisions = (*own.decisions, *_by_persons(steps))
+    own = _SECTIONS[status.view.plan.flow](status.view.state, steps)
+    decisions, checks, settings, outcomes = [*own.decisions], list[Entry](), list[Entry](), list[Entry]()
+    for step in steps:
+        event, before, after = step.record.event, step.before.outcome, step.after.outcome
+        match event:
+            case RunForked():
+                decisions.append(entry("person", event.way, _origin(event), step=step))
+            case RunAbandoned(why):
+                decisions.append(entry("person", "given up", why, Severity.WARNING, step=step))
+            case CheckRan(turn, command, exit_code):
+                severity = Severity.GOOD if exit_code == 0 else Severity.BAD
+                checks.append(entry("check", turn, f"`{command}` exits {exit_code}", severity, step=step))
+            case _:
+                pass
+        if isinstance(event, RunResumed | RunForked):
+            changed = changed_settings(step.before.plan, step.after.plan)
+            settings += [entry("setting", name, how, step=step) for name, how in changed]
+        if after is not None and after is not before:
+            severity = SEVERITIES.get(after.value, Severity.BAD)
+            outcomes.append(entry("outcome", after.value, step.after.reason, severity, step=step))
     return replace(
         own,
         blocked=(*own.blocked, *_stopped(status)),
         # By session; within one, the clock is good enough.
         decisions=tuple(sorted(decisions, key=lambda line: (line.session or 0, line.at or 0.0))),
-        checks=tuple(_checks(steps)),
-        settings=tuple(_settings(steps)),
-        outcomes=tuple(_outcomes(steps)),
+        checks=tuple(checks),
+        settings=tuple(settings),
+        outcomes=tuple(outcomes),
     )
 
 
@@ -167,51 +186,17 @@ def _stopped(status: RunStatus) -> Iterator[Entry]:
     elif status.driver is None and BUDGET.match(view.left):
         yield entry("budget", "this run's budget", view.left, Severity.WARNING)
     for turn in status.in_flight:
-        name = printable(turn.turn)
         if turn.waits:
             waits = entry("permission", turn.who, f"waits for you: {turn.waits}", Severity.ALARM)
-            yield replace(waits, turn=name)
+            yield replace(waits, turn=printable(turn.turn))
         if turn.rests:
-            yield replace(entry("rest", turn.who, f"rests: {turn.rests}", Severity.WARNING), turn=name)
-
-
-def _by_persons(steps: Steps) -> Iterator[Entry]:
-    """What a person did with the run as a whole."""
-    for step in steps:
-        match step.record.event:
-            case RunForked() as forked:
-                yield entry("person", forked.way, _origin(forked), step=step)
-            case RunAbandoned(why):
-                yield entry("person", "given up", why, Severity.WARNING, step=step)
-            case _:
-                pass
+            rests = entry("rest", turn.who, f"rests: {turn.rests}", Severity.WARNING)
+            yield replace(rests, turn=printable(turn.turn))
 
 
 def _origin(forked: RunForked) -> str:
     verb = "forked from" if forked.way == "fork" else "rolled back to"
     return printable(f"{verb} {forked.parent}@{forked.at}")
-
-
-def _checks(steps: Steps) -> Iterator[Entry]:
-    for step in steps:
-        if isinstance(check := step.record.event, CheckRan):
-            severity = Severity.GOOD if check.exit_code == 0 else Severity.BAD
-            yield entry("check", check.turn, f"`{check.command}` exits {check.exit_code}", severity, step=step)
-
-
-def _settings(steps: Steps) -> Iterator[Entry]:
-    """Settings that a new driver changed."""
-    for step in steps:
-        if isinstance(step.record.event, RunResumed | RunForked):
-            for name, how in changed_settings(step.before.plan, step.after.plan):
-                yield entry("setting", name, how, step=step)
-
-
-def _outcomes(steps: Steps) -> Iterator[Entry]:
-    for step in steps:
-        before, after = step.before.outcome, step.after.outcome
-        if after is not None and after is not before:
-            yield entry("outcome", after.value, step.after.reason, SEVERITIES.get(after.value, Severity.BAD), step=step)
 
 
 def heading(part: str) -> str:
@@ -223,3 +208,70 @@ def lane_title(lane: str) -> str:
     if lane in Level.__members__:
         return of_build.title(Level[lane])
     return "Logos" if lane == LOGOS else lane.replace("_", " ")
+
+
+def report_document(report: ContinuityReport) -> ReportDocument:
+    sections = report.sections
+    return {
+        **run_document(report.status),
+        "next": report.next,
+        "in_flight": [_span(span) for span in report.in_flight],
+        "completed": _entries(sections.completed),
+        "pending": _entries(sections.pending),
+        "blocked": _entries(sections.blocked),
+        "decisions": _entries(sections.decisions),
+        "since": {"session": report.since.number, "began_at": iso(report.since.began)},
+        "changed": _changed(report.changed),
+        "effort": {"by": report.by, "rows": [_effort(row) for row in report.efforts], "total": _effort(report.total)},
+    }
+
+
+def _changed(changed: Changes) -> ChangedDocument:
+    sections = changed.sections
+    return {
+        "outcomes": _entries(sections.outcomes),
+        "completed": _entries(sections.completed),
+        "timeline": [_span(span) for span in changed.turns],
+        "checks": _entries(sections.checks),
+        "merges": _entries(sections.merges),
+        "specs": _entries(sections.specs),
+        "decisions": _entries(sections.decisions),
+        "settings": _entries(sections.settings),
+        "files": list(changed.files),
+    }
+
+
+def _entries(entries: Iterable[Entry]) -> list[EntryDocument]:
+    return [
+        {
+            "part": line.part,
+            "what": line.what,
+            "how": line.how,
+            "about": line.about or None,
+            "turn": line.turn or None,
+            "at": None if line.at is None else iso(line.at),
+            "session": line.session,
+            "inherited": line.inherited,
+        }
+        for line in entries
+    ]
+
+
+def _span(span: TurnSpan) -> SpanDocument:
+    return {
+        **turn_document(span.view),
+        "asked_in_session": span.begun[0],
+        "answered_in_session": None if span.in_flight else span.over[0],
+        "seconds_driven": round(span.seconds, 3),
+    }
+
+
+def _effort(effort: Effort) -> EffortRowDocument:
+    return {
+        "name": effort.name,
+        "turns": effort.turns,
+        "seconds": round(effort.seconds, 3),
+        "characters_sent": effort.sent,
+        "characters_received": effort.received,
+        "usage": spent_document(effort.bill),
+    }
