@@ -13,6 +13,7 @@ from logos.domain.levels import LEVELS
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.reports import Failure, Proposal, Report, TurnKind, Verdict
 from logos.domain.roles import Role
+from logos.domain.specs import Proof
 from logos.domain.turns import Outcome, RunId
 from logos.flows import Flow
 from logos.flows.fold import flow_for
@@ -215,8 +216,12 @@ def _failure(failure: Failure) -> str:
 
 def changes(before: LevelsState, after: LevelsState) -> Iterator[Words]:
     """What changed in a build between two states, in words."""
-    yield from _sent_back(before, after)
-    yield from _disproved(before, after)
+    for ask in after.pending_turns:
+        if ask.errors and ask not in before.pending_turns:
+            errors = "; ".join(ask.errors)
+            yield f"{ask.key} is sent back, attempt {ask.attempt} of {ATTEMPTS}: {errors}", Severity.WARNING
+    if len(after.proofs) > len(before.proofs) and not after.proofs[-1].passed:
+        yield _disproved(after.proofs[-1])
     yield from (_settled(settled, after.sweep) for settled in after.settled[len(before.settled) :])
     if after.dispute is not None:
         yield from _disputed(before.dispute, after.dispute, after.plan.max_rounds)
@@ -224,20 +229,11 @@ def changes(before: LevelsState, after: LevelsState) -> Iterator[Words]:
         yield from _ended(after)
 
 
-def _sent_back(before: LevelsState, after: LevelsState) -> Iterator[Words]:
-    for ask in after.pending_turns:
-        if ask.errors and ask not in before.pending_turns:
-            errors = "; ".join(ask.errors)
-            yield f"{ask.key} is sent back, attempt {ask.attempt} of {ATTEMPTS}: {errors}", Severity.WARNING
-
-
-def _disproved(before: LevelsState, after: LevelsState) -> Iterator[Words]:
+def _disproved(proof: Proof) -> Words:
     """A tool that fails usually says why at the end of its output."""
-    new = after.proofs[-1] if len(after.proofs) > len(before.proofs) else None
-    if new is not None and not new.passed:
-        last = " / ".join([line.strip() for line in new.output.splitlines() if line.strip()][-_LAST_LINES:])
-        ends = f"; its output ends: {last}" if last else ""
-        yield f"{new.level.name} FAILED: `{new.command}` exits {new.exit_code}{ends}", Severity.BAD
+    last = " / ".join([line.strip() for line in proof.output.splitlines() if line.strip()][-_LAST_LINES:])
+    ends = f"; its output ends: {last}" if last else ""
+    return f"{proof.level.name} FAILED: `{proof.command}` exits {proof.exit_code}{ends}", Severity.BAD
 
 
 def _settled(settled: Settled, sweep: int) -> Words:

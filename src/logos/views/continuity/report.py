@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 from logos.domain.events import CheckRan, RunAbandoned, RunForked, RunResumed
 from logos.domain.levels import Level
 from logos.domain.turns import FailureKind
 from logos.views.continuity import of_build, of_cycle
 from logos.views.continuity.entries import Entry, Sections, Steps, entry, printable, printable_columns, transitions
-from logos.views.continuity.plan_changes import changed_settings
 from logos.views.continuity.turns import Effort, TurnSpan, efforts_of, lanes_of, spans_of
 from logos.views.document import iso, run_document, spent_document, turn_document
 from logos.views.document_shapes import ChangedDocument, EffortRowDocument, EntryDocument, ReportDocument, SpanDocument
@@ -20,11 +20,13 @@ from logos.views.events import Severity
 from logos.views.run import RunView
 from logos.views.sessions import Session
 from logos.views.status import BUDGET, SEVERITIES, RunStatus
-from logos.views.text import first_line
+from logos.views.text import first_line, number
 from logos.views.turns import LOGOS
 
 _ASKED_FOR = 200
 _END = 120
+# Of longer values of settings only the length is shown.
+_VALUE = 60
 # Changes that the report also lists elsewhere, and parts that a heading names already.
 LISTED_ELSEWHERE = ("Completed", "Decisions")
 HEADED = ("outcome", "check", "merge", "setting")
@@ -159,7 +161,7 @@ def _sections(status: RunStatus, steps: Steps) -> Sections:
             case _:
                 pass
         if isinstance(event, RunResumed | RunForked):
-            changed = changed_settings(step.before.plan, step.after.plan)
+            changed = _changed_settings(step.before.plan, step.after.plan)
             settings += [entry("setting", name, how, step=step) for name, how in changed]
         if after is not None and after is not before:
             severity = SEVERITIES.get(after.value, Severity.BAD)
@@ -173,6 +175,44 @@ def _sections(status: RunStatus, steps: Steps) -> Sections:
         settings=tuple(settings),
         outcomes=tuple(outcomes),
     )
+
+
+def _changed_settings(before: object, after: object, name: str = "") -> Iterator[tuple[str, str]]:
+    """Each field that differs, by its whole name, and how: `review.max_cycles`, `3 → 5`."""
+    if before == after:
+        return
+    parts, others = _parts(before), _parts(after)
+    if parts is None or others is None:
+        yield name, f"{_setting(before, after)} → {_setting(after, before)}"
+        return
+    for key in dict.fromkeys((*parts, *others)):
+        yield from _changed_settings(parts.get(key), others.get(key), f"{name}.{key}" if name else key)
+
+
+def _parts(value: object) -> dict[str, object] | None:
+    """The parts of a value by name; None for a value that has none."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    rows = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else ()
+    if rows and all(is_dataclass(row) and hasattr(row, "name") for row in rows):
+        return {str(row.name): row for row in rows}
+    if rows and all(isinstance(row, tuple) and len(cast("tuple[Any, ...]", row)) == 2 for row in rows):
+        return {_setting(key): text for key, text in rows}
+    return None
+
+
+def _setting(value: object, beside: object = None) -> str:
+    """Short values as they are; of long ones only the length."""
+    if value is None or value == () or value == "":
+        return "none"
+    if is_dataclass(value) and not isinstance(value, type):
+        return ", ".join(_setting(getattr(value, field.name)) for field in fields(value) if field.name != "name")
+    if isinstance(value, tuple):
+        return ", ".join(map(_setting, cast("tuple[object, ...]", value)))
+    if isinstance(value, Enum):
+        return value.name if isinstance(value, int) else str(value.value)
+    text = str(value)
+    return f"{number(len(text))} characters" if max(len(text), len(str(beside))) > _VALUE else text
 
 
 def _stopped(status: RunStatus) -> Iterator[Entry]:
