@@ -127,8 +127,8 @@ def long_log(wd: Path, events: int) -> Settings:
     plan = make_plan(settings, PROMPT)
     journal = Journal(log, RunFold(RunId("long"), Cycle(plan)))
     journal.record(RunStarted(plan))
-    while journal.seq < events:
-        (turn,) = journal.due()
+    while journal.fold.seq < events:
+        (turn,) = journal.fold.due()
         assert isinstance(turn, Turn)
         prompt = render(turn.document, turn.facts)
         for event in (
@@ -145,7 +145,7 @@ def long_log(wd: Path, events: int) -> Settings:
 def write_state(journal: Journal, settings: Settings) -> None:
     from logos.app.runs import write_state as write
 
-    write(settings, journal.state, journal.ledger, journal.run, journal.seq, time.time())
+    write(settings, journal.state, journal.ledger, journal.run, journal.fold.seq, time.time())
 
 
 def resuming() -> None:
@@ -155,7 +155,7 @@ def resuming() -> None:
         log = SqliteLog(settings.telos_dir / "logos.db")
         start_plan = choose_start(settings, log, lambda _text: None, strict_prompt=False)
         seconds = time.monotonic() - began
-        assert start_plan.journal.seq >= 10_000
+        assert start_plan.journal.fold.seq >= 10_000
         began = time.monotonic()
         read = sum(1 for _ in log._db.execute("SELECT body FROM events"))  # pyright: ignore[reportPrivateUsage]
         floor = time.monotonic() - began

@@ -260,7 +260,7 @@ def test_a_driver_that_is_stopped_leaves_the_turn_in_hand() -> None:
     stop.set()
     driver.end(10)
     assert TurnId("a") in journal.ledger.in_flight
-    assert journal.outcome is None
+    assert journal.fold.outcome is None
 
 
 def test_a_driver_that_is_interrupted_leaves_the_turn_in_hand() -> None:
@@ -403,4 +403,4 @@ def test_the_cycle_is_driven_to_its_outcome_and_its_log_replays_to_the_same_stat
     again = RunFold(RUN, flow)
     for record in log.read(RUN):
         again.add(record)
-    assert (again.state, again.ledger, again.seq) == (journal.state, journal.ledger, journal.seq)
+    assert (again.state, again.ledger, again.seq) == (journal.state, journal.ledger, journal.fold.seq)

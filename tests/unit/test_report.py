@@ -43,10 +43,9 @@ from logos.domain.usage import Usage
 from logos.errors import UsageError
 from logos.flows.cycle.flow import Cycle, CycleState
 from logos.testing import APPROVED, FAIL, PASS, REVISE, MemoryLog
-from logos.views.continuity.document import report_document
 from logos.views.continuity.entries import Entry
-from logos.views.continuity.report import ContinuityReport, continuity
-from logos.views.continuity.since import session_since
+from logos.views.continuity.report import ContinuityReport, continuity, report_document
+from logos.views.sessions import session_since
 from logos.views.status import RunStatus
 from tests.builders import a_quick_plan, drive_purely, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person

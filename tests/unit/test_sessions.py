@@ -37,8 +37,9 @@ from logos.domain.usage import Usage
 from logos.engine.journal import Journal
 from logos.testing import GOOD_ANALYSIS, MemoryLog
 from logos.views.events import Severity
-from logos.views.run import LOGOS, RunView
+from logos.views.run import RunView
 from logos.views.sessions import Session, sessions_of
+from logos.views.turns import LOGOS
 from tests.builders import a_failure, a_plan, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person
 from tests.unit.test_cli_levels import Talk, built
@@ -192,7 +193,7 @@ def test_a_fork_was_driven_since_it_was_forked_and_not_between_two_drivers(
     took = [max(now - then, 0) for (_, then), (event, now) in pairwise(own) if not isinstance(event, RunResumed)]
     assert journal.fold.driven_seconds == pytest.approx(sum(took))
     assert (journal.ledger, journal.state) == (life.ledger, life.state)
-    assert journal.ended == (journal.outcome is not None)
+    assert journal.fold.ended == (journal.fold.outcome is not None)
 
 
 def _forked(play: Play, data: st.DataObject) -> tuple[Life, int]:
@@ -230,10 +231,10 @@ def test_a_fork_of_a_blocked_build_has_ended_until_a_person_answers() -> None:
     assert events[-1] == ENDED
     log.fork(FORK, log.read(PARENT), RunForked(PARENT, len(events), a_levels_plan(Level.L3, Level.L2)))
     journal = Journal(log, load_run(log, FORK).fold)
-    assert (journal.outcome, journal.ended) == (Outcome.BLOCKED, True)
+    assert (journal.fold.outcome, journal.fold.ended) == (Outcome.BLOCKED, True)
     journal.record(answered_by_a_person(journal.state))
-    assert (journal.outcome, journal.ended) == (None, False)
-    assert [action.id for action in journal.due()] == ["s1.L3.decompose.v2"]
+    assert (journal.fold.outcome, journal.fold.ended) == (None, False)
+    assert [action.id for action in journal.fold.due()] == ["s1.L3.decompose.v2"]
     assert load_run(log, PARENT).outcome is Outcome.BLOCKED
 
 

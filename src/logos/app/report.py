@@ -13,11 +13,12 @@ from logos.app.runs import status_of
 from logos.app.workdir import reading, wd_flag
 from logos.errors import HostError, LogError, UsageError
 from logos.views.continuity.report import ContinuityReport, continuity
-from logos.views.continuity.since import session_since
 from logos.views.redact import redact
-from logos.views.run import LOGOS, RunView, TurnView
+from logos.views.run import RunView, TurnView
+from logos.views.sessions import session_since
 from logos.views.status import next_command
 from logos.views.text import date
+from logos.views.turns import LOGOS
 
 
 def report_on(work_dir: Path, run: str | None, since: str) -> ContinuityReport:

@@ -51,7 +51,7 @@ def resolve(work_dir: Path, words: Sequence[str]) -> Answer:
         paths = WorkDir(work_dir)
         with DriverLock(paths.lock):
             journal.record(QuestionResolved(question.id, option, text))
-            write_state_of_build(paths, journal.state, journal.ledger, journal.run, journal.seq, time.time())
+            write_state_of_build(paths, journal.state, journal.ledger, journal.run, journal.fold.seq, time.time())
     return Answer(journal.run, question.id, option, text)
 
 

@@ -272,7 +272,7 @@ def start_build(
 
 def _continues(settings: Settings, feature: str, journal: Journal[LevelsState]) -> bool:
     state, same = journal.state, not feature.strip() or feature.strip() == journal.state.plan.feature.strip()
-    if state.outcome is not None and not journal.ended and (settings.resume or same):
+    if state.outcome is not None and not journal.fold.ended and (settings.resume or same):
         # The driver was killed between the last answer and the last event.
         return True
     left = bool(journal.ledger.terminals) or (settings.paths.worktrees / journal.run).exists()

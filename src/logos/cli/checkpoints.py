@@ -286,7 +286,7 @@ def _compared_cells(run: ComparedRun, found: Comparison) -> dict[str, object]:
         "reason": cut(view.reason, 60) or "-",
         "asked for": view.asked_for,
         "began": date(view.started),
-        rounds: view.rounds,
+        rounds: view.state.position.round,
         "turns": view.answered,
         "turns inherited": view.inherited,
         "characters sent": number(view.characters),

@@ -18,8 +18,7 @@ from logos.cli.options import AsJson, OneRun, WorkDir, argument, command, comman
 from logos.cli.output import console as show
 from logos.cli.output.report import as_markdown, as_page
 from logos.errors import UsageError
-from logos.views.continuity.document import report_document
-from logos.views.continuity.report import ContinuityReport
+from logos.views.continuity.report import ContinuityReport, report_document
 from logos.views.document import session_document
 from logos.views.document_shapes import VERSION, SessionRowDocument
 from logos.views.events import Severity

@@ -117,7 +117,7 @@ def _run_row(run: RunStatus | UnreadableRun) -> dict[str, object]:
         "from": view.came_from or "-",
         "started": date(view.started),
         "status": "DAMAGED" if view.damage else run.word,
-        "rounds": view.rounds,
+        "rounds": view.state.position.round,
         "turns": view.answered,
         "tokens": tokens(view.bill.tokens),
         "cost": dollars(view.bill.cost),

@@ -35,9 +35,9 @@ from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, CycleSeed
 from logos.domain.roles import ANSWERS, Phase, Role, phase_def_of
 from logos.domain.turns import AgentName, FailureKind, RunId, Terminal, TerminalId
-from logos.engine.runner import new_run_id, rules_for
+from logos.engine.runner import new_run_id
 from logos.engine.terminals import AgentTerminals
-from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter
+from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter, rules_for
 from logos.errors import Interrupted, LogosError, PromptError
 from logos.flows import condense
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
@@ -243,9 +243,9 @@ class DefaultRun(ModuleType):
         pending = PendingResponse(TerminalId(terminal_id), role, reminder=self.response_file_instruction(role))
         self.ensure_response_dir()
         with closing(FileWatcher(Path(self.RESPONSE_DIR))) as change_signal:
-            waiter = ResponseWaiter(host, self.responses(), change_signal, rules, time.monotonic)
+            waiter = ResponseWaiter(host, self.responses(), change_signal, rules, time.monotonic, self._on_event)
             try:
-                response = waiter.wait(pending, WaitState.begin(time.monotonic(), seconds), self._on_event)
+                response = waiter.wait(pending, WaitState.begin(time.monotonic(), seconds))
             except NoResponse as lost:
                 kind = TimeoutError if lost.trouble is FailureKind.TIMEOUT else RuntimeError
                 raise kind(f"{role}: no response from terminal {terminal_id}: {lost}") from lost

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from logos.domain.events import Noted, Topic, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.domain.ledger import InFlightTurn, Ledger
-from logos.domain.turns import Fact, FailureKind, Status, Terminal, Turn
+from logos.domain.turns import FailureKind, Status, Terminal, Turn
 from logos.domain.usage import Usage
 from logos.engine.budgets import seconds_to_wait, until_words
 from logos.engine.loop import WorkerContext
-from logos.engine.waiter import NoResponse, PendingResponse, Response, ResponseWaiter
+from logos.engine.options import Dependencies, RunOptions
+from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter, rules_for
 from logos.errors import DeliveryUnknown, InputRefused
-from logos.ports import AgentHost, ChangeSignal, Responses, TurnReporter
-from logos.waiting.provider_errors import OnLimit, Recovery, Retry, recovery_for
-from logos.waiting.rules import WaitRules, WaitState, resume_decision
+from logos.ports import ChangeSignal, Responses, TurnReporter
+from logos.prompts import render
+from logos.waiting.provider_errors import Recovery, Retry, recovery_for
+from logos.waiting.rules import WaitState, resume_decision
 
 logger = logging.getLogger(__name__)
-
-Render = Callable[[str, Mapping[str, Fact]], str]
 
 # Pause between two observations of a turn that an earlier driver asked.
 RESUME_POLL_SECONDS = 0.25
@@ -38,31 +37,31 @@ class ReplaceAgent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    host: AgentHost
+    dependencies: Dependencies
+    options: RunOptions
     responses: Responses
     change_signal: ChangeSignal
-    render: Render
-    rules: WaitRules
-    timeout: float
-    now: Callable[[], float]
-    wall: Callable[[], float]
-    on_limit: OnLimit
-    back_off: float
     replace_agent: ReplaceAgent
-    reminder: str = "reminder"
+    reminder: str
 
     def ask(self, turn: Turn, ledger: Ledger, context: WorkerContext) -> None:
         """Ask the turn and post its answer, or a failure that names the cause."""
         terminal, in_flight = ledger.terminals[turn.agent], ledger.in_flight.get(turn.id)
-        pending = PendingResponse(terminal.id, turn.answer, turn.id, self.render(self.reminder, turn.facts))
-        prompt = in_flight.prompt if in_flight is not None else self.render(turn.document, turn.facts)
-        tries = 0
+        pending = PendingResponse(terminal.id, turn.answer, turn.id, render(self.reminder, turn.facts))
+        prompt = in_flight.prompt if in_flight is not None else render(turn.document, turn.facts)
+        waiter, tries = self._waiter(context), 0
         while True:
             try:
-                found = self._try(turn, prompt, in_flight, pending, ledger, context, again=tries > 0)
+                if tries == 0 and in_flight is not None and self._still_pending(in_flight, pending, waiter):
+                    state = self._wait_state(in_flight.reminders, in_flight.permissions)
+                else:
+                    self._until_ready(turn, pending, ledger, waiter)
+                    self._send(turn, prompt, pending, context, first=tries == 0 and in_flight is None)
+                    state = self._wait_state()
+                found = waiter.wait(pending, state)
                 break
             except NoResponse as lost:
-                recovery = recovery_for(lost.trouble, tries, self.on_limit, self.back_off)
+                recovery = recovery_for(lost.trouble, tries, self.options.on_limit, self.options.retry_back_off)
                 logger.info("%s: no response (%s: %s): %s", turn.id, lost.trouble, lost.detail, recovery)
                 match recovery:
                     case Retry(seconds):
@@ -70,51 +69,40 @@ class Asker:
                     case Recovery.FAILOVER if self._failed_over(lost, turn, context):
                         return
                     case Recovery.FAILOVER | Recovery.STOP:
-                        message = explain(turn, terminal, lost, self.timeout, self.wall())
+                        message = explain(turn, terminal, lost, self.options.response_timeout, self.dependencies.wall())
                         context.post(TurnFailed(turn.id, lost.trouble, message, self._usage(turn, ledger)))
                         return
-            in_flight, tries = InFlightTurn(turn.agent, prompt, sent=True), tries + 1
+            tries += 1
         answered = TurnAnswered(turn.id, found.text, found.source, self._usage(turn, ledger))
         # Delete the file only after its text is in the log: a driver that dies before that reads the file again.
         context.post(answered, then=lambda: self.responses.clear(turn.answer))
 
-    def _try(
-        self,
-        turn: Turn,
-        prompt: str,
-        in_flight: InFlightTurn | None,
-        pending: PendingResponse,
-        ledger: Ledger,
-        context: WorkerContext,
-        *,
-        again: bool,
-    ) -> Response:
-        waiter = ResponseWaiter(self.host, self.responses, self.change_signal, self.rules, self.now, context.check)
-        if in_flight is not None and not again and self._still_pending(in_flight, pending, waiter, context):
-            wait_state = WaitState.begin(self.now(), self.timeout, in_flight.reminders, in_flight.permissions)
-            return waiter.wait(pending, wait_state, context.post)
-        self._until_ready(turn, pending, ledger, context)
-        self._send(turn, prompt, pending, context, first=in_flight is None)
-        return waiter.wait(pending, WaitState.begin(self.now(), self.timeout), context.post)
+    def _waiter(self, context: WorkerContext) -> ResponseWaiter:
+        host, rules = self.dependencies.host, rules_for(self.options.rules, self.dependencies.host)
+        signal, now = self.change_signal, self.dependencies.now
+        return ResponseWaiter(host, self.responses, signal, rules, now, context.post, context.check)
+
+    def _wait_state(self, reminders: int = 0, permissions: int = 0) -> WaitState:
+        return WaitState.begin(self.dependencies.now(), self.options.response_timeout, reminders, permissions)
 
     def _usage(self, turn: Turn, ledger: Ledger) -> Usage | None:
         """The cost of this turn: the conversation's total minus what earlier turns were charged."""
-        if not isinstance(self.host, TurnReporter):
+        host = self.dependencies.host
+        if not isinstance(host, TurnReporter):
             return None
-        total = self.host.usage(ledger.terminals[turn.agent].id)
+        total = host.usage(ledger.terminals[turn.agent].id)
         return None if total is None else total.minus(ledger.accounted.get(turn.agent))
 
     def _wait_before_retry(
         self, lost: NoResponse, seconds: float | None, pending: PendingResponse, context: WorkerContext
     ) -> None:
-        pause = seconds_to_wait(lost.detail, self.wall()) if seconds is None else seconds
-        until = until_words(lost.detail, self.wall()) if seconds is None else ""
-        words = until or f"{pause:.3g} s"
-        context.post(
-            Noted(Topic.TRIED_AGAIN, f"{pending.turn}: {lost.detail}; waiting {words}, then asking again", pending.turn)
-        )
-        end = self.now() + pause
-        while (left := end - self.now()) > 0:
+        now, wall = self.dependencies.now, self.dependencies.wall()
+        pause = seconds_to_wait(lost.detail, wall) if seconds is None else seconds
+        words = (until_words(lost.detail, wall) if seconds is None else "") or f"{pause:.3g} s"
+        text = f"{pending.turn}: {lost.detail}; waiting {words}, then asking again"
+        context.post(Noted(Topic.TRIED_AGAIN, text, pending.turn))
+        end = now() + pause
+        while (left := end - now()) > 0:
             self.change_signal.wait(self.change_signal.wakeups, min(left, RETRY_POLL_SECONDS))
             context.check()
 
@@ -125,9 +113,7 @@ class Asker:
         context.post(Noted(Topic.WARNING, f"{turn.agent}: {lost.detail}; {provider} takes over", turn.id))
         return True
 
-    def _still_pending(
-        self, in_flight: InFlightTurn, pending: PendingResponse, waiter: ResponseWaiter, context: WorkerContext
-    ) -> bool:
+    def _still_pending(self, in_flight: InFlightTurn, pending: PendingResponse, waiter: ResponseWaiter) -> bool:
         """Whether to keep waiting for a turn that an earlier driver asked, instead of asking it again."""
         try:
             first = latest = waiter.look(pending)
@@ -137,21 +123,21 @@ class Asker:
         if in_flight.sent and not in_flight.failed and latest.status is Status.UNKNOWN:
             # The server was restarted as well: only a reminder can tell whether the agent still works.
             return True
-        while (decision := resume_decision(first, latest, self.rules)) is None:
+        while (decision := resume_decision(first, latest, waiter.rules)) is None:
             self.change_signal.wait(self.change_signal.wakeups, RESUME_POLL_SECONDS)
-            context.check()
+            waiter.check()
             latest = waiter.look(pending)
         wait, why = decision
         what = "waiting for it" if wait else "asking it again" if in_flight.sent else "asking it"
-        context.post(Noted(Topic.WARNING, f"back at {pending.turn}: {why}; {what}", pending.turn))
+        waiter.tell(Noted(Topic.WARNING, f"back at {pending.turn}: {why}; {what}", pending.turn))
         return wait
 
-    def _until_ready(self, turn: Turn, pending: PendingResponse, ledger: Ledger, context: WorkerContext) -> None:
+    def _until_ready(self, turn: Turn, pending: PendingResponse, ledger: Ledger, waiter: ResponseWaiter) -> None:
         """Wait until a prompt can be typed; a terminal without any prompt so far gets a short grace period only."""
-        new = turn.agent not in ledger.briefed
-        rules = replace(self.rules, idle_grace=min(self.rules.idle_grace, NEW_GRACE_SECONDS)) if new else self.rules
-        waiter = ResponseWaiter(self.host, self.responses, self.change_signal, rules, self.now, context.check)
-        waiter.until_ready(pending, WaitState.begin(self.now(), self.timeout), context.post)
+        if turn.agent not in ledger.briefed:
+            grace = min(waiter.rules.idle_grace, NEW_GRACE_SECONDS)
+            waiter = replace(waiter, rules=replace(waiter.rules, idle_grace=grace))
+        waiter.until_ready(pending, self._wait_state())
 
     def _send(self, turn: Turn, prompt: str, pending: PendingResponse, context: WorkerContext, *, first: bool) -> None:
         self.responses.ensure()
@@ -160,7 +146,7 @@ class Asker:
             context.post(TurnAsked(turn.id, turn.agent, prompt))
         try:
             logger.info("%s: sending %d characters to terminal %s", turn.id, len(prompt), pending.terminal)
-            self.host.send_input(pending.terminal, prompt)
+            self.dependencies.host.send_input(pending.terminal, prompt)
         except InputRefused as error:
             raise NoResponse(FailureKind.ERROR, str(error)) from error
         except DeliveryUnknown as error:

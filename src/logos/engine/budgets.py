@@ -45,10 +45,6 @@ def ends_at(message: str, now: float) -> float | None:
     return None
 
 
-def _epoch(found: re.Match[str], _now: float) -> float:
-    return float(found[1])
-
-
 def _iso(found: re.Match[str], _now: float) -> float:
     moment = datetime.fromisoformat(found[1].replace("Z", "+00:00"))
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -67,11 +63,8 @@ def _after(found: re.Match[str], now: float) -> float | None:
 
 
 def _clock(found: re.Match[str], now: float) -> float | None:
-    return _next_time(int(found[1]), int(found[2] or 0), (found[3] or "").lower(), found[4], now)
-
-
-def _next_time(hour: int, minute: int, half: str, zone: str | None, now: float) -> float | None:
     """The next time a clock in this zone, or the local one, shows this."""
+    hour, minute, half, zone = int(found[1]), int(found[2] or 0), (found[3] or "").lower(), found[4]
     hour = hour % 12 + 12 * (half == "pm") if half else hour
     if hour > 23 or minute > 59:
         return None
@@ -85,7 +78,7 @@ def _next_time(hour: int, minute: int, half: str, zone: str | None, now: float) 
 
 # Ordered from the most exact form to the least.
 _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], float], float | None]], ...] = (
-    (_EPOCH, _epoch),
+    (_EPOCH, lambda found, _now: float(found[1])),
     (_ISO, _iso),
     (_DATE, _date),
     (_AFTER, _after),

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
-from logos.domain.events import (
-    CheckRan,
-    Event,
-    Noted,
-    Recorded,
-    RunAbandoned,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    Topic,
-    TurnAnswered,
-    TurnFailed,
-    WorkGathered,
-    WorkMerged,
-)
+from logos.domain import events
+from logos.domain.events import Event, Noted, Recorded, RunEnded, RunForked, RunResumed, RunStarted, Topic
 from logos.domain.ledger import Ledger
 from logos.domain.plans import LevelsPlan
 from logos.domain.turns import RunId
@@ -42,9 +30,11 @@ def work_tree(snapshots: Snapshots) -> Look:
             case RunForked(_, _, _, _, commit) if commit:
                 # A fork starts with the files of this commit.
                 return commit
-            case RunStarted() | RunResumed() | RunForked() | TurnAnswered() | TurnFailed() | CheckRan():
+            case RunStarted() | RunResumed() | RunForked() | RunEnded() | events.RunAbandoned():
                 return snapshots.take()
-            case Noted(Topic.INTERRUPTED | Topic.AFTERWARDS) | RunEnded() | RunAbandoned():
+            case events.TurnAnswered() | events.TurnFailed() | events.CheckRan():
+                return snapshots.take()
+            case Noted(Topic.INTERRUPTED | Topic.AFTERWARDS):
                 return snapshots.take()
             case _:
                 return None
@@ -59,54 +49,52 @@ def merged_work(event: Event) -> str | None:
             return plan.base
         case RunForked(_, _, _, _, commit) if commit:
             return commit
-        case WorkMerged(_, commit, ()):
+        case events.WorkMerged(_, commit, ()):
             return commit
-        case WorkGathered(_, place, commit, _, ()) if place == MAIN:
+        case events.WorkGathered(_, place, commit, _, ()) if place == MAIN:
             return commit
         case _:
             return None
 
 
+@dataclass(slots=True)
 class Checkpoints:
     """A watcher that records the work tree's commit at every event; a failure is reported and the run continues."""
 
-    def __init__(self, snapshots: Snapshots, log: Log, look: Look, tell: Tell) -> None:
-        self._snapshots = snapshots
-        self._log = log
-        self._look = look
-        self._tell = tell
-        self._begun = False
-        self._commit: str | None = None
-        self._pending: dict[int, str] = {}
-        self._waiting: list[int] = []
-        self._told: set[str] = set()
+    snapshots: Snapshots
+    log: Log
+    look: Look
+    tell: Tell
+    _begun: bool = False
+    _commit: str | None = None
+    _pending: dict[int, str] = field(default_factory=dict[int, str])
+    _waiting: list[int] = field(default_factory=list[int])
+    _told: set[str] = field(default_factory=set[str])
 
     def __call__(self, record: Recorded, state: Any, ledger: Ledger) -> None:
         del state, ledger
-        try:
+        with self._warning_once():
             if not self._begun:
                 self._catch_up(record.run, record.seq)
             if self._see(record) or isinstance(record.event, RunEnded | RunResumed) or _leaves(record.event):
-                self._snapshots.point(record.run, self._pending)
-                self._pending = {}
-        except (HostError, UsageError, OSError) as error:
-            self._warn_once(str(error))
+                self._point(record.run)
 
     def catch_up(self, run: RunId) -> None:
         """Give events that a killed driver left without a checkpoint the nearest one: the work tree as it is now."""
-        try:
+        with self._warning_once():
             self._catch_up(run, sys.maxsize)
-            self._snapshots.point(run, self._pending)
-            self._pending = {}
-        except (HostError, UsageError, OSError) as error:
-            self._warn_once(str(error))
+            self._point(run)
+
+    def _point(self, run: RunId) -> None:
+        self.snapshots.point(run, self._pending)
+        self._pending = {}
 
     def _catch_up(self, run: RunId, before: int) -> None:
-        known = self._snapshots.of(run)
-        self._snapshots.remember(known.values())
+        known = self.snapshots.of(run)
+        self.snapshots.remember(known.values())
         last = max((seq for seq in known if seq < before), default=0)
         self._commit = known.get(last)
-        for missed in self._log.read(run, last + 1):
+        for missed in self.log.read(run, last + 1):
             if missed.seq < before:
                 self._see(missed)
         self._begun = True
@@ -118,30 +106,34 @@ class Checkpoints:
         """
         self._waiting.append(record.seq)
         before, self._commit = self._commit, None
-        commit = self._look(record.event)
+        commit = self.look(record.event)
         self._commit = commit or before
         if self._commit:
             self._pending |= dict.fromkeys(self._waiting, self._commit)
             self._waiting = []
         return commit is not None
 
-    def _warn_once(self, why: str) -> None:
-        if why not in self._told:
-            self._told.add(why)
-            self._tell(f"warning: the checkpoint failed, the run continues without it: {why}")
+    @contextmanager
+    def _warning_once(self) -> Generator[None]:
+        try:
+            yield
+        except (HostError, UsageError, OSError) as error:
+            if str(error) not in self._told:
+                self._told.add(str(error))
+                self.tell(f"warning: the checkpoint failed, the run continues without it: {error}")
 
 
+@dataclass(frozen=True, slots=True)
 class NoCheckpoints:
     """A watcher that says once, after the run has started, why file checkpoints are off."""
 
-    def __init__(self, why: str, tell: Tell) -> None:
-        self._why = why
-        self._tell = tell
+    why: str
+    tell: Tell
 
     def __call__(self, record: Recorded, state: Any, ledger: Ledger) -> None:
         del state, ledger
         if isinstance(record.event, RunStarted):
-            self._tell(f"file checkpoints are off ({self._why}); rollback restores run state only")
+            self.tell(f"file checkpoints are off ({self.why}); rollback restores run state only")
 
 
 def _leaves(event: Event) -> bool:

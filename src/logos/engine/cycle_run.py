@@ -22,10 +22,6 @@ from logos.ports import ChangeSignal, Responses
 AfterPass = Callable[[CyclePlan, Callable[[str], object]], None]
 
 
-def no_post_processing(plan: CyclePlan, tell: Callable[[str], object]) -> None:
-    del plan, tell
-
-
 class StartMode(StrEnum):
     FRESH = "fresh"
     RESUME = "resume"
@@ -42,7 +38,7 @@ class CycleRun(Runner[CycleState]):
         responses: Responses,
         change_signal: ChangeSignal,
         watchers: Sequence[Watcher[CycleState]] = (),
-        after_pass: AfterPass = no_post_processing,
+        after_pass: AfterPass | None = None,
     ) -> None:
         super().__init__(options, dependencies, watchers)
         self._after_pass = after_pass
@@ -89,7 +85,7 @@ class CycleRun(Runner[CycleState]):
         self._change_signal.wake()
 
     def _finish(self, outcome: Outcome) -> None:
-        if outcome is Outcome.PASSED:
+        if outcome is Outcome.PASSED and self._after_pass is not None:
             journal = self._running()
             self._after_pass(journal.state.plan, lambda text: journal.record(Noted(Topic.AFTERWARDS, text)))
 

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from logos.domain.events import Event, Recorded
 from logos.domain.ledger import Ledger
-from logos.domain.turns import Action, Outcome, RunId
+from logos.domain.turns import RunId
 from logos.flows.fold import RunFold
 from logos.ports import Log
 
@@ -26,10 +26,6 @@ class Journal(Generic[State]):
         return self.fold.run
 
     @property
-    def seq(self) -> int:
-        return self.fold.seq
-
-    @property
     def state(self) -> State:
         return self.fold.state
 
@@ -37,23 +33,12 @@ class Journal(Generic[State]):
     def ledger(self) -> Ledger:
         return self.fold.ledger
 
-    @property
-    def outcome(self) -> Outcome | None:
-        return self.fold.outcome
-
-    @property
-    def ended(self) -> bool:
-        return self.fold.ended
-
-    def due(self) -> tuple[Action, ...]:
-        return self.fold.due()
-
     def watch(self, watcher: Watcher[State]) -> None:
         self._watchers.append(watcher)
 
     def record(self, event: Event) -> Recorded:
         """Make `event` part of the run: append it durably, fold it, then call the watchers."""
-        record = self._log.append(self.run, event, after=self.seq)
+        record = self._log.append(self.run, event, after=self.fold.seq)
         self.fold.add(record)
         for watcher in self._watchers:
             watcher(record, self.state, self.ledger)

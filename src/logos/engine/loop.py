@@ -66,12 +66,13 @@ def drive(
     `check_budget` is called before an action is started. When it raises RunPaused, no more actions are started; it is
     raised again once the actions in progress are done.
     """
+    fold = journal.fold
     inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
     busy: set[TurnId] = set()
     budget_reached: RunPaused | None = None
     try:
-        while journal.outcome is None and not stop.is_set():
-            due = journal.due()
+        while fold.outcome is None and not stop.is_set():
+            due = fold.due()
             new = [action for action in due if action.id not in busy]
             budget_reached = _asked(check_budget) if new and budget_reached is None else budget_reached
             # A worker whose action is no longer due has answered already.
@@ -86,9 +87,9 @@ def drive(
             message = _next(inbox, stop)
             if message is not None:
                 _receive(message, journal, busy)
-        if journal.outcome is not None and not journal.ended:
-            journal.record(RunEnded(journal.outcome))
-        return journal.outcome
+        if fold.outcome is not None and not fold.ended:
+            journal.record(RunEnded(fold.outcome))
+        return fold.outcome
     finally:
         stop.set()
 

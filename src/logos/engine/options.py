@@ -1,10 +1,13 @@
-"""The settings that the engine needs to drive a run."""
+"""What the engine needs to drive a run: settings, and what comes from outside."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from logos.engine.budgets import Budget
+from logos.ports import AgentHost, Log
 from logos.waiting.provider_errors import OnLimit
 from logos.waiting.rules import WaitRules
 
@@ -19,3 +22,19 @@ class RunOptions:
     budget: Budget = field(default_factory=Budget)
     recreate_terminals: bool = False
     cleanup_on_exit: bool = False
+
+
+def no_notification(title: str, message: str, priority: int) -> str | None:
+    del title, message, priority
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    host: AgentHost
+    log: Log
+    tell: Callable[[str], None]
+    now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    pause: Callable[[float], object] = time.sleep
+    # Sends a title, a message and a priority to a person; returns what went wrong, or None.
+    notify: Callable[[str, str, int], str | None] = no_notification

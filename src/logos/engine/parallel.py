@@ -10,7 +10,6 @@ from typing import TypeVar
 
 Key = TypeVar("Key")
 Result = TypeVar("Result")
-Item = TypeVar("Item")
 
 WAKE_SECONDS = 0.2
 
@@ -28,12 +27,10 @@ def run_parallel(jobs: Mapping[Key, Callable[[], Result]]) -> Iterator[tuple[Key
     for key, job in jobs.items():
         # Daemon threads: an interrupted driver does not wait for a request that may take minutes.
         threading.Thread(target=work, args=(key, job), daemon=True).start()
-    for _ in jobs:
-        yield _next(done)
-
-
-def _next(done: SimpleQueue[Item]) -> Item:
-    """Wait in short steps: a signal that arrives just before a wait does not end it."""
-    while True:
+    left = len(jobs)
+    while left:
+        # Wait in short steps: a signal that arrives just before a wait does not end it.
         with suppress(Empty):
-            return done.get(timeout=WAKE_SECONDS)
+            result = done.get(timeout=WAKE_SECONDS)
+            left -= 1
+            yield result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,28 +16,15 @@ from logos.domain.turns import Action, Agent, FailureKind, Outcome, RunId, Turn
 from logos.engine.ask import Asker
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext, drive
-from logos.engine.options import RunOptions
+from logos.engine.options import Dependencies, RunOptions
 from logos.engine.terminals import AgentTerminals
 from logos.errors import Interrupted, LimitReached, LogosError, RunPaused
 from logos.flows.fold import RunState
-from logos.ports import AgentHost, ChangeSignal, Log, Responses, TurnReporter
-from logos.prompts import preload, render
+from logos.ports import ChangeSignal, Responses
+from logos.prompts import preload
 from logos.views.cycle_state import FINAL
-from logos.waiting.rules import WaitRules
 
-Tell = Callable[[str], None]
-# Sends a title, a message and a priority to a person; returns what went wrong, or None.
-Notify = Callable[[str, str, int], str | None]
-
-EXIT_CODES = {
-    Outcome.PASSED: 0,
-    Outcome.FAILED: 1,
-    Outcome.BLOCKED: 3,
-    Outcome.REJECTED: 3,
-    Outcome.ABANDONED: 1,
-}
-
-EXACT_GRACE_SECONDS = 0.1
+EXIT_CODES = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.BLOCKED: 3, Outcome.REJECTED: 3, Outcome.ABANDONED: 1}
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 
@@ -46,23 +32,6 @@ _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 def new_run_id() -> RunId:
     """A new id: short enough to type, without characters that look alike."""
     return RunId("".join(secrets.choice(_ALPHABET) for _ in range(8)))
-
-
-def no_notification(title: str, message: str, priority: int) -> str | None:
-    del title, message, priority
-
-
-@dataclass(frozen=True, slots=True)
-class Dependencies:
-    """What every run needs from outside."""
-
-    host: AgentHost
-    log: Log
-    tell: Tell
-    now: Callable[[], float] = time.monotonic
-    wall: Callable[[], float] = time.time
-    pause: Callable[[float], object] = time.sleep
-    notify: Notify = no_notification
 
 
 State = TypeVar("State", bound=RunState)
@@ -115,17 +84,16 @@ class Runner(ABC, Generic[State]):
         self._stop.set()
         self._wake()
         journal = self.journal
-        if journal is None or journal.seq == 0:
+        if journal is None or journal.fold.seq == 0:
             return
         if why is not None:
             with suppress(LogosError):
                 journal.record(Noted(Topic.INTERRUPTED, why))
         with suppress(LogosError):
             self._clean_up()
-        word = FINAL[journal.outcome] if journal.outcome is not None else "stopped"
-        problem = self._dependencies.notify(f"Logos: {word}", why or journal.state.reason or word, 3)
-        if problem:
-            self._dependencies.tell(problem)
+        outcome = journal.fold.outcome
+        word = FINAL[outcome] if outcome is not None else "stopped"
+        self._notify(f"Logos: {word}", why or journal.state.reason or word, 3)
 
     @abstractmethod
     def _perform(self, action: Action, context: WorkerContext) -> None:
@@ -160,21 +128,10 @@ class Runner(ABC, Generic[State]):
         self._options.budget.check(fold.ledger.spent, fold.driven_seconds)
 
     def _asker(self, turn: Turn, responses: Responses, change_signal: ChangeSignal) -> Asker:
-        out, options = self._dependencies, self._options
-        return Asker(
-            out.host,
-            responses,
-            change_signal,
-            render,
-            rules_for(options.rules, out.host),
-            options.response_timeout,
-            out.now,
-            out.wall,
-            options.on_limit,
-            options.retry_back_off,
-            lambda context: self._replace(turn, context),
-            self._reminder,
-        )
+        def replace_agent(context: WorkerContext) -> str | None:
+            return self._replace(turn, context)
+
+        return Asker(self._dependencies, self._options, responses, change_signal, replace_agent, self._reminder)
 
     def _replace(self, turn: Turn, context: WorkerContext) -> str | None:
         """Restart the agent with its next spare provider, in a new terminal; the old terminal is closed."""
@@ -192,13 +149,14 @@ class Runner(ABC, Generic[State]):
     def _notify_of_waiting(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002
         match record.event:
             case Noted(Topic.PERMISSION_ASKED, text):
-                threading.Thread(target=self._notify, args=("Logos: an agent waits for you", text), daemon=True).start()
+                message = ("Logos: an agent waits for you", text, 4)
+                # In the background because a server may be slow.
+                threading.Thread(target=self._notify, args=message, daemon=True).start()
             case _:
                 return
 
-    def _notify(self, title: str, message: str) -> None:
-        """Send a message; called in the background because a server may be slow."""
-        problem = self._dependencies.notify(title, message, 4)
+    def _notify(self, title: str, message: str, priority: int) -> None:
+        problem = self._dependencies.notify(title, message, priority)
         if problem:
             self._dependencies.tell(problem)
 
@@ -215,15 +173,3 @@ def orderly_shutdown(run: Runner[Any]) -> Generator[None]:
     finally:
         with suppress(LogosError):
             run.shutdown(why)
-
-
-def rules_for(rules: WaitRules, host: AgentHost) -> WaitRules:
-    """The waiting rules on a host that runs the turns itself: a process that ended is done at once."""
-    if not isinstance(host, TurnReporter):
-        return rules
-    return replace(
-        rules,
-        idle_grace=min(rules.idle_grace, EXACT_GRACE_SECONDS),
-        max_reminders=rules.max_reminders if rules.strict else 0,
-        exact=True,
-    )

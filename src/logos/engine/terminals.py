@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened, Topic
 from logos.domain.ledger import Ledger
@@ -40,11 +41,8 @@ class AgentTerminals:
         try:
             if missing and not session:
                 first, *missing = missing
-                made = self._create_checked(
-                    lambda: self.host.create_session(
-                        first.profile, provider=first.provider, idempotency_key=_key(run, first)
-                    )
-                )
+                create = partial(self.host.create_session, first.profile)
+                made = self._create_checked(create, first, _key(run, first))
                 session = made["session_name"]
                 self._opened(first, made, session, opened)
             self._open_rest(run, missing, session, opened)
@@ -55,29 +53,20 @@ class AgentTerminals:
 
     def open_one(self, run: RunId, agent: Agent, folder: str, again: str = "") -> None:
         """Open one agent's terminal in its own session and folder; `again` marks one that replaces a lost terminal."""
-        made = self._create_checked(
-            lambda: self.host.create_session(
-                agent.profile,
-                provider=agent.provider,
-                idempotency_key=_key(run, agent) + again,
-                working_directory=folder,
-            )
-        )
+        create = partial(self.host.create_session, agent.profile, working_directory=folder)
+        made = self._create_checked(create, agent, _key(run, agent) + again)
         self._opened(agent, made, made["session_name"], {})
 
     def _open_rest(
         self, run: RunId, agents: Sequence[Agent], session: str, opened: dict[AgentName, TerminalId]
     ) -> None:
-        def job(agent: Agent) -> Callable[[], Mapping[str, str]]:
-            return lambda: self._create_checked(
-                lambda: self.host.create_terminal(
-                    session, agent.profile, provider=agent.provider, idempotency_key=_key(run, agent)
-                )
-            )
+        def job(agent: Agent) -> Mapping[str, str]:
+            create = partial(self.host.create_terminal, session, agent.profile)
+            return self._create_checked(create, agent, _key(run, agent))
 
         failure: Exception | None = None
         # Collect all results before raising: every created terminal must be known, so that it can be closed.
-        for agent, made in run_parallel({agent: job(agent) for agent in agents}):
+        for agent, made in run_parallel({agent: partial(job, agent) for agent in agents}):
             if isinstance(made, Exception):
                 failure = failure or made
             else:
@@ -85,12 +74,12 @@ class AgentTerminals:
         if failure is not None:
             raise failure
 
-    def _create_checked(self, create: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+    def _create_checked(self, create: Callable[..., Mapping[str, str]], agent: Agent, key: str) -> Mapping[str, str]:
         """Create a terminal in which an agent runs: a repeated request can return one with a bare shell."""
-        made = create()
+        made = create(provider=agent.provider, idempotency_key=key)
         if isinstance(self.host, Screen) and not self._agent_starts(self.host, TerminalId(made["id"])):
             self.host.exit_terminal(made["id"])
-            return create()
+            return create(provider=agent.provider, idempotency_key=key)
         return made
 
     def _agent_starts(self, screen: Screen, terminal: TerminalId) -> bool:
@@ -110,11 +99,8 @@ class AgentTerminals:
 
     def _rename(self, opened: Mapping[AgentName, TerminalId]) -> None:
         """Label each terminal for people who look at the host; a failed rename is only a warning."""
-
-        def job(name: AgentName, terminal: TerminalId) -> Callable[[], bool]:
-            return lambda: self._rename_one(name, terminal)
-
-        for name, labelled in run_parallel({name: job(name, terminal) for name, terminal in opened.items()}):
+        jobs = {name: partial(self._rename_one, name, terminal) for name, terminal in opened.items()}
+        for name, labelled in run_parallel(jobs):
             if isinstance(labelled, HostError) or labelled is False:
                 why = labelled or f"not idle within {RENAME_SECONDS:g} s"
                 self.record(Noted(Topic.WARNING, f"{name}: renaming its terminal failed ({why}); going on"))
@@ -126,7 +112,7 @@ class AgentTerminals:
         until = self.now() + RENAME_SECONDS
         moved, screen = self.now(), None
         while not (status := status_of(self.host, terminal)).resting and status is not Status.UNKNOWN:
-            before, screen = screen, self._screen(terminal)
+            before, screen = screen, self.host.get_screen(terminal) if isinstance(self.host, Screen) else None
             moved = moved if screen == before else self.now()
             # Some agents never report the end of a rename; an unchanged screen shows it.
             if screen is not None and self.now() - moved >= STILL_SECONDS:
@@ -136,17 +122,13 @@ class AgentTerminals:
             self.pause(RENAME_POLL_SECONDS)
         return True
 
-    def _screen(self, terminal: TerminalId) -> str | None:
-        return self.host.get_screen(terminal) if isinstance(self.host, Screen) else None
-
     def change(self, run: RunId, agent: Agent, ledger: Ledger) -> None:
         """Replace an agent's terminal by one of another provider."""
         old = ledger.terminals.get(agent.name)
         if old is not None:
             self._exit({agent.name: old.id})
-        self.open(
-            run, [agent], replace(ledger, terminals={k: v for k, v in ledger.terminals.items() if k != agent.name})
-        )
+        others = {name: terminal for name, terminal in ledger.terminals.items() if name != agent.name}
+        self.open(run, [agent], replace(ledger, terminals=others))
 
     def verify(self, ledger: Ledger) -> None:
         """Raise StateError unless every terminal of a resumed run answers."""
@@ -162,10 +144,7 @@ class AgentTerminals:
             self.record(TerminalClosed(name, ledger.terminals[name].id))
 
     def _lost(self, ledger: Ledger) -> dict[AgentName, Exception]:
-        def job(terminal: TerminalId) -> Callable[[], Status]:
-            return lambda: status_of(self.host, terminal)
-
-        jobs = {name: job(terminal.id) for name, terminal in ledger.terminals.items()}
+        jobs = {name: partial(status_of, self.host, terminal.id) for name, terminal in ledger.terminals.items()}
         return {name: error for name, error in run_parallel(jobs) if isinstance(error, Exception)}
 
     def compare(self, agents: Sequence[Agent], ledger: Ledger) -> None:
@@ -185,10 +164,8 @@ class AgentTerminals:
         self._exit({name: ledger.terminals[name].id for name in sorted(gone)})
 
     def _exit(self, terminals: Mapping[AgentName, TerminalId]) -> None:
-        def job(terminal: TerminalId) -> Callable[[], None]:
-            return lambda: self.host.exit_terminal(terminal)
-
-        for name, error in run_parallel({name: job(terminal) for name, terminal in terminals.items()}):
+        jobs = {name: partial(self.host.exit_terminal, terminal) for name, terminal in terminals.items()}
+        for name, error in run_parallel(jobs):
             if isinstance(error, Exception):
                 self.record(Noted(Topic.WARNING, f"{name}: terminal {terminals[name]} could not be ended ({error})"))
             else:

@@ -6,29 +6,14 @@ import hashlib
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from logos.domain.events import Event, Noted, Source, Topic
 from logos.domain.turns import FailureKind, Status, TerminalId, TurnId
 from logos.errors import DeliveryUnknown, HostError
 from logos.ports import AgentHost, ChangeSignal, Responses, Screen, TurnReporter
-from logos.waiting import screens
-from logos.waiting.rules import (
-    Act,
-    Decision,
-    GiveUp,
-    Observation,
-    Wait,
-    WaitRules,
-    WaitState,
-    after_permission,
-    after_permission_shown,
-    after_reminder,
-    decide,
-    may_send,
-    updated,
-    wants_screen,
-)
+from logos.waiting import rules, screens
+from logos.waiting.rules import Act, Decision, Observation, WaitRules, WaitState
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +43,7 @@ class PendingResponse:
     reminder: str = ""
 
 
-Tell = Callable[[Event], None]
+EXACT_GRACE_SECONDS = 0.1
 
 _STATUSES = {status.value: status for status in Status}
 
@@ -68,110 +53,106 @@ def status_of(host: AgentHost, terminal: TerminalId) -> Status:
     return _STATUSES.get(str(host.get_status(terminal)), Status.UNKNOWN)
 
 
-class ResponseWaiter:
-    def __init__(
-        self,
-        host: AgentHost,
-        responses: Responses,
-        change_signal: ChangeSignal,
-        rules: WaitRules,
-        now: Callable[[], float],
-        check: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._host = host
-        self._screen = host if isinstance(host, Screen) else None
-        self._responses = responses
-        self._change_signal = change_signal
-        self._rules = rules
-        self._now = now
-        self._check = check
+def rules_for(chosen: WaitRules, host: AgentHost) -> WaitRules:
+    """The waiting rules on a host that runs the turns itself: a process that ended is done at once."""
+    if not isinstance(host, TurnReporter):
+        return chosen
+    grace, reminders = min(chosen.idle_grace, EXACT_GRACE_SECONDS), chosen.max_reminders if chosen.strict else 0
+    return replace(chosen, idle_grace=grace, max_reminders=reminders, exact=True)
 
-    def wait(self, pending: PendingResponse, wait_state: WaitState, tell: Tell) -> Response:
+
+@dataclass(frozen=True, slots=True)
+class ResponseWaiter:
+    host: AgentHost
+    responses: Responses
+    change_signal: ChangeSignal
+    rules: WaitRules
+    now: Callable[[], float]
+    tell: Callable[[Event], None]
+    check: Callable[[], None] = lambda: None
+
+    def wait(self, pending: PendingResponse, wait_state: WaitState) -> Response:
         """Wait for the response and return it. The file stays until the caller has recorded it."""
         while True:
-            seen = self._change_signal.wakeups
+            seen = self.change_signal.wakeups
             observation = self.look(pending, wait_state)
-            wait_state = updated(wait_state, observation)
-            decision = decide(wait_state, observation, self._rules)
+            wait_state = rules.updated(wait_state, observation)
+            decision = rules.decide(wait_state, observation, self.rules)
             logger.debug("%s: terminal %s is %s: %s", pending.answer, pending.terminal, observation.status, decision)
             match decision:
                 case Act.ACCEPT:
-                    return Response(self._responses.read(pending.answer), Source.FILE)
+                    return Response(self.responses.read(pending.answer), Source.FILE)
                 case Act.FALL_BACK:
                     return self._fall_back(pending)
                 case _:
-                    wait_state = self._act(decision, pending, wait_state, seen, tell)
+                    wait_state = self._act(decision, pending, wait_state, seen)
 
-    def until_ready(self, pending: PendingResponse, wait_state: WaitState, tell: Tell) -> None:
+    def until_ready(self, pending: PendingResponse, wait_state: WaitState) -> None:
         """Return when a prompt can be typed."""
         while True:
-            seen = self._change_signal.wakeups
-            observation = self._see(pending, status_of(self._host, pending.terminal), None)
-            wait_state = updated(wait_state, observation)
-            match may_send(wait_state, observation, self._rules):
+            seen = self.change_signal.wakeups
+            observation = self._see(pending, status_of(self.host, pending.terminal), None)
+            wait_state = rules.updated(wait_state, observation)
+            match rules.may_send(wait_state, observation, self.rules):
                 case Act.ACCEPT:
                     return
                 case decision:
-                    wait_state = self._act(decision, pending, wait_state, seen, tell)
+                    wait_state = self._act(decision, pending, wait_state, seen)
 
-    def _act(
-        self, decision: Decision, pending: PendingResponse, wait_state: WaitState, seen: int, tell: Tell
-    ) -> WaitState:
+    def _act(self, decision: Decision, pending: PendingResponse, wait_state: WaitState, seen: int) -> WaitState:
         """Carry out a decision that does not end the wait; returns the new wait state."""
         match decision:
-            case GiveUp(FailureKind.NO_FILE, ""):
+            case rules.GiveUp(FailureKind.NO_FILE, ""):
                 raise NoResponse(FailureKind.NO_FILE, self._last_words(pending))
-            case GiveUp(trouble, detail):
+            case rules.GiveUp(trouble, detail):
                 raise NoResponse(trouble, detail)
             case Act.REMIND:
-                self._remind(pending, tell)
-                return after_reminder(wait_state, self._now())
+                self._remind(pending)
+                return rules.after_reminder(wait_state, self.now())
             case Act.SHOW_PERMISSION:
-                tell(Noted(Topic.PERMISSION_ASKED, self._question(pending), pending.turn))
-                return after_permission_shown(wait_state)
+                self.tell(Noted(Topic.PERMISSION_ASKED, self._question(pending), pending.turn))
+                return rules.after_permission_shown(wait_state)
             case Act.GIVE_PERMISSION:
-                tell(Noted(Topic.PERMISSION_GIVEN, self._question(pending), pending.turn))
+                self.tell(Noted(Topic.PERMISSION_GIVEN, self._question(pending), pending.turn))
                 self._say_yes(pending)
-                return after_permission(wait_state, self._now())
-            case Wait(seconds):
-                self._change_signal.wait(seen, seconds)
-                self._check()
+                return rules.after_permission(wait_state, self.now())
+            case rules.Wait(seconds):
+                self.change_signal.wait(seen, seconds)
+                self.check()
                 return wait_state
             case Act.ACCEPT | Act.FALL_BACK:
                 return wait_state
 
     def look(self, pending: PendingResponse, wait_state: WaitState | None = None) -> Observation:
         """Observe the terminal; the screen is fetched only where it can change the decision."""
-        status = status_of(self._host, pending.terminal)
-        peek = self._responses.peek(pending.answer)
+        status = status_of(self.host, pending.terminal)
+        peek = self.responses.peek(pending.answer)
         if peek.problem is not None:
             raise NoResponse(FailureKind.UNFIT, peek.problem)
-        if wait_state is not None and not wants_screen(status, peek.fingerprint):
-            return Observation(self._now(), status, peek.fingerprint)
+        if wait_state is not None and not rules.wants_screen(status, peek.fingerprint):
+            return Observation(self.now(), status, peek.fingerprint)
         return self._see(pending, status, peek.fingerprint)
 
     def _see(self, pending: PendingResponse, status: Status, file: str | None) -> Observation:
-        if isinstance(self._host, TurnReporter):
-            said = self._host.provider_error(pending.terminal)
-            return Observation(self._now(), status, file, provider_error=said or None)
+        if isinstance(self.host, TurnReporter):
+            said = self.host.provider_error(pending.terminal)
+            return Observation(self.now(), status, file, provider_error=said or None)
         text = self._look_at_screen(pending.terminal)
         if text is None:
-            return Observation(self._now(), status, file)
+            return Observation(self.now(), status, file)
         fingerprint = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
         return Observation(
-            self._now(), status, file, fingerprint, screens.provider_error(text), screens.shows_shell(text)
+            self.now(), status, file, fingerprint, screens.provider_error(text), screens.shows_shell(text)
         )
 
     def _look_at_screen(self, terminal: TerminalId) -> str | None:
-        if self._screen is None:
-            return None
         try:
-            return self._screen.get_screen(terminal)
+            return self.host.get_screen(terminal) if isinstance(self.host, Screen) else None
         except HostError:
             return None
 
     def _fall_back(self, pending: PendingResponse) -> Response:
-        text = self._host.get_last_output(pending.terminal)
+        text = self.host.get_last_output(pending.terminal)
         if not text.strip():
             raise NoResponse(FailureKind.NO_FILE, "and its last output is empty")
         return Response(text, Source.SCREEN)
@@ -179,15 +160,15 @@ class ResponseWaiter:
     def _last_words(self, pending: PendingResponse) -> str:
         """The last lines of the output of an agent that wrote no file."""
         try:
-            return " ⏎ ".join(screens.last_lines(self._host.get_last_output(pending.terminal), 5))[:600]
+            return " ⏎ ".join(screens.last_lines(self.host.get_last_output(pending.terminal), 5))[:600]
         except HostError:
             return ""
 
-    def _remind(self, pending: PendingResponse, tell: Tell) -> None:
-        tell(Noted(Topic.REMINDED, f"idle without {pending.answer}: reminded of the response file", pending.turn))
+    def _remind(self, pending: PendingResponse) -> None:
+        self.tell(Noted(Topic.REMINDED, f"idle without {pending.answer}: reminded of the response file", pending.turn))
         # The next grace period shows whether the reminder arrived.
         with suppress(DeliveryUnknown):
-            self._host.send_input(pending.terminal, pending.reminder)
+            self.host.send_input(pending.terminal, pending.reminder)
 
     def _question(self, pending: PendingResponse) -> str:
         """The question that the agent's screen shows."""
@@ -196,7 +177,7 @@ class ResponseWaiter:
         return f"terminal {pending.terminal} waits for a person: " + (" ⏎ ".join(lines) or "no text on its screen")
 
     def _say_yes(self, pending: PendingResponse) -> None:
-        if self._screen is not None:
-            self._screen.press_key(pending.terminal, "Enter")
+        if isinstance(self.host, Screen):
+            self.host.press_key(pending.terminal, "Enter")
         else:
-            self._host.send_input(pending.terminal, "")
+            self.host.send_input(pending.terminal, "")

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, ParamSpec
+from functools import lru_cache
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from logos.domain.ledger import Ledger
 from logos.domain.levels import LEVELS, Level
 from logos.domain.reports import Component
-from logos.domain.specs import Handoff, Spec
+from logos.domain.specs import Handoff
 from logos.domain.turns import AgentName, RunId
-from logos.flows.levels.components import Contribution
+from logos.flows.levels.reconcile import Dispute
 from logos.flows.levels.state import LevelsState, PendingTurn
 
 Json = dict[str, Any]
 
 SUMMARY_CHARACTERS = 160
+QUESTION_CHARACTERS = 2000
+
+
+# The same summaries are written after every event.
+@lru_cache(maxsize=4096)
+def short(text: str, characters: int = SUMMARY_CHARACTERS) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= characters else line[: characters - 1] + "…"
+
+
+LevelName = Annotated[str, BeforeValidator(lambda level: level.name)]
+Summary = Annotated[str, BeforeValidator(short)]
+NonEmpty = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 
 
 class StateModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    """Takes its fields from the attributes of a record, or from a dict."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
 
 
 class ActiveAgent(StateModel):
-    level: str
+    level: LevelName
     title: str
     turn: str
-    component: str | None
+    component: NonEmpty
     attempt: int
     terminal: str | None
     provider: str | None
@@ -38,25 +53,25 @@ class ActiveAgent(StateModel):
 
 class StoredSpec(StateModel):
     id: str
-    level: str
+    level: LevelName
     version: int
     parent: str
-    component: str | None
+    component: NonEmpty
     turn: str
-    summary: str
+    summary: Summary
     in_force: bool
 
 
 class StoredHandoff(StateModel):
-    from_level: str
-    to_level: str
+    from_level: LevelName
+    to_level: LevelName
     toward: Literal["down", "back", "up"]
     turn: str
-    summary: str
+    summary: Summary = Field(validation_alias="text")
 
 
 class LevelStanding(StateModel):
-    level: str
+    level: LevelName
     title: str
     takes_part: bool
     status: Literal["skipped", "pending", "proven", "unproven", "passed", "failed"]
@@ -73,7 +88,7 @@ class StoredComponent(StateModel):
 
 
 class ToolResult(StateModel):
-    level: str
+    level: LevelName
     tool: str
     command: str
     exit_code: int
@@ -82,17 +97,17 @@ class ToolResult(StateModel):
 class Reconciliation(StateModel):
     id: str
     cause: Literal["failure", "conflict", "constraint", "loop"]
-    level: str
-    question: str
-    decision: str | None
+    level: LevelName
+    question: Summary
+    decision: Summary | None
     decided_by: str | None
     rounds: int
 
 
 class OpenQuestion(StateModel):
     id: str
-    text: str
-    options: list[str]
+    text: Annotated[str, BeforeValidator(lambda text: short(text, QUESTION_CHARACTERS))]
+    options: list[Annotated[str, BeforeValidator(lambda option: short(option.summary))]]
 
 
 class LogMark(StateModel):
@@ -111,12 +126,12 @@ class TelosState(StateModel):
     base: str = Field(description="the commit that all work started from")
     head: str = Field(description="the commit that holds what is merged")
     status: Literal["RUNNING", "PASSED", "FAILED", "REJECTED", "BLOCKED", "ABANDONED"]
-    reason: str
+    reason: Summary
     sweep: int
     direction: Literal["down", "build", "merge", "lint", "up", "reconcile"]
-    current_level: str
-    levels: list[str]
-    skipped_levels: list[str]
+    current_level: LevelName
+    levels: list[LevelName]
+    skipped_levels: list[LevelName]
     active_agents: list[ActiveAgent]
     pending_handoffs: list[StoredHandoff]
     specification_stack: list[StoredSpec]
@@ -127,30 +142,12 @@ class TelosState(StateModel):
     reconciliations: list[Reconciliation]
     handoff_loops: list[str] = Field(description="handoffs that repeat in this sweep")
     question: OpenQuestion | None
-    violation: str | None
-    alternatives: list[str]
-
-
-Parts = ParamSpec("Parts")
-
-
-def once_for(make: Callable[Parts, list[Json]]) -> Callable[Parts, list[Json]]:
-    """Cache the rows for the newest arguments: most events change little of the state."""
-    newest: tuple[tuple[object, ...], list[Json]] = ((), [])
-
-    def made(*values: Parts.args, **named: Parts.kwargs) -> list[Json]:
-        nonlocal newest
-        known, rows = newest
-        if len(known) != len(values) or any(one is not other for one, other in zip(known, values, strict=True)):
-            rows = make(*values, **named)
-            newest = (values, rows)
-        return rows
-
-    return made
+    violation: Summary | None
+    alternatives: list[Summary]
 
 
 def state_schema() -> dict[str, Any]:
-    schema = TelosState.model_json_schema()
+    schema = TelosState.model_json_schema(mode="serialization")
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "Logos build state"
     return schema
@@ -158,58 +155,44 @@ def state_schema() -> dict[str, Any]:
 
 def project(state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float) -> Json:
     """The state as the file shows it."""
-    plan = state.plan
-    return {
-        "version": 1,
+    plan, now = state.plan, state.dispute
+    shown = {
         "updated_at": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "logos": {"run": run, "seq": seq},
         "feature": plan.feature,
         "wd": plan.wd,
         "base": plan.base,
         "head": state.head,
-        "status": state.outcome.value if state.outcome is not None else "RUNNING",
-        "reason": short(state.stalled or state.reason),
+        "status": state.outcome or "RUNNING",
+        "reason": state.stalled or state.reason,
         "sweep": state.sweep,
-        "direction": state.stage.value,
-        "current_level": state.level.name,
-        "levels": [level.name for level in state.levels],
-        "skipped_levels": [level.name for level in state.skipped],
+        "direction": state.stage,
+        "current_level": state.level,
+        "levels": state.levels,
+        "skipped_levels": state.skipped,
         "active_agents": [_active(ask, state, ledger) for ask in state.in_progress],
         "pending_handoffs": _pending(state),
-        "specification_stack": _specs(state.specs),
-        "handoff_lineage": _handoffs(state.handoffs),
+        "specification_stack": _specs(state),
+        "handoff_lineage": state.handoffs,
         "validation_status": [_standing(state, level) for level in LEVELS],
-        "components": _components(state.components, state.contributions),
-        "tool_results": [
-            {"level": proof.level.name, "tool": proof.tool, "command": proof.command, "exit_code": proof.exit_code}
-            for proof in state.proofs
-        ],
-        "reconciliations": _reconciliations(state),
-        "handoff_loops": list(state.loops),
-        "question": None
-        if state.question is None
-        else {
-            "id": state.question.id,
-            "text": short(state.question.text, 2000),
-            "options": [short(option.summary) for option in state.question.options],
-        },
-        "violation": short(state.violation) or None,
-        "alternatives": [short(text) for text in state.alternatives],
+        "components": [_component(state, component) for component in state.components],
+        "tool_results": state.proofs,
+        "reconciliations": [_reconciliation(one) for one in (*state.settled, *((now,) if now else ()))],
+        "handoff_loops": state.loops,
+        "question": state.question,
+        "violation": state.violation or None,
+        "alternatives": state.alternatives,
     }
-
-
-def short(text: str, characters: int = SUMMARY_CHARACTERS) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= characters else line[: characters - 1] + "…"
+    return TelosState.model_validate(shown).model_dump(mode="json")
 
 
 def _active(ask: PendingTurn, state: LevelsState, ledger: Ledger) -> Json:
     terminal = ledger.terminals.get(AgentName(ask.key))
     return {
-        "level": ask.level.name,
+        "level": ask.level,
         "title": LEVELS[ask.level].title,
         "turn": ask.turn,
-        "component": ask.component or None,
+        "component": ask.component,
         "attempt": ask.attempt,
         "terminal": terminal.id if terminal else None,
         "provider": terminal.provider if terminal else None,
@@ -217,98 +200,50 @@ def _active(ask: PendingTurn, state: LevelsState, ledger: Ledger) -> Json:
     }
 
 
-@once_for
-def _handoffs(handoffs: tuple[Handoff, ...]) -> list[Json]:
-    return [
-        {
-            "from_level": handoff.from_level.name,
-            "to_level": handoff.to_level.name,
-            "toward": handoff.toward.value,
-            "turn": handoff.turn,
-            "summary": short(handoff.text),
-        }
-        for handoff in handoffs
-    ]
-
-
-def _pending(state: LevelsState) -> list[Json]:
+def _pending(state: LevelsState) -> list[Handoff]:
     """Handoffs whose receiver has not finished its turn."""
-    waiting = {ask.level.name for ask in state.pending_turns}
-    latest = {(handoff["to_level"], handoff["toward"]): handoff for handoff in _handoffs(state.handoffs)}
+    waiting = {ask.level for ask in state.pending_turns}
+    latest = {(handoff.to_level, handoff.toward): handoff for handoff in state.handoffs}
     now = f"s{state.sweep}."
-    return [
-        handoff for handoff in latest.values() if handoff["to_level"] in waiting and handoff["turn"].startswith(now)
-    ]
+    return [handoff for handoff in latest.values() if handoff.to_level in waiting and handoff.turn.startswith(now)]
 
 
-@once_for
-def _specs(specs: tuple[Spec, ...]) -> list[Json]:
-    in_force = {(spec.level, spec.component): spec for spec in specs}
+def _specs(state: LevelsState) -> list[Json]:
+    in_force = {(spec.level, spec.component): spec for spec in state.specs}
     return [
-        {
-            "id": spec.id,
-            "level": spec.level.name,
-            "version": spec.version,
-            "parent": spec.parent,
-            "component": spec.component or None,
-            "turn": spec.turn,
-            "summary": short(spec.summary),
-            "in_force": in_force[spec.level, spec.component] is spec,
-        }
-        for spec in specs
+        {name: getattr(spec, name) for name in StoredSpec.model_fields if name != "in_force"}
+        | {"in_force": in_force[spec.level, spec.component] is spec}
+        for spec in state.specs
     ]
 
 
 def _standing(state: LevelsState, level: Level) -> Json:
-    known = state.standing.get(level)
     part = level in state.levels
-    status = known.value if known is not None else "pending" if part else "skipped"
-    return {"level": level.name, "title": LEVELS[level].title, "takes_part": part, "status": status}
+    status = state.standing.get(level) or ("pending" if part else "skipped")
+    return {"level": level, "title": LEVELS[level].title, "takes_part": part, "status": status}
 
 
-@once_for
-def _components(components: tuple[Component, ...], contributions: Mapping[str, Contribution]) -> list[Json]:
-    shown: list[Json] = []
-    for component in components:
-        contribution = contributions.get(component.name)
-        done = {name for name in component.depends_on if name in contributions}
-        shown.append(
-            {
-                "name": component.name,
-                "depends_on": list(component.depends_on),
-                "commit": contribution.commit if contribution else None,
-                "merged": contribution.merged if contribution else False,
-                "files": list(contribution.files) if contribution else [],
-                "tests": list(contribution.tests) if contribution else [],
-                "blocked_by": [] if contribution else [name for name in component.depends_on if name not in done],
-            }
-        )
-    return shown
-
-
-def _reconciliations(state: LevelsState) -> list[Json]:
-    ended = [
-        {
-            "id": settled.id,
-            "cause": settled.cause.value,
-            "level": settled.level.name,
-            "question": short(settled.question),
-            "decision": short(settled.proposal.summary),
-            "decided_by": settled.by,
-            "rounds": settled.round,
-        }
-        for settled in state.settled
-    ]
-    now = state.dispute
-    if now is None:
-        return ended
-    going_on = {
-        "id": now.id,
-        "cause": now.cause.value,
-        "level": now.level.name,
-        "question": short(now.question),
-        "decision": None,
-        "decided_by": None,
-        "rounds": now.round,
+def _component(state: LevelsState, component: Component) -> Json:
+    contribution = state.contributions.get(component.name)
+    missing = [name for name in component.depends_on if name not in state.contributions]
+    return {
+        "name": component.name,
+        "depends_on": component.depends_on,
+        "commit": contribution.commit if contribution else None,
+        "merged": contribution.merged if contribution else False,
+        "files": contribution.files if contribution else [],
+        "tests": contribution.tests if contribution else [],
+        "blocked_by": [] if contribution else missing,
     }
-    return [*ended, going_on]
+
+
+def _reconciliation(one: Dispute) -> Json:
+    return {
+        "id": one.id,
+        "cause": one.cause,
+        "level": one.level,
+        "question": one.question,
+        "decision": one.proposal.summary if one.by else None,
+        "decided_by": one.by or None,
+        "rounds": one.round,
+    }

@@ -9,24 +9,8 @@ from typing import Any
 from logos.domain.specs import Question
 from logos.domain.usage import Spent, Usage
 from logos.flows.levels.turn_ids import level_turn
-from logos.views.document_shapes import (
-    VERSION,
-    CostDocument,
-    EventsDocument,
-    InFlightDocument,
-    NoRunDocument,
-    QuestionDocument,
-    ResultDocument,
-    RunDocument,
-    RunsDocument,
-    SessionDocument,
-    SpentDocument,
-    StatusDocument,
-    TimelineDocument,
-    TurnDocument,
-    TurnTextDocument,
-    UsageDocument,
-)
+from logos.views import document_shapes as shapes
+from logos.views.document_shapes import VERSION
 from logos.views.run import RunView, TurnView
 from logos.views.sessions import Session
 from logos.views.status import RunStatus, UnreadableRun
@@ -40,7 +24,7 @@ def _seconds(value: float) -> float:
     return round(value, 3)
 
 
-def run_document(status: RunStatus) -> RunDocument:
+def run_document(status: RunStatus) -> shapes.RunDocument:
     view, state, fork, position = status.view, status.view.state, status.view.fork, status.view.state.position
     return {
         "version": VERSION,
@@ -82,16 +66,16 @@ def run_document(status: RunStatus) -> RunDocument:
     }
 
 
-def result_document(status: RunStatus, state_file: str, exit_code: int) -> ResultDocument:
+def result_document(status: RunStatus, state_file: str, exit_code: int) -> shapes.ResultDocument:
     return {**run_document(status), "exit_code": exit_code, "state_file": state_file}
 
 
-def status_document(status: RunStatus, next_command: str) -> StatusDocument:
+def status_document(status: RunStatus, next_command: str) -> shapes.StatusDocument:
     in_flight = [_in_flight_document(status, turn) for turn in status.in_flight]
     return {**run_document(status), "in_flight": in_flight, "next": next_command}
 
 
-def _in_flight_document(status: RunStatus, turn: TurnView) -> InFlightDocument:
+def _in_flight_document(status: RunStatus, turn: TurnView) -> shapes.InFlightDocument:
     terminal = status.terminal_of(turn)
     return {
         **turn_document(turn),
@@ -101,16 +85,16 @@ def _in_flight_document(status: RunStatus, turn: TurnView) -> InFlightDocument:
     }
 
 
-def timeline_document(status: RunStatus) -> TimelineDocument:
+def timeline_document(status: RunStatus) -> shapes.TimelineDocument:
     return {**run_document(status), "timeline": [turn_document(turn) for turn in status.view.turns]}
 
 
-def cost_document(status: RunStatus, groups: dict[str, dict[str, Spent]]) -> CostDocument:
+def cost_document(status: RunStatus, groups: dict[str, dict[str, Spent]]) -> shapes.CostDocument:
     by = {name: {key: spent_document(spent) for key, spent in rows.items()} for name, rows in groups.items()}
     return {**run_document(status), "usage_by": by}
 
 
-def runs_document(wd: str, runs: Sequence[RunStatus | UnreadableRun]) -> RunsDocument:
+def runs_document(wd: str, runs: Sequence[RunStatus | UnreadableRun]) -> shapes.RunsDocument:
     return {
         "version": VERSION,
         "wd": wd,
@@ -119,15 +103,15 @@ def runs_document(wd: str, runs: Sequence[RunStatus | UnreadableRun]) -> RunsDoc
     }
 
 
-def no_run_document(wd: str) -> NoRunDocument:
+def no_run_document(wd: str) -> shapes.NoRunDocument:
     return {"version": VERSION, "run": None, "wd": wd, "next": "logos run"}
 
 
-def events_document(run: str, events: list[dict[str, Any]]) -> EventsDocument:
+def events_document(run: str, events: list[dict[str, Any]]) -> shapes.EventsDocument:
     return {"version": VERSION, "run": run, "events": events}
 
 
-def turn_document(turn: TurnView) -> TurnDocument:
+def turn_document(turn: TurnView) -> shapes.TurnDocument:
     level = level_turn(turn.turn)
     return {
         "turn": turn.turn,
@@ -147,7 +131,7 @@ def turn_document(turn: TurnView) -> TurnDocument:
     }
 
 
-def turn_text_document(view: RunView, turn: TurnView) -> TurnTextDocument:
+def turn_text_document(view: RunView, turn: TurnView) -> shapes.TurnTextDocument:
     return {
         "version": VERSION,
         "run": view.run,
@@ -157,7 +141,7 @@ def turn_text_document(view: RunView, turn: TurnView) -> TurnTextDocument:
     }
 
 
-def usage_document(usage: Usage | None) -> UsageDocument:
+def usage_document(usage: Usage | None) -> shapes.UsageDocument:
     known = usage or Usage()
     return {
         "input": known.input,
@@ -169,7 +153,7 @@ def usage_document(usage: Usage | None) -> UsageDocument:
     }
 
 
-def spent_document(spent: Spent) -> SpentDocument:
+def spent_document(spent: Spent) -> shapes.SpentDocument:
     return {
         **usage_document(spent.usage),
         "turns": spent.turns,
@@ -178,7 +162,7 @@ def spent_document(spent: Spent) -> SpentDocument:
     }
 
 
-def session_document(run: str, session: Session) -> SessionDocument:
+def session_document(run: str, session: Session) -> shapes.SessionDocument:
     return {
         "run": run,
         "session": session.number,
@@ -194,7 +178,7 @@ def session_document(run: str, session: Session) -> SessionDocument:
     }
 
 
-def question_document(question: Question | None) -> QuestionDocument | None:
+def question_document(question: Question | None) -> shapes.QuestionDocument | None:
     if question is None:
         return None
     return {

@@ -1,9 +1,11 @@
-"""The shapes of the documents that commands print with `--json`, each field described."""
+"""The shapes of the documents that commands print with `--json`, each field described, and their JSON Schema."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
+from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
 from typing_extensions import TypedDict
 
 # Raised when a field is removed or changes its meaning; new fields may come at any time.
@@ -342,7 +344,7 @@ class ReportDocument(RunDocument):
     effort: Annotated[EffortDocument, "time and usage per role or level"]
 
 
-DOCUMENTS = {
+DOCUMENTS: dict[str, Any] = {
     "logos run, build, resume": ResultDocument,
     "logos status": StatusDocument,
     "logos status, before the first run": NoRunDocument,
@@ -355,3 +357,30 @@ DOCUMENTS = {
     "logos sessions": SessionsDocument,
     "logos compare": CompareDocument,
 }
+
+_MODE: JsonSchemaMode = "serialization"
+
+
+def output_schema() -> dict[str, Any]:
+    """One definition per document; `anyOf` says which command prints which."""
+    inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
+        (command, _MODE, TypeAdapter(shape)) for command, shape in DOCUMENTS.items()
+    ]
+    refs, schema = TypeAdapter.json_schemas(inputs)
+    definitions: dict[str, Any] = schema["$defs"]
+    for name, definition in definitions.items():
+        for field, text in _descriptions(name).items():
+            definition["properties"][field]["description"] = text
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Logos output",
+        "description": "The documents that commands print with --json. Fields may be added without a new version.",
+        "anyOf": [{"title": command, **refs[command, _MODE]} for command in DOCUMENTS],
+        "$defs": definitions,
+    }
+
+
+def _descriptions(name: str) -> dict[str, str]:
+    """The texts that annotate the fields of a document."""
+    hints = get_type_hints(globals()[name], include_extras=True)
+    return {field: hint.__metadata__[0] for field, hint in hints.items() if hasattr(hint, "__metadata__")}

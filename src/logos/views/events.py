@@ -7,31 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from logos.domain.events import (
-    CheckRan,
-    Noted,
-    QuestionResolved,
-    Recorded,
-    RunAbandoned,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    Source,
-    TerminalClosed,
-    TerminalOpened,
-    Topic,
-    TurnAnswered,
-    TurnAsked,
-    TurnFailed,
-    TurnSent,
-    WorkGathered,
-    WorkMerged,
-)
+from logos.domain import events
+from logos.domain.events import Recorded, RunStarted, Topic, TurnAnswered, WorkGathered, WorkMerged
 from logos.domain.levels import LEVELS
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.reports import Failure, Proposal, Report, TurnKind, Verdict
 from logos.domain.roles import Role
+from logos.domain.specs import Proof
 from logos.domain.turns import Outcome, RunId
 from logos.flows import Flow
 from logos.flows.fold import flow_for
@@ -121,43 +103,43 @@ class EventFormatter:
             case RunStarted(plan):
                 self._plan = plan
                 return _started(record.run, record.event), Severity.NORMAL
-            case RunResumed(plan):
+            case events.RunResumed(plan):
                 self._plan = plan
                 return f"{_what(plan)} {record.run} resumed by a new driver", Severity.NORMAL
-            case RunForked(parent, at, plan, way):
+            case events.RunForked(parent, at, plan, way):
                 self._plan = plan
                 self._asked.clear()
                 how = "forked from" if way == "fork" else "goes back to"
                 return f"{_what(plan)} {record.run} {how} event {at} of {parent}", Severity.NORMAL
-            case RunAbandoned(why):
+            case events.RunAbandoned(why):
                 return f"{_what(self._plan)} {record.run} abandoned: {why}", Severity.WARNING
-            case TerminalOpened(agent, terminal, provider):
+            case events.TerminalOpened(agent, terminal, provider):
                 return f"terminal {terminal} opened for {_name(agent)} ({provider})", Severity.QUIET
-            case TerminalClosed(agent, terminal):
+            case events.TerminalClosed(agent, terminal):
                 return f"terminal {terminal} of {_name(agent)} closed", Severity.QUIET
-            case TurnAsked(turn, _, prompt):
+            case events.TurnAsked(turn, _, prompt):
                 self._asked.setdefault(turn, record.at)
                 return f"{turn} asked, {number(len(prompt))} characters", Severity.NORMAL
-            case TurnSent(turn):
+            case events.TurnSent(turn):
                 return f"{turn} prompt delivered", Severity.QUIET
             case TurnAnswered():
                 return self._answered(record.event, record.at)
-            case TurnFailed(_, _, message):
+            case events.TurnFailed(_, _, message):
                 return f"no response: {message}", Severity.BAD
-            case CheckRan(turn, command, exit_code):
+            case events.CheckRan(turn, command, exit_code):
                 severity = Severity.GOOD if exit_code == 0 else Severity.BAD
                 return f"{turn} Logos ran `{command}` itself: exit {exit_code}", severity
             case WorkGathered():
                 return _gathered(record.event)
             case WorkMerged():
                 return _merged(record.event)
-            case QuestionResolved(question, option, text):
+            case events.QuestionResolved(question, option, text):
                 chosen = ", ".join(part for part in (f"option {option}" if option else "", text) if part)
                 return f"a person decided {question}: {chosen}", Severity.NORMAL
-            case Noted(topic, text):
+            case events.Noted(topic, text):
                 prefix, severity = _TOPICS[topic]
                 return prefix + text, severity
-            case RunEnded(outcome):
+            case events.RunEnded(outcome):
                 ended = f"{_what(self._plan)} {record.run} ended: {outcome}"
                 return ended, Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD
 
@@ -165,7 +147,7 @@ class EventFormatter:
         verdict = verdict_of(self._plan, event.turn, event.text, self._read_report)
         text = f"{event.turn} answered{f' {verdict}' if verdict else ''}, {number(len(event.text))} characters"
         took = f" after {duration(at - self._asked[event.turn])}" if event.turn in self._asked else ""
-        where = ", read from its screen" if event.source is Source.SCREEN else ""
+        where = ", read from its screen" if event.source is events.Source.SCREEN else ""
         cost = in_short(event.usage)
         return text + took + where + (f", {cost}" if cost else ""), severity_of(verdict)
 
@@ -234,8 +216,12 @@ def _failure(failure: Failure) -> str:
 
 def changes(before: LevelsState, after: LevelsState) -> Iterator[Words]:
     """What changed in a build between two states, in words."""
-    yield from _sent_back(before, after)
-    yield from _disproved(before, after)
+    for ask in after.pending_turns:
+        if ask.errors and ask not in before.pending_turns:
+            errors = "; ".join(ask.errors)
+            yield f"{ask.key} is sent back, attempt {ask.attempt} of {ATTEMPTS}: {errors}", Severity.WARNING
+    if len(after.proofs) > len(before.proofs) and not after.proofs[-1].passed:
+        yield _disproved(after.proofs[-1])
     yield from (_settled(settled, after.sweep) for settled in after.settled[len(before.settled) :])
     if after.dispute is not None:
         yield from _disputed(before.dispute, after.dispute, after.plan.max_rounds)
@@ -243,20 +229,11 @@ def changes(before: LevelsState, after: LevelsState) -> Iterator[Words]:
         yield from _ended(after)
 
 
-def _sent_back(before: LevelsState, after: LevelsState) -> Iterator[Words]:
-    for ask in after.pending_turns:
-        if ask.errors and ask not in before.pending_turns:
-            errors = "; ".join(ask.errors)
-            yield f"{ask.key} is sent back, attempt {ask.attempt} of {ATTEMPTS}: {errors}", Severity.WARNING
-
-
-def _disproved(before: LevelsState, after: LevelsState) -> Iterator[Words]:
+def _disproved(proof: Proof) -> Words:
     """A tool that fails usually says why at the end of its output."""
-    new = after.proofs[-1] if len(after.proofs) > len(before.proofs) else None
-    if new is not None and not new.passed:
-        last = " / ".join([line.strip() for line in new.output.splitlines() if line.strip()][-_LAST_LINES:])
-        ends = f"; its output ends: {last}" if last else ""
-        yield f"{new.level.name} FAILED: `{new.command}` exits {new.exit_code}{ends}", Severity.BAD
+    last = " / ".join([line.strip() for line in proof.output.splitlines() if line.strip()][-_LAST_LINES:])
+    ends = f"; its output ends: {last}" if last else ""
+    return f"{proof.level.name} FAILED: `{proof.command}` exits {proof.exit_code}{ends}", Severity.BAD
 
 
 def _settled(settled: Dispute, sweep: int) -> Words:

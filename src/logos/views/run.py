@@ -7,14 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
-from logos.domain.events import (
-    Noted,
-    Recorded,
-    RunForked,
-    RunResumed,
-    TerminalOpened,
-    Topic,
-)
+from logos.domain.events import Noted, Recorded, RunForked, RunResumed, TerminalOpened, Topic
 from logos.domain.ledger import Ledger
 from logos.domain.plans import Plan
 from logos.domain.roles import Role
@@ -28,7 +21,7 @@ from logos.flows.levels.flow import ReadReport
 from logos.flows.levels.state import LevelsState, LevelStatus
 from logos.views.sessions import Session, sessions_of
 from logos.views.text import count, first_line
-from logos.views.turns import LOGOS, TurnView, TurnViewBuilder
+from logos.views.turns import TurnView, TurnViewBuilder
 
 State = CycleState | LevelsState
 
@@ -118,13 +111,9 @@ class RunView:
         return tuple(level.name for level, known in self.build.standing.items() if known is LevelStatus.UNPROVEN)
 
     @property
-    def rounds(self) -> int:
-        """Rounds of a cycle, sweeps of a build."""
-        return self.state.position.round
-
-    @property
     def rounds_in_words(self) -> str:
-        return count(self.rounds, self.words.round)
+        """Rounds of a cycle, sweeps of a build."""
+        return count(self.state.position.round, self.words.round)
 
     @property
     def asked_for(self) -> str:
@@ -133,16 +122,12 @@ class RunView:
 
     @property
     def answered(self) -> int:
-        return self._answered(inherited=False)
+        return sum(turn.answered and not turn.inherited for turn in self.turns)
 
     @property
     def inherited(self) -> int:
         """Turns that were answered in the run this one was forked from."""
-        return self._answered(inherited=True)
-
-    def _answered(self, *, inherited: bool) -> int:
-        agents = (turn for turn in self.turns if turn.agent != LOGOS and turn.inherited is inherited)
-        return sum(turn.ended is not None for turn in agents)
+        return sum(turn.answered and turn.inherited for turn in self.turns)
 
     @property
     def seconds(self) -> float:

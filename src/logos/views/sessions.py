@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from itertools import takewhile
 
-from logos.domain.events import (
-    CheckRan,
-    Noted,
-    QuestionResolved,
-    Recorded,
-    RunAbandoned,
-    RunEnded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    TerminalClosed,
-    Topic,
-    TurnAnswered,
-)
+from logos.domain import events
+from logos.domain.events import Recorded
 from logos.domain.turns import TurnId
+from logos.errors import UsageError
 from logos.views import text
+
+LAST = "last"
+# So many sessions are named in an error.
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +38,7 @@ class Session:
     inherited: bool = False
     outcome: str = ""
     given_up: str = ""
-    forked: RunForked | None = None
+    forked: events.RunForked | None = None
     driven: bool = True
 
     @property
@@ -64,15 +58,11 @@ class Session:
     def name(self) -> str:
         return f"session {self.number} ({self.date})"
 
-    def within(self, at: float) -> float:
-        """A time inside this session, also where the clock was set in between."""
-        return min(max(at, self.began), self.ended)
-
 
 def sessions_of(records: Iterable[Recorded]) -> tuple[Session, ...]:
     """The sessions of a run, oldest first. What a person does between two of them belongs to the earlier."""
     groups = _grouped(records)
-    last_fork = max((n for n, group in enumerate(groups) if isinstance(group[0].event, RunForked)), default=0)
+    last_fork = max((n for n, group in enumerate(groups) if isinstance(group[0].event, events.RunForked)), default=0)
     return tuple(_session(n, group, inherited=n < last_fork) for n, group in enumerate(groups))
 
 
@@ -80,46 +70,75 @@ def _grouped(records: Iterable[Recorded]) -> list[list[Recorded]]:
     groups: list[list[Recorded]] = []
     awaits_driver = False
     for record in records:
-        event = record.event
-        # The first driver of a fork continues the session that forking began.
-        if isinstance(event, RunStarted | RunForked) or (isinstance(event, RunResumed) and not awaits_driver):
-            groups.append([])
-        awaits_driver = isinstance(event, RunForked) or (awaits_driver and isinstance(event, QuestionResolved | Noted))
+        match record.event:
+            case events.RunStarted() | events.RunForked():
+                groups.append([])
+            # The first driver of a fork continues the session that forking began.
+            case events.RunResumed() if not awaits_driver:
+                groups.append([])
+            case _:
+                pass
+        between = awaits_driver and isinstance(record.event, events.QuestionResolved | events.Noted)
+        awaits_driver = isinstance(record.event, events.RunForked) or between
         if groups:
             groups[-1].append(record)
     return groups
 
 
 def _session(index: int, records: Sequence[Recorded], *, inherited: bool) -> Session:
-    events = [record.event for record in records]
-    resumed = next((n for n, event in enumerate(events) if isinstance(event, RunResumed)), 0)
+    own = [record.event for record in records]
+    resumed = next((n for n, event in enumerate(own) if isinstance(event, events.RunResumed)), 0)
     driven = _driven(records[resumed:])
-    began, first = driven[0].at, events[0]
+    first = own[0] if isinstance(own[0], events.RunForked) else None
+    left = (event.text for event in own if isinstance(event, events.Noted) and event.topic is events.Topic.INTERRUPTED)
     return Session(
         index + 1,
         records[0].seq,
         records[-1].seq,
-        began,
+        driven[0].at,
         # A clock that was set back must not give a session that ends before it begins.
         max(record.at for record in driven),
-        tuple(event.turn for event in events if isinstance(event, TurnAnswered)),
-        tuple(event.turn for event in events if isinstance(event, CheckRan)),
-        _last(event.text for event in events if isinstance(event, Noted) and event.topic is Topic.INTERRUPTED),
+        tuple(event.turn for event in own if isinstance(event, events.TurnAnswered)),
+        tuple(event.turn for event in own if isinstance(event, events.CheckRan)),
+        _last(left),
         inherited,
-        _last(event.outcome.value for event in events if isinstance(event, RunEnded)),
-        _last(event.why for event in events if isinstance(event, RunAbandoned)),
-        first if isinstance(first, RunForked) else None,
-        resumed > 0 or not isinstance(first, RunForked),
+        _last(event.outcome.value for event in own if isinstance(event, events.RunEnded)),
+        _last(event.why for event in own if isinstance(event, events.RunAbandoned)),
+        first,
+        driven=resumed > 0 or first is None,
     )
 
 
 def _driven(records: Sequence[Recorded]) -> Sequence[Recorded]:
     """The records of the driver: without the decision of a person, and what Logos closes when a run is given up."""
-    own = [*takewhile(lambda record: not isinstance(record.event, QuestionResolved | RunAbandoned), records)]
-    while 1 < len(own) < len(records) and isinstance(own[-1].event, TerminalClosed):
+    persons = events.QuestionResolved | events.RunAbandoned
+    own = [*takewhile(lambda record: not isinstance(record.event, persons), records)]
+    while 1 < len(own) < len(records) and isinstance(own[-1].event, events.TerminalClosed):
         own.pop()
     return own
 
 
 def _last(words: Iterable[str]) -> str:
     return next(reversed([*words]), "")
+
+
+def session_since(sessions: Sequence[Session], wanted: str, run: str) -> Session:
+    """The session that `--since` names: by its number, by a date (the first that began on it or later), or the last."""
+    by_number = {str(session.number): session for session in sessions}
+    if wanted == LAST:
+        return sessions[-1]
+    if wanted in by_number:
+        return by_number[wanted]
+    try:
+        day = date.fromisoformat(wanted)
+    except ValueError:
+        wrong = f"--since {wanted} names no session"
+    else:
+        for session in sessions:
+            if datetime.fromtimestamp(session.began).date() >= day:
+                return session
+        wrong = f"no session began on {wanted} or later"
+    allowed = f"a number, a date such as {sessions[-1].date.partition(' ')[0]}, or {LAST}"
+    named = ", ".join(f"{session.number} ({session.date})" for session in sessions[-_NAMED:])
+    known = f"{text.count(len(sessions), 'session')}: {'…, ' if len(sessions) > _NAMED else ''}{named}"
+    raise UsageError(f"{wrong} ({allowed}): run {run} has {known}")

@@ -6,21 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from logos.domain.events import (
-    CheckRan,
-    Noted,
-    Recorded,
-    RunForked,
-    RunResumed,
-    RunStarted,
-    Topic,
-    TurnAnswered,
-    TurnAsked,
-    TurnFailed,
-    TurnSent,
-    WorkGathered,
-    WorkMerged,
-)
+from logos.domain import events
+from logos.domain.events import Noted, Recorded, Topic, WorkGathered
 from logos.domain.plans import CyclePlan, Plan
 from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
 from logos.domain.roles import Role, phase_def_of
@@ -62,6 +49,11 @@ class TurnView:
         return self.agent.replace("_", " ") if self.agent in set(Role) else self.agent
 
     @property
+    def answered(self) -> bool:
+        """Whether an agent answered it."""
+        return self.ended is not None and self.agent != LOGOS
+
+    @property
     def usage(self) -> Usage | None:
         """The usage that its host reported, of all attempts together."""
         known = [usage for usage in self.bills if usage is not None]
@@ -96,20 +88,20 @@ class TurnViewBuilder:
         """The turn that an event changes, after it."""
         event, at = record.event, record.at
         match event:
-            case RunStarted() | RunResumed():
+            case events.RunStarted() | events.RunResumed():
                 self._plan = event.plan
-            case RunForked(_, _, plan):
+            case events.RunForked(_, _, plan):
                 self._plan = plan
                 self._inherit()
-            case TurnAsked(turn, agent, prompt):
+            case events.TurnAsked(turn, agent, prompt):
                 self._sent_back(turn)
                 return self._turns.get(turn) or TurnView(turn, _agent_of(turn) or agent, at, prompt)
-            case TurnSent(turn) if turn in self._turns:
+            case events.TurnSent(turn) if turn in self._turns:
                 return replace(self._turns[turn], rests="")
-            case TurnAnswered(turn, text, _, usage):
+            case events.TurnAnswered(turn, text, _, usage):
                 ended = replace(self._of(turn, at), response=text, ended=at, verdict=self._verdict(turn, text))
                 return replace(ended, failure="", waits="", rests="", bills=(*ended.bills, usage))
-            case TurnFailed(turn, _, message, usage):
+            case events.TurnFailed(turn, _, message, usage):
                 failed = self._of(turn, at)
                 return replace(failed, failure=message, waits="", rests="", bills=(*failed.bills, usage))
             case Noted(Topic.TRIED_AGAIN, text, str(turn)):
@@ -118,11 +110,11 @@ class TurnViewBuilder:
                 return replace(self._of(turn, at), waits=text)
             case Noted(Topic.PERMISSION_GIVEN, _, str(turn)):
                 return replace(self._of(turn, at), waits="")
-            case CheckRan(turn, command, exit_code, output):
+            case events.CheckRan(turn, command, exit_code, output):
                 return TurnView(turn, LOGOS, self._before, command, output, at, f"exit {exit_code}")
             case WorkGathered():
                 return self._gathered(event, at)
-            case WorkMerged(turn, commit, clashes):
+            case events.WorkMerged(turn, commit, clashes):
                 text = "\n".join(clash.words for clash in clashes) or f"commit {commit}"
                 verdict = count(len(clashes), "conflict") if clashes else "merged"
                 return TurnView(turn, LOGOS, self._before, "merge the authors' work", text, at, verdict)
@@ -154,9 +146,8 @@ class TurnViewBuilder:
         since = of.ended if of is not None and of.ended is not None else self._before
         files = [f"{'changed' if touched.blob else 'deleted'} {touched.path}" for touched in event.touched]
         text = "\n".join([f"commit {event.commit}", *files, *(f"problem: {problem}" for problem in event.problems)])
-        verdict = (
-            f"refused: {cut(event.problems[0], REASON)}" if event.problems else f"gathered {count(len(files), 'file')}"
-        )
+        refused = f"refused: {cut(event.problems[0], REASON)}" if event.problems else ""
+        verdict = refused or f"gathered {count(len(files), 'file')}"
         return TurnView(event.turn, LOGOS, since, f"gather the work in {event.place}", text, at, verdict)
 
 

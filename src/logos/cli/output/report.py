@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from logos.cli.output import report_timeline as timeline
 from logos.views.continuity.entries import Entry
-from logos.views.continuity.report import HEADED, LISTED_ELSEWHERE, ContinuityReport, heading, lane_title, newest
+from logos.views.continuity.report import HEADED, LISTED_ELSEWHERE, ContinuityReport, heading, lane_title
 from logos.views.continuity.turns import Effort, TurnSpan
 from logos.views.events import Severity
 from logos.views.redact import clean
@@ -30,11 +30,11 @@ _MOST_TURNS = 30
 
 
 def as_markdown(report: ContinuityReport) -> str:
-    left_out, turns = newest(report.changed.turns, _MOST_TURNS)
+    turns = report.changed.turns[-_MOST_TURNS:]
     return _render(
         "report.md.j2",
         report,
-        left_out=left_out,
+        left_out=len(report.changed.turns) - len(turns),
         turns_table=_table(("turn", report.by, "answered", "took", "verdict"), map(_turn, turns)),
         efforts_table=_efforts_table(report),
         sessions_table=_sessions_table(report),

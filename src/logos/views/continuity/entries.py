@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
 from logos.domain.events import Recorded
@@ -37,9 +37,21 @@ class Entry:
     inherited: bool = False
 
 
-def entry(part: str, what: str, how: str = "", severity: Severity = Severity.NORMAL, about: str = "") -> Entry:
-    """An entry that comes from no event, its texts made printable."""
-    return Entry(part, printable(what), printable(how), severity, printable(about))
+def entry(
+    part: str,
+    what: str,
+    how: str = "",
+    severity: Severity = Severity.NORMAL,
+    about: str = "",
+    step: Transition[Any] | None = None,
+) -> Entry:
+    """An entry, its texts made printable; `step` is the event that it comes from."""
+    made = Entry(printable(part), printable(what), printable(how), severity, printable(about))
+    if step is None:
+        return made
+    turn = printable(getattr(step.record.event, "turn", "") or "")
+    session = step.session
+    return replace(made, turn=turn, at=step.record.at, session=session.number, inherited=session.inherited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +70,8 @@ class Sections:
 
     def since(self, first: int) -> Sections:
         """The entries that come from session `first` or a later one."""
-        return Sections(
-            *(
-                tuple(entry for entry in getattr(self, own.name) if (entry.session or 0) >= first)
-                for own in fields(self)
-            )
-        )
+        lists: list[tuple[Entry, ...]] = [getattr(self, field.name) for field in fields(self)]
+        return Sections(*(tuple(line for line in lines if (line.session or 0) >= first) for lines in lists))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +83,8 @@ class Transition(Generic[S]):
     before: S
     after: S
 
-    def entry(
-        self, part: str, what: str, how: str = "", severity: Severity = Severity.NORMAL, about: str = ""
-    ) -> Entry:
-        turn = str(getattr(self.record.event, "turn", "") or "")
-        texts = (printable(part), printable(what), printable(how), severity, printable(about), printable(turn))
-        return Entry(*texts, self.record.at, self.session.number, self.session.inherited)
+
+Steps = Sequence[Transition[Any]]
 
 
 def transitions(view: RunView) -> Iterator[Transition[Any]]:

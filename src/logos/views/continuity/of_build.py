@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from logos.domain.events import QuestionResolved, WorkMerged
@@ -14,29 +14,29 @@ from logos.views.continuity.entries import Entry, Sections, Transition, entry, p
 from logos.views.events import Severity, proposal_in_short
 from logos.views.text import count, listed
 
-Transitions = Iterable[Transition[LevelsState]]
+Steps = Sequence[Transition[LevelsState]]
 
 _CLASHES = 3
 
 
-def sections(state: LevelsState, transitions: Sequence[Transition[LevelsState]]) -> Sections:
+def sections(state: LevelsState, steps: Steps) -> Sections:
     return Sections(
-        tuple(completed(state, transitions)),
+        tuple(completed(state, steps)),
         tuple(pending(state)),
         tuple(blocked(state)),
-        tuple(decisions(state, transitions)),
-        tuple(specs(transitions)),
-        tuple(merges(transitions)),
+        tuple(decisions(state, steps)),
+        tuple(specs(steps)),
+        tuple(merges(steps)),
     )
 
 
-def completed(state: LevelsState, transitions: Transitions) -> Iterator[Entry]:
+def completed(state: LevelsState, steps: Steps) -> Iterator[Entry]:
     """Specs in force from the purpose down, components that are built, and valid levels from syntax up."""
-    origins = _origins(transitions)
+    origins = _origins(steps)
     for level in state.levels:
         spec = state.spec_of(level)
         if spec is not None:
-            yield _from(origins.get(spec.id), "spec", title(level), f"v{spec.version}: {spec.summary}")
+            yield entry("spec", title(level), f"v{spec.version}: {spec.summary}", step=origins.get(spec.id))
     for component in state.components:
         contribution = state.contributions.get(component.name)
         if contribution is not None and not _again(state, component.name):
@@ -44,20 +44,20 @@ def completed(state: LevelsState, transitions: Transitions) -> Iterator[Entry]:
             tests = f", {count(len(contribution.tests), 'test')}" if contribution.tests else ""
             how = f"{done}; {count(len(contribution.files), 'file')}{tests}"
             severity = Severity.GOOD if contribution.merged else Severity.NORMAL
-            yield _from(origins.get(component.name), "component", component.name, how, severity)
+            yield entry("component", component.name, how, severity, step=origins.get(component.name))
     for level in reversed(state.levels):
         if state.standing.get(level) in (LevelStatus.PROVEN, LevelStatus.PASSED):
-            yield _from(origins.get(level), "validation", title(level), _valid(state, level), Severity.GOOD)
+            yield entry("validation", title(level), _valid(state, level), Severity.GOOD, step=origins.get(level))
 
 
 def title(level: Level) -> str:
     return f"{level.name} {LEVELS[level].title}"
 
 
-def _origins(transitions: Transitions) -> Mapping[str | Level, Transition[LevelsState]]:
+def _origins(steps: Steps) -> Mapping[str | Level, Transition[LevelsState]]:
     """The last transition of each spec, component and level, by the spec's id, the name and the level."""
     found: dict[str | Level, Transition[LevelsState]] = {}
-    for step in transitions:
+    for step in steps:
         before, after = step.before, step.after
         found |= dict.fromkeys((spec.id for spec in after.specs[len(before.specs) :]), step)
         for name, contribution in after.contributions.items():
@@ -68,12 +68,6 @@ def _origins(transitions: Transitions) -> Mapping[str | Level, Transition[Levels
             if before.standing.get(level) is not standing:
                 found[level] = step
     return found
-
-
-def _from(
-    step: Transition[LevelsState] | None, part: str, what: str, how: str, severity: Severity = Severity.NORMAL
-) -> Entry:
-    return step.entry(part, what, how, severity) if step else entry(part, what, how, severity)
 
 
 def _again(state: LevelsState, name: str) -> bool:
@@ -142,48 +136,48 @@ def _waiting(state: LevelsState) -> Iterator[Entry]:
         first = listed(name for name in component.depends_on if name in missing)
         waits = first or (f"reconciliation {state.dispute.id}" if state.dispute is not None else "")
         if waits:
-            how = f"waits for {waits}"
-            yield entry("component", component.name, how, Severity.WARNING, component.purpose)
+            yield entry("component", component.name, f"waits for {waits}", Severity.WARNING, component.purpose)
 
 
-def decisions(state: LevelsState, transitions: Transitions) -> Iterator[Entry]:
+def decisions(state: LevelsState, steps: Steps) -> Iterator[Entry]:
     """Reconciliations, ended and open, and what a person decided."""
-    for step in transitions:
+    for step in steps:
         before, after, event = step.before, step.after, step.record.event
         for settled in after.settled[len(before.settled) :]:
             rounds = "" if settled.by == "a person" else f" in {count(settled.round, 'round')}"
             how = f"decided by {settled.by}{rounds}: {proposal_in_short(settled.proposal)}"
             what = f"{settled.id}, {settled.cause} at {settled.level.name}"
-            yield step.entry("reconciliation", what, how, Severity.GOOD, settled.question)
+            yield entry("reconciliation", what, how, Severity.GOOD, settled.question, step)
         answered = before.question is not None and after.question is None and after.settled == before.settled
         if isinstance(event, QuestionResolved) and answered and before.question is not None:
             how = f"a person answered: {event.text}"
-            yield step.entry("answer", event.question, how, Severity.GOOD, before.question.text)
+            yield entry("answer", event.question, how, Severity.GOOD, before.question.text, step)
         now = after.dispute
         if now is not None and before.dispute is None and state.dispute is not None and state.dispute.id == now.id:
             how = f"open, round {state.dispute.round} of at most {state.plan.max_rounds}"
             what = f"{now.id}, {now.cause} at {now.level.name}"
-            yield step.entry("reconciliation", what, how, Severity.WARNING, now.question)
+            yield entry("reconciliation", what, how, Severity.WARNING, now.question, step)
 
 
-def specs(transitions: Transitions) -> Iterator[Entry]:
+def specs(steps: Steps) -> Iterator[Entry]:
     """Every spec that was written, and which replaced another."""
-    for step in transitions:
+    for step in steps:
         for spec in step.after.specs[len(step.before.specs) :]:
             part = "spec revised" if spec.version > 1 else "spec written"
             # Authors' specs are written together, when all of them are done.
-            yield replace(step.entry(part, spec.id, spec.summary), turn=printable(spec.turn))
+            yield replace(entry(part, spec.id, spec.summary, step=step), turn=printable(spec.turn))
 
 
-def merges(transitions: Transitions) -> Iterator[Entry]:
-    for step in transitions:
+def merges(steps: Steps) -> Iterator[Entry]:
+    for step in steps:
         match step.record.event:
             case WorkMerged(turn, commit, ()):
                 names = listed(contribution.component.name for contribution in step.before.unmerged)
-                yield step.entry("merge", turn, f"{names or 'work'} merged, commit {commit[:7]}", Severity.GOOD)
+                how = f"{names or 'work'} merged, commit {commit[:7]}"
+                yield entry("merge", turn, how, Severity.GOOD, step=step)
             case WorkMerged(turn, _, clashes):
                 shown = "; ".join(clash.words for clash in clashes[:_CLASHES])
                 how = f"nothing merged, {count(len(clashes), 'conflict')}: {shown}"
-                yield step.entry("merge", turn, how, Severity.BAD)
+                yield entry("merge", turn, how, Severity.BAD, step=step)
             case _:
                 pass

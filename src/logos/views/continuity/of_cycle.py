@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from logos.domain.events import CheckRan, TurnAnswered
 from logos.domain.roles import PHASE_DEFS, Phase, PhaseDef, Role, phase_def
@@ -12,27 +12,26 @@ from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
 from logos.views.continuity.entries import Entry, Sections, Transition, entry
 from logos.views.events import Severity
 
-Transitions = Iterable[Transition[CycleState]]
+Steps = Sequence[Transition[CycleState]]
 
 
-def sections(state: CycleState, transitions: Sequence[Transition[CycleState]]) -> Sections:
-    return Sections(
-        tuple(completed(transitions)), tuple(pending(state)), tuple(blocked(state)), tuple(decisions(transitions))
-    )
+def sections(state: CycleState, steps: Steps) -> Sections:
+    return Sections(tuple(completed(steps)), tuple(pending(state)), tuple(blocked(state)), tuple(decisions(steps)))
 
 
-def completed(transitions: Transitions) -> Iterator[Entry]:
+def completed(steps: Steps) -> Iterator[Entry]:
     """Every phase that ended, in order."""
-    for step in transitions:
+    for step in steps:
         before, after, part = step.before, step.after, f"round {step.before.round}"
         match step.record.event:
             case TurnAnswered(_, text) if before.phase is Phase.TESTER and _went_on(before, after):
                 passed = read_result(text) is ReportedResult.PASS
-                yield step.entry(part, "test", "PASS" if passed else "FAIL", _severity(passed))
+                yield entry(part, "test", "PASS" if passed else "FAIL", _severity(passed), step=step)
             case TurnAnswered(_, text) if before.phase is not after.phase:
-                yield step.entry(part, f"{before.phase}'s work", *_approval(before, text))
+                yield entry(part, f"{before.phase}'s work", *_approval(before, text), step=step)
             case CheckRan(_, command, exit_code) if before.checking and not after.checking:
-                yield step.entry(part, f"`{command}`, run by Logos", f"exit {exit_code}", _severity(exit_code == 0))
+                what, severity = f"`{command}`, run by Logos", _severity(exit_code == 0)
+                yield entry(part, what, f"exit {exit_code}", severity, step=step)
             case _:
                 pass
 
@@ -88,19 +87,19 @@ def blocked(state: CycleState) -> Iterator[Entry]:
         yield entry("review", f"{phase}'s work", state.reason, Severity.BAD, _objections(state, phase))
 
 
-def decisions(transitions: Transitions) -> Iterator[Entry]:
+def decisions(steps: Steps) -> Iterator[Entry]:
     """Where the run continued despite objections, and where a verdict was overruled by a check."""
-    for step in transitions:
+    for step in steps:
         before, after = step.before, step.after
         match step.record.event:
             case CheckRan(_, command, exit_code) if before.checking and exit_code != 0:
                 how = f"the tester's PASS is not believed: `{command}` exits {exit_code}"
-                yield step.entry("verdict", f"round {before.round}", how, Severity.BAD)
+                yield entry("verdict", f"round {before.round}", how, Severity.BAD, step=step)
             case TurnAnswered(_, text) if before.phase not in (after.phase, Phase.TESTER):
                 if not _approved(before, text):
                     how = f"the run goes on without approval of the {before.phase}'s work"
                     objections = _objections(after, before.phase)
-                    yield step.entry("review", f"round {before.round}", how, Severity.WARNING, objections)
+                    yield entry("review", f"round {before.round}", how, Severity.WARNING, objections, step)
             case _:
                 pass
 

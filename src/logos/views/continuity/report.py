@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Any, cast
 
 from logos.domain.events import CheckRan, RunAbandoned, RunForked, RunResumed
 from logos.domain.levels import Level
 from logos.domain.turns import FailureKind
 from logos.views.continuity import of_build, of_cycle
-from logos.views.continuity.entries import (
-    Entry,
-    Sections,
-    Transition,
-    entry,
-    printable,
-    printable_columns,
-    transitions,
-)
-from logos.views.continuity.plan_changes import changed_settings
+from logos.views.continuity.entries import Entry, Sections, Steps, entry, printable, printable_columns, transitions
 from logos.views.continuity.turns import Effort, TurnSpan, efforts_of, lanes_of, spans_of
+from logos.views.document import iso, run_document, spent_document, turn_document
+from logos.views.document_shapes import ChangedDocument, EffortRowDocument, EntryDocument, ReportDocument, SpanDocument
 from logos.views.events import Severity
-from logos.views.run import LOGOS, RunView
+from logos.views.run import RunView
 from logos.views.sessions import Session
 from logos.views.status import BUDGET, SEVERITIES, RunStatus
-from logos.views.text import first_line
-
-Steps = tuple[Transition[Any], ...]
+from logos.views.text import first_line, number
+from logos.views.turns import LOGOS
 
 _ASKED_FOR = 200
 _END = 120
+# Of longer values of settings only the length is shown.
+_VALUE = 60
 # Changes that the report also lists elsewhere, and parts that a heading names already.
 LISTED_ELSEWHERE = ("Completed", "Decisions")
 HEADED = ("outcome", "check", "merge", "setting")
@@ -78,121 +73,146 @@ class Changes:
         return tuple((name, entries) for name, entries in named if entries)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuityReport:
     """A run across its sessions. `since` is the session from which on things count as new."""
 
     status: RunStatus
+    view: RunView
     next: str
+    run: str
+    wd: str
+    flow: str
+    asked_for: str
+    reason: str
+    damage: str
+    # The checkpoint that it was forked from, in words.
+    origin: str
     since: Session
     sessions: tuple[Session, ...]
+    days: int
+    # The seconds in which this run itself had a driver.
+    driven: float
     spans: tuple[TurnSpan, ...]
+    in_flight: tuple[TurnSpan, ...]
     sections: Sections
-    files: tuple[str, ...] = ()
-
-    @property
-    def view(self) -> RunView:
-        return self.status.view
-
-    @property
-    def flow(self) -> str:
-        return self.view.plan.flow
-
-    @property
-    def run(self) -> str:
-        return printable(self.view.run)
-
-    @property
-    def wd(self) -> str:
-        return printable(self.status.work_dir)
-
-    @property
-    def asked_for(self) -> str:
-        return printable(first_line(self.view.plan.request, _ASKED_FOR))
-
-    @property
-    def reason(self) -> str:
-        return printable(self.status.reason)
-
-    @property
-    def damage(self) -> str:
-        return printable(self.view.damage)
-
-    @property
-    def origin(self) -> str:
-        return _origin(self.view.fork) if self.view.fork is not None else ""
-
-    @property
-    def by(self) -> str:
-        """What efforts are added up by: role or level."""
-        return self.view.words.group
-
-    @property
-    def driven(self) -> float:
-        """The seconds in which this run itself had a driver."""
-        return sum(session.seconds for session in self.sessions if not session.inherited)
-
-    @property
-    def days(self) -> int:
-        return len({session.date.partition(" ")[0] for session in self.sessions})
-
-    @property
-    def lanes(self) -> tuple[str, ...]:
-        return lanes_of(self.spans, self.view.build.levels if self.view.build else None)
-
-    @property
-    def efforts(self) -> tuple[Effort, ...]:
-        return efforts_of(self.spans, self.lanes)
-
-    @property
-    def total(self) -> Effort:
-        """All agents together, without the steps of Logos itself."""
-        own = (span for span in self.spans if not (span.inherited or span.by_logos))
-        return reduce(Effort.plus, own, Effort("total"))
-
-    @property
-    def in_flight(self) -> tuple[TurnSpan, ...]:
-        return () if self.view.outcome else tuple(span for span in self.spans if span.in_flight)
-
-    @property
-    def all_new(self) -> bool:
-        """Whether nothing happened before `since`."""
-        return self.since.number == 1
-
-    @property
-    def changed(self) -> Changes:
-        first = self.since.number
-        answered = (span for span in self.spans if not (span.by_logos or span.in_flight))
-        return Changes(self.sections.since(first), tuple(s for s in answered if s.over[0] >= first), self.files)
+    changed: Changes
+    # Whether nothing happened before `since`.
+    all_new: bool
+    # What efforts are added up by: role or level.
+    by: str
+    lanes: tuple[str, ...]
+    efforts: tuple[Effort, ...]
+    # All agents together, without the steps of Logos itself.
+    total: Effort
 
 
 def continuity(status: RunStatus, since: int, next_step: str, files: Iterable[str] = ()) -> ContinuityReport:
     """`since` is a session's number; `files` are lines of a diff."""
-    view = status.view
+    view, steps = status.view, tuple(transitions(status.view))
     sessions = tuple(replace(session, left=printable(session.left, _END)) for session in view.sessions)
     if status.driver is not None and view.outcome is None:
         sessions = (*sessions[:-1], replace(sessions[-1], outcome="", left="at work now"))
-    steps = tuple(transitions(view))
-    spans, lines = spans_of(view, sessions), tuple(map(printable_columns, files))
+    spans, sections = spans_of(view, sessions, steps), _sections(status, steps)
+    agents = [span for span in spans if span.lane != LOGOS]
+    lanes = lanes_of(spans, view.build.levels if view.build else None)
+    new = tuple(span for span in agents if not span.in_flight and span.over[0] >= since)
     return ContinuityReport(
-        status, printable(next_step), sessions[since - 1], sessions, spans, _all(status, steps), lines
+        status=status,
+        view=view,
+        next=printable(next_step),
+        run=printable(view.run),
+        wd=printable(status.work_dir),
+        flow=view.plan.flow,
+        asked_for=printable(first_line(view.plan.request, _ASKED_FOR)),
+        reason=printable(status.reason),
+        damage=printable(view.damage),
+        origin=_origin(view.fork) if view.fork is not None else "",
+        since=sessions[since - 1],
+        sessions=sessions,
+        days=len({session.date.partition(" ")[0] for session in sessions}),
+        driven=sum(session.seconds for session in sessions if not session.inherited),
+        spans=spans,
+        in_flight=() if view.outcome else tuple(span for span in spans if span.in_flight),
+        sections=sections,
+        changed=Changes(sections.since(since), new, tuple(map(printable_columns, files))),
+        all_new=since == 1,
+        by=view.words.group,
+        lanes=lanes,
+        efforts=efforts_of(spans, lanes),
+        total=reduce(Effort.plus, (span for span in agents if not span.inherited), Effort("total")),
     )
 
 
-def _all(status: RunStatus, steps: Steps) -> Sections:
+def _sections(status: RunStatus, steps: Steps) -> Sections:
     """The sections of the flow, with what is common to every flow."""
-    view = status.view
-    own = _SECTIONS[view.plan.flow](view.state, steps)
-    decisions = (*own.decisions, *_by_persons(steps))
+    own = _SECTIONS[status.view.plan.flow](status.view.state, steps)
+    decisions, checks, settings, outcomes = [*own.decisions], list[Entry](), list[Entry](), list[Entry]()
+    for step in steps:
+        event, before, after = step.record.event, step.before.outcome, step.after.outcome
+        match event:
+            case RunForked():
+                decisions.append(entry("person", event.way, _origin(event), step=step))
+            case RunAbandoned(why):
+                decisions.append(entry("person", "given up", why, Severity.WARNING, step=step))
+            case CheckRan(turn, command, exit_code):
+                severity = Severity.GOOD if exit_code == 0 else Severity.BAD
+                checks.append(entry("check", turn, f"`{command}` exits {exit_code}", severity, step=step))
+            case _:
+                pass
+        if isinstance(event, RunResumed | RunForked):
+            changed = _changed_settings(step.before.plan, step.after.plan)
+            settings += [entry("setting", name, how, step=step) for name, how in changed]
+        if after is not None and after is not before:
+            severity = SEVERITIES.get(after.value, Severity.BAD)
+            outcomes.append(entry("outcome", after.value, step.after.reason, severity, step=step))
     return replace(
         own,
         blocked=(*own.blocked, *_stopped(status)),
         # By session; within one, the clock is good enough.
         decisions=tuple(sorted(decisions, key=lambda line: (line.session or 0, line.at or 0.0))),
-        checks=tuple(_checks(steps)),
-        settings=tuple(_settings(steps)),
-        outcomes=tuple(_outcomes(steps)),
+        checks=tuple(checks),
+        settings=tuple(settings),
+        outcomes=tuple(outcomes),
     )
+
+
+def _changed_settings(before: object, after: object, name: str = "") -> Iterator[tuple[str, str]]:
+    """Each field that differs, by its whole name, and how: `review.max_cycles`, `3 → 5`."""
+    if before == after:
+        return
+    parts, others = _parts(before), _parts(after)
+    if parts is None or others is None:
+        yield name, f"{_setting(before, after)} → {_setting(after, before)}"
+        return
+    for key in dict.fromkeys((*parts, *others)):
+        yield from _changed_settings(parts.get(key), others.get(key), f"{name}.{key}" if name else key)
+
+
+def _parts(value: object) -> dict[str, object] | None:
+    """The parts of a value by name; None for a value that has none."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    rows = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else ()
+    if rows and all(is_dataclass(row) and hasattr(row, "name") for row in rows):
+        return {str(row.name): row for row in rows}
+    if rows and all(isinstance(row, tuple) and len(cast("tuple[Any, ...]", row)) == 2 for row in rows):
+        return {_setting(key): text for key, text in rows}
+    return None
+
+
+def _setting(value: object, beside: object = None) -> str:
+    """Short values as they are; of long ones only the length."""
+    if value is None or value == () or value == "":
+        return "none"
+    if is_dataclass(value) and not isinstance(value, type):
+        return ", ".join(_setting(getattr(value, field.name)) for field in fields(value) if field.name != "name")
+    if isinstance(value, tuple):
+        return ", ".join(map(_setting, cast("tuple[object, ...]", value)))
+    if isinstance(value, Enum):
+        return value.name if isinstance(value, int) else str(value.value)
+    text = str(value)
+    return f"{number(len(text))} characters" if max(len(text), len(str(beside))) > _VALUE else text
 
 
 def _stopped(status: RunStatus) -> Iterator[Entry]:
@@ -206,24 +226,12 @@ def _stopped(status: RunStatus) -> Iterator[Entry]:
     elif status.driver is None and BUDGET.match(view.left):
         yield entry("budget", "this run's budget", view.left, Severity.WARNING)
     for turn in status.in_flight:
-        name = printable(turn.turn)
         if turn.waits:
             waits = entry("permission", turn.who, f"waits for you: {turn.waits}", Severity.ALARM)
-            yield replace(waits, turn=name)
+            yield replace(waits, turn=printable(turn.turn))
         if turn.rests:
-            yield replace(entry("rest", turn.who, f"rests: {turn.rests}", Severity.WARNING), turn=name)
-
-
-def _by_persons(steps: Steps) -> Iterator[Entry]:
-    """What a person did with the run as a whole."""
-    for step in steps:
-        match step.record.event:
-            case RunForked() as forked:
-                yield step.entry("person", forked.way, _origin(forked))
-            case RunAbandoned(why):
-                yield step.entry("person", "given up", why, Severity.WARNING)
-            case _:
-                pass
+            rests = entry("rest", turn.who, f"rests: {turn.rests}", Severity.WARNING)
+            yield replace(rests, turn=printable(turn.turn))
 
 
 def _origin(forked: RunForked) -> str:
@@ -231,43 +239,8 @@ def _origin(forked: RunForked) -> str:
     return printable(f"{verb} {forked.parent}@{forked.at}")
 
 
-def _checks(steps: Steps) -> Iterator[Entry]:
-    for step in steps:
-        match step.record.event:
-            case CheckRan(turn, command, exit_code):
-                severity = Severity.GOOD if exit_code == 0 else Severity.BAD
-                yield step.entry("check", turn, f"`{command}` exits {exit_code}", severity)
-            case _:
-                pass
-
-
-def _settings(steps: Steps) -> Iterator[Entry]:
-    """Settings that a new driver changed."""
-    for step in steps:
-        if isinstance(step.record.event, RunResumed | RunForked):
-            for name, how in changed_settings(step.before.plan, step.after.plan):
-                yield step.entry("setting", name, how)
-
-
-def _outcomes(steps: Steps) -> Iterator[Entry]:
-    for step in steps:
-        before, after = step.before.outcome, step.after.outcome
-        if after is not None and after is not before:
-            severity = SEVERITIES.get(after.value, Severity.BAD)
-            yield step.entry("outcome", after.value, step.after.reason, severity)
-
-
 def heading(part: str) -> str:
     return _HEADINGS.get(part, part)
-
-
-ReportRow = TypeVar("ReportRow")
-
-
-def newest(rows: tuple[ReportRow, ...], at_most: int) -> tuple[int, tuple[ReportRow, ...]]:
-    """How many are left out, and the others."""
-    left_out = max(len(rows) - at_most, 0)
-    return left_out, rows[left_out:]
 
 
 def lane_title(lane: str) -> str:
@@ -275,3 +248,70 @@ def lane_title(lane: str) -> str:
     if lane in Level.__members__:
         return of_build.title(Level[lane])
     return "Logos" if lane == LOGOS else lane.replace("_", " ")
+
+
+def report_document(report: ContinuityReport) -> ReportDocument:
+    sections = report.sections
+    return {
+        **run_document(report.status),
+        "next": report.next,
+        "in_flight": [_span(span) for span in report.in_flight],
+        "completed": _entries(sections.completed),
+        "pending": _entries(sections.pending),
+        "blocked": _entries(sections.blocked),
+        "decisions": _entries(sections.decisions),
+        "since": {"session": report.since.number, "began_at": iso(report.since.began)},
+        "changed": _changed(report.changed),
+        "effort": {"by": report.by, "rows": [_effort(row) for row in report.efforts], "total": _effort(report.total)},
+    }
+
+
+def _changed(changed: Changes) -> ChangedDocument:
+    sections = changed.sections
+    return {
+        "outcomes": _entries(sections.outcomes),
+        "completed": _entries(sections.completed),
+        "timeline": [_span(span) for span in changed.turns],
+        "checks": _entries(sections.checks),
+        "merges": _entries(sections.merges),
+        "specs": _entries(sections.specs),
+        "decisions": _entries(sections.decisions),
+        "settings": _entries(sections.settings),
+        "files": list(changed.files),
+    }
+
+
+def _entries(entries: Iterable[Entry]) -> list[EntryDocument]:
+    return [
+        {
+            "part": line.part,
+            "what": line.what,
+            "how": line.how,
+            "about": line.about or None,
+            "turn": line.turn or None,
+            "at": None if line.at is None else iso(line.at),
+            "session": line.session,
+            "inherited": line.inherited,
+        }
+        for line in entries
+    ]
+
+
+def _span(span: TurnSpan) -> SpanDocument:
+    return {
+        **turn_document(span.view),
+        "asked_in_session": span.begun[0],
+        "answered_in_session": None if span.in_flight else span.over[0],
+        "seconds_driven": round(span.seconds, 3),
+    }
+
+
+def _effort(effort: Effort) -> EffortRowDocument:
+    return {
+        "name": effort.name,
+        "turns": effort.turns,
+        "seconds": round(effort.seconds, 3),
+        "characters_sent": effort.sent,
+        "characters_received": effort.received,
+        "usage": spent_document(effort.bill),
+    }

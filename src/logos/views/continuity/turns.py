@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from logos.domain.events import (
-    CheckRan,
-    Recorded,
-    RunForked,
-    TurnAnswered,
-    TurnAsked,
-    TurnFailed,
-    WorkGathered,
-    WorkMerged,
-)
+from logos.domain.events import CheckRan, RunForked, TurnAnswered, TurnAsked, TurnFailed, WorkGathered, WorkMerged
 from logos.domain.levels import LEVELS, Level
 from logos.domain.roles import Role
 from logos.domain.usage import Spent
 from logos.flows.levels.turn_ids import level_turn
-from logos.views.continuity.entries import printable
+from logos.views.continuity.entries import Transition, printable
 from logos.views.events import Severity, severity_of
-from logos.views.run import LOGOS, RunView, TurnView
+from logos.views.run import RunView, TurnView
 from logos.views.sessions import Session
+from logos.views.turns import LOGOS
 
 _SHORT = 120
 # A session's number, and a time in it.
@@ -65,12 +58,8 @@ class TurnSpan:
         return self.view.inherited
 
     @property
-    def by_logos(self) -> bool:
-        return self.lane == LOGOS
-
-    @property
     def received(self) -> int:
-        return 0 if self.inherited or self.by_logos else len(self.view.response)
+        return 0 if self.inherited or self.lane == LOGOS else len(self.view.response)
 
     @property
     def bill(self) -> Spent:
@@ -115,58 +104,48 @@ def lanes_of(spans: Iterable[TurnSpan], levels: tuple[Level, ...] | None) -> tup
     return (*known, *more, *((LOGOS,) if LOGOS in used else ()))
 
 
-def spans_of(view: RunView, sessions: Sequence[Session]) -> tuple[TurnSpan, ...]:
-    inherited = frozenset(turn.turn for turn in view.turns if turn.inherited)
-    places = _Places({session.number: session for session in sessions}, inherited, {}, {}, {})
-    rest = iter(sessions)
-    session = next(rest)
-    for record in view.records:
-        if record.seq > session.last:
-            session = next(rest)
-        places.add(record, session.number)
-    return tuple(places.span(turn) for turn in view.turns if turn.turn in places.over or turn.turn in places.begun)
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
+def spans_of(view: RunView, sessions: Sequence[Session], steps: Iterable[Transition[Any]]) -> tuple[TurnSpan, ...]:
     """When each turn was asked and ended, by the order of events: clocks can be set back."""
-
-    sessions: Mapping[int, Session]
-    inherited: frozenset[str]
-    begun: dict[str, Place]
-    over: dict[str, Place]
-    sent: dict[str, int]
-
-    def add(self, record: Recorded, session: int) -> None:
-        match record.event:
+    inherited = {turn.turn for turn in view.turns if turn.inherited}
+    begun, over, sent = dict[str, Place](), dict[str, Place](), dict[str, int]()
+    for step in steps:
+        place = (step.session.number, step.record.at)
+        match step.record.event:
             case TurnAsked(turn, _, prompt):
-                self.begun.setdefault(turn, (session, record.at))
-                self.sent[turn] = self.sent.get(turn, 0) + len(prompt)
+                begun.setdefault(turn, place)
+                sent[turn] = sent.get(turn, 0) + len(prompt)
             case TurnAnswered(turn) | TurnFailed(turn) | CheckRan(turn) | WorkGathered(turn) | WorkMerged(turn):
-                self.over[turn] = (session, record.at)
+                over[turn] = place
             case RunForked():
                 # A turn in flight is asked again in the fork, from the beginning.
-                for turn in self.begun.keys() - self.inherited:
-                    del self.begun[turn]
-                self.sent.clear()
+                begun = {turn: place for turn, place in begun.items() if turn in inherited}
+                sent.clear()
             case _:
                 pass
+    last, spans = sessions[-1], list[TurnSpan]()
+    for turn in view.turns:
+        if turn.turn in over or turn.turn in begun:
+            in_flight = turn.ended is None and not turn.failure
+            end = _within(sessions, (last.number, last.ended) if in_flight else over[turn.turn])
+            # A step of Logos itself begins and ends with the same driver.
+            start = _within(sessions, begun.get(turn.turn, (end[0], turn.asked)))
+            seconds = _driven(sessions, start, end)
+            spans.append(TurnSpan(turn, lane_of(turn), start, end, seconds, sent.get(turn.turn, 0)))
+    return tuple(spans)
 
-    def span(self, turn: TurnView) -> TurnSpan:
-        last, in_flight = max(self.sessions), turn.ended is None and not turn.failure
-        over = self._inside((last, self.sessions[last].ended) if in_flight else self.over[turn.turn])
-        # A step of Logos itself begins and ends with the same driver.
-        begun = self._inside(self.begun.get(turn.turn, (over[0], turn.asked)))
-        return TurnSpan(turn, lane_of(turn), begun, over, self._seconds(begun, over), self.sent.get(turn.turn, 0))
 
-    def _inside(self, place: Place) -> Place:
-        return place[0], self.sessions[place[0]].within(place[1])
+def _within(sessions: Sequence[Session], place: Place) -> Place:
+    """A time inside its session, also where the clock was set in between."""
+    session = sessions[place[0] - 1]
+    return session.number, min(max(place[1], session.began), session.ended)
 
-    def _seconds(self, begun: Place, over: Place) -> float:
-        if begun[0] == over[0]:
-            return max(over[1] - begun[1], 0.0)
-        between = sum(self.sessions[number].seconds for number in range(begun[0] + 1, over[0]))
-        return self.sessions[begun[0]].ended - begun[1] + between + over[1] - self.sessions[over[0]].began
+
+def _driven(sessions: Sequence[Session], begun: Place, over: Place) -> float:
+    """The seconds between two places in which a driver was attached."""
+    if begun[0] == over[0]:
+        return max(over[1] - begun[1], 0.0)
+    between = sum(session.seconds for session in sessions[begun[0] : over[0] - 1])
+    return sessions[begun[0] - 1].ended - begun[1] + between + over[1] - sessions[over[0] - 1].began
 
 
 def efforts_of(spans: Iterable[TurnSpan], lanes: Iterable[str]) -> tuple[Effort, ...]:
