@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from logos.cli.drive import split_words
 from logos.cli.output.live import LiveView
+from logos.cli.run import split_words
 from logos.domain.events import Noted, Recorded, Topic, TurnAnswered
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId, TurnId

@@ -14,7 +14,7 @@ from logos.adapters.reports import read_report as parse_report
 from logos.adapters.state_files import write_build_state, write_cycle_state
 from logos.adapters.store.codec import encode
 from logos.app.settings import Settings
-from logos.app.workdir import WorkDir, driver_at, reading
+from logos.app.workdir import WorkDir, driver_at, find_run, reading
 from logos.domain.events import Recorded, RunAbandoned, RunEnded, TerminalClosed, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.plans import Plan
@@ -44,6 +44,12 @@ def load_status(work_dir: Path, log: Log, run: RunId) -> RunStatus:
     """A run and the driver attached to it. The driver of a work dir drives its newest run."""
     driver = driver_at(work_dir) if run == log.runs()[-1] else None
     return RunStatus(work_dir, load_run(log, run), driver)
+
+
+def read_status(work_dir: Path, run: str | None) -> RunStatus:
+    """The same from the log of a work dir: of the run whose id begins so, or of the newest."""
+    with reading(work_dir) as log:
+        return load_status(work_dir, log, find_run(log, run))
 
 
 def load_statuses(work_dir: Path, log: Log) -> list[RunStatus | UnreadableRun]:

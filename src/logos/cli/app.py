@@ -12,34 +12,34 @@ from typer.main import get_command
 
 from logos import __version__
 
-# Each command: the module of this package that defines it, and its line in the help.
+# Each command is a module of this package that defines a `Typer` of the same name; here is its line in the help.
 COMMANDS = {
-    "run": ("drive", "Run the cycle, or resume the unfinished run."),
-    "build": ("drive", "Build a feature through nine levels, or resume the unfinished build."),
-    "status": ("runs", "Show where the newest run stands and what to do next."),
-    "log": ("runs", "Show the events of a run; --follow waits for new ones."),
-    "show": ("runs", "Show one prompt and its response in full."),
-    "runs": ("runs", "List the runs of this work dir."),
-    "cost": ("runs", "Show what a run cost, per role, phase and round."),
-    "resume": ("drive", "Resume the unfinished run or build."),
-    "fork": ("checkpoints", "Start another run from a checkpoint, in its own worktree."),
-    "rollback": ("checkpoints", "Restore files and run state to a checkpoint."),
-    "reset": ("checkpoints", "Abandon the unfinished run."),
-    "sessions": ("report", "List who drove which run, when, and how it ended."),
-    "diff": ("checkpoints", "Show what changed between two checkpoints."),
-    "compare": ("checkpoints", "Compare two runs."),
-    "gc": ("checkpoints", "Remove old checkpoints."),
-    "report": ("report", "Report on a run across its sessions: done, pending, blocked, changed."),
-    "lineage": ("builds", "Show what each file of a build was built for."),
-    "resolve": ("builds", "Answer the question a build is blocked on."),
-    "telos": ("builds", "Show the project's purpose per level, and the tools that prove each level."),
-    "record": ("report", "Write a run as a script that replays it without agents."),
-    "init": ("setup", "Write logos.json, prompt.md and telos.toml to start from."),
-    "validate": ("setup", "Check a configuration before a run."),
-    "doctor": ("setup", "Check that everything a run needs is installed."),
-    "demo": ("demo", "Show a whole run in seconds, without keys or servers."),
-    "schema": ("setup", "Print the settings, or the JSON Schema of a file or report."),
-    "profiles": ("setup", "List the agents' profiles, or install them on a CAO server."),
+    "run": "Run the cycle, or resume the unfinished run.",
+    "build": "Build a feature through nine levels, or resume the unfinished build.",
+    "status": "Show where the newest run stands and what to do next.",
+    "log": "Show the events of a run; --follow waits for new ones.",
+    "show": "Show one prompt and its response in full.",
+    "runs": "List the runs of this work dir.",
+    "cost": "Show what a run cost, per role, phase and round.",
+    "resume": "Resume the unfinished run or build.",
+    "fork": "Start another run from a checkpoint, in its own worktree.",
+    "rollback": "Restore files and run state to a checkpoint.",
+    "reset": "Abandon the unfinished run.",
+    "sessions": "List who drove which run, when, and how it ended.",
+    "diff": "Show what changed between two checkpoints.",
+    "compare": "Compare two runs.",
+    "gc": "Remove old checkpoints.",
+    "report": "Report on a run across its sessions: done, pending, blocked, changed.",
+    "lineage": "Show what each file of a build was built for.",
+    "resolve": "Answer the question a build is blocked on.",
+    "telos": "Show the project's purpose per level, and the tools that prove each level.",
+    "record": "Write a run as a script that replays it without agents.",
+    "init": "Write logos.json, prompt.md and telos.toml to start from.",
+    "validate": "Check a configuration before a run.",
+    "doctor": "Check that everything a run needs is installed.",
+    "demo": "Show a whole run in seconds, without keys or servers.",
+    "schema": "Print the settings, or the JSON Schema of a file or report.",
+    "profiles": "List the agents' profiles, or install them on a CAO server.",
 }
 VERBOSE = "Log to stderr what Logos does: -v retries and decisions, -vv also every request, look and git call."
 
@@ -58,15 +58,12 @@ class CommandGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 def _load(name: str) -> Any:
-    module, short_help = COMMANDS[name]
-    loaded: Any = get_command(import_module(f"logos.cli.{module}").app)
-    # A module with a single command is no group.
-    command: Any = getattr(loaded, "commands", {name: loaded})[name]
-    command.short_help = short_help
+    command: Any = get_command(getattr(import_module(f"logos.cli.{name}"), name))
+    command.short_help = COMMANDS[name]
     # `-v` works before and after the name of a command.
     verbose = next(parameter for parameter in get_command(app).params if parameter.name == "verbose")
     for leaf in getattr(command, "commands", {name: command}).values():

@@ -12,23 +12,22 @@ from logos.app.demo import demo_folder, prepare_demo, run_demo
 from logos.app.diff import built_changes, changes, code_diff
 from logos.app.start import read_run
 from logos.app.workdir import wd_flag
-from logos.cli.builds import lineage_document, put_lineage
 from logos.cli.drive import ended_document
-from logos.cli.options import AsJson, command, command_group, flag, value
+from logos.cli.lineage import lineage_document, put_lineage
+from logos.cli.options import AsJson, command, flag, value
 from logos.cli.output import console as show
 from logos.cli.output.live import view
 from logos.errors import Interrupted, LogosError
+from logos.flows.levels.reconcile import Dispute
 from logos.flows.levels.state import LevelsState
 from logos.views.document import turn_document
 from logos.views.events import Severity, proposal_in_short
 from logos.views.run import RunView
 
 TESTS = ("test_*.py", "journeys.py")
-app = command_group()
 
 
 @command(
-    app,
     "logos demo",
     "logos demo --levels                      # a build by the nine levels",
     "logos demo --levels --keep ~/logos-demo  # and look around in it afterwards",
@@ -94,7 +93,9 @@ def _put_demo(target: Console, ended: RunView, folder: Path) -> None:
             diff = code_diff(folder, ended.branch, without=TESTS)
             title = f"What was built, on the branch {ended.branch}:"
             _put_changes(target, title, built_changes(folder, build), diff)
-        _put_conflicts(target, build)
+        show.put(target, "\nThe conflicts, and how the levels settled them:", "bold")
+        for settled in build.settled:
+            put_settled(target, settled)
     show.put(target, "\nWhat happened, turn by turn:", "bold")
     show.put_timeline(target, ended)
     if build is not None:
@@ -112,15 +113,14 @@ def _put_changes(target: Console, title: str, lines: list[str], diff: str) -> No
     show.put_diff(target, diff)
 
 
-def _put_conflicts(target: Console, build: LevelsState) -> None:
-    show.put(target, "\nThe conflicts, and how the levels settled them:", "bold")
-    for settled in build.settled:
-        show.put(target, f"{settled.id} at {settled.level.name}: {settled.question}", show.STYLES[Severity.BAD])
-        for line in settled.evidence.splitlines():
-            if line.startswith("AssertionError"):
-                show.put(target, f"  {line}")
-        decision = proposal_in_short(settled.proposal)
-        show.put(target, f"  decided by {settled.by}: {decision}", show.STYLES[Severity.GOOD])
+def put_settled(target: Console, settled: Dispute) -> None:
+    """A conflict, and how the levels settled it."""
+    show.put(target, f"{settled.id} at {settled.level.name}: {settled.question}", show.STYLES[Severity.BAD])
+    for line in settled.evidence.splitlines():
+        if line.startswith("AssertionError"):
+            show.put(target, f"  {line}")
+    decision = proposal_in_short(settled.proposal)
+    show.put(target, f"  decided by {settled.by}: {decision}", show.STYLES[Severity.GOOD])
 
 
 def _after_cycle(ended: RunView, folder: Path) -> list[tuple[str, str]]:

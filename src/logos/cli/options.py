@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
-from typer.models import CommandFunctionType
 
 from logos.app.workdir import place_of, reading
 from logos.errors import LogosError
@@ -45,10 +44,12 @@ OneRun = Annotated[
     str | None, argument("RUN", "A run id or its beginning; default: the newest.", autocompletion=_known_runs)
 ]
 ThisRun = Annotated[str, argument("RUN", "A run id or its beginning.", autocompletion=_known_runs)]
+CHECKPOINT = "An event's number, RUN@NUMBER, RUN, a turn's id, RUN@TURN, a date."
+Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write to FILE; default: stdout.")]
 
 
 def command_group(help: str | None = None, epilog: str | None = None) -> Typer:
-    """Commands that are defined in one module; their help is plain text."""
+    """Commands without colours in their help: importing rich for it would take longer than printing it."""
     return Typer(help=help, epilog=epilog, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 
@@ -57,6 +58,12 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def command(group: Typer, *shown: str, name: str | None = None) -> Callable[[CommandFunctionType], CommandFunctionType]:
-    """A command of a group, by default named after its function; its help ends with the examples `shown`."""
-    return group.command(name, epilog=examples(*shown))
+def command(*shown: str) -> Callable[[Callable[..., int | None]], Typer]:
+    """Makes a command of a function; its help ends with the examples `shown`."""
+
+    def declared(function: Callable[..., int | None]) -> Typer:
+        group = command_group()
+        group.command(epilog=examples(*shown))(function)
+        return group
+
+    return declared

@@ -1,4 +1,4 @@
-"""Commands for builds: `logos telos`, `lineage` and `resolve`."""
+"""`logos lineage`: what each file of a build was built for."""
 
 from __future__ import annotations
 
@@ -7,55 +7,22 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from logos.app import resolve as questions
 from logos.app.runs import newest_of, open_levels
-from logos.app.telos_file import TELOS_FILE, Telos, read_telos
-from logos.app.tool_detection import without_tools
-from logos.app.workdir import find_run, place_of, reading, wd_flag
-from logos.cli.options import AsJson, WorkDir, argument, command, command_group
+from logos.app.workdir import find_run, place_of, reading
+from logos.cli.options import AsJson, WorkDir, argument, command
 from logos.cli.output import console as show
-from logos.domain.levels import ALL_LEVELS, LEVELS, Level
+from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import LevelsPlan
 from logos.domain.specs import Spec
 from logos.domain.turns import RunId
 from logos.errors import UsageError
 from logos.flows.levels.state import LevelsState
 from logos.ports import Log
-from logos.views.document import question_document
 from logos.views.document_shapes import VERSION
 from logos.views.redact import one_line
 
-app = command_group()
-
-
-@command(app, "logos telos", "logos telos --wd ~/project --json")
-def telos(wd: WorkDir = None, as_json: AsJson = False) -> None:
-    """Show telos.toml by level, from the purpose (L9) to the syntax (L1): what it says, and which tools prove it."""
-    place = place_of(wd)
-    read = read_telos(place)
-    levels = [_level(level, read) for level in ALL_LEVELS]
-    if as_json:
-        show.document({"file": str(place / TELOS_FILE), "levels": levels, "worktree": {"setup": read.setup}})
-        return
-    target = show.console()
-    for level in levels:
-        tools = [f"{tool['name']}: {tool['command']}" for tool in level["tools"]] or [f"none: {level['instead']}"]
-        show.put(target, f"{level['level']}  {level['title']}", "bold")
-        show.put(target, f"    says   {one_line(level['says'] or '-')}")
-        for label, tool in zip(("tools", *[""] * len(tools)), tools, strict=False):
-            show.put(target, f"    {label:<7}{one_line(tool)}")
-    show.put(target, "worktree", "bold")
-    show.put(target, f"    setup  {one_line(read.setup) or '-'}")
-
-
-def _level(level: Level, read: Telos) -> dict[str, Any]:
-    tools = [{"name": tool.name, "command": tool.command} for tool in read.tools if tool.level is level]
-    says, instead = dict(read.hierarchy).get(level), None if tools else without_tools(level)
-    return {"level": level.name, "title": LEVELS[level].title, "says": says, "tools": tools, "instead": instead}
-
 
 @command(
-    app,
     "logos lineage                    # of the newest build",
     "logos lineage k3 L4              # the build whose id begins with k3, from L4 down",
     "logos lineage L3.v2 --json",
@@ -169,36 +136,3 @@ def lineage_document(run: RunId, state: LevelsState, spec: Spec | None) -> dict[
     purpose = [{"level": level.name, "text": text} for level, text in state.plan.telos]
     build = {"version": VERSION, "run": run, "feature": state.plan.feature, "purpose": purpose}
     return {**build, "specs": specs, "components": components}
-
-
-@command(
-    app,
-    "logos resolve                        # show the question and its options",
-    "logos resolve 2                      # choose the second option",
-    'logos resolve "prices stay in cents" # decide in your own words',
-    'logos resolve 1 "but keep the old name as an alias"',
-)
-def resolve(
-    words: Annotated[
-        list[str] | None, argument("[OPTION] [TEXT]", "An option's number, a decision in plain words, or both.")
-    ] = None,
-    wd: WorkDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Answer the question that a build is blocked on; `logos build --resume` then continues with your decision."""
-    place = place_of(wd)
-    target, at = show.console(), wd_flag(place)
-    if words:
-        answer, resume = questions.resolve(place, words), f"logos build --resume{at}"
-        if as_json:
-            show.document({**asdict(answer), "next": resume})
-            return
-        chosen = f"option {answer.option}" if answer.option else "your decision"
-        show.put(target, f"recorded: {chosen} on {answer.question} of build {answer.run}; next: {resume}", "bold")
-        return
-    found = questions.open_question(place)
-    if as_json:
-        show.document({"run": found.run, "question": question_document(found.question)})
-        return
-    show.put(target, f"build {found.run} is blocked on a question", "bold")
-    show.put_question(target, found.question, at)

@@ -1,0 +1,111 @@
+"""`logos build`: build a feature through nine levels, or resume the unfinished build."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from logos.app.diff import built_changes
+from logos.app.hosts import simulate as simulated
+from logos.app.runs import RunRecorder
+from logos.app.settings import load_settings
+from logos.app.start import build_here, check_work_dir
+from logos.app.workdir import default_config, wd_flag
+from logos.cli.drive import Overrides, Simulate, named, put_end, read_stdin, repeated, resume_hint
+from logos.cli.options import AsJson, WorkDir, argument, command, flag, value
+from logos.cli.output import console as show
+from logos.cli.output.live import view
+from logos.cli.output.unfinished import decide
+from logos.domain.turns import Outcome
+from logos.flows.levels.state import LevelsState
+from logos.views.run import RunView
+
+
+@command(
+    'logos build "customers can pay by invoice"',
+    'logos build "export as CSV" --levels 5-1 --max-parallel 8',
+    "logos build --resume --json                  # continue, and print the result for a script",
+    'logos build "try it" --simulate script.yaml  # scripted agents instead of models',
+)
+def build(
+    words: Annotated[list[str] | None, argument("FEATURE", "What to build, in plain words; - reads stdin.")] = None,
+    levels: Annotated[str, value("LEVELS", "The levels that take part: 9-1 (all), 5-1, L9,L5,L3-L1.")] = "",
+    max_parallel: Annotated[int | None, value("N", "Authors working at the same time (default 4).")] = None,
+    allow_dirty: Annotated[
+        bool, flag("--allow-dirty", "Build on a snapshot of uncommitted changes; your files stay.")
+    ] = False,
+    settings: Overrides = None,
+    resume: Annotated[
+        bool | None, Option("--resume/--fresh", help="Resume the unfinished build, or start a new one.")
+    ] = None,
+    simulate: Simulate = None,
+    config: Annotated[Path | None, value("FILE", "A JSON configuration (default: ./logos.json).")] = None,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> int:
+    """Build a feature: specs flow down from purpose to code, validation flows up, conflicts are settled in between.
+
+    Needs telos.toml (`logos init` writes one) and git: authors work in worktrees, and the result is a branch,
+    logos/RUN. Your own branch and files are not changed.
+    Exit codes: 0 PASS, 1 FAIL or error, 2 usage, 3 rejected or blocked on a question, 4 limit or budget reached.
+    """
+    flags = [*(settings or []), *([f"levels={levels}"] if levels else [])]
+    flags += [f"build.max_parallel={max_parallel}"] if max_parallel is not None else []
+    flags += [f"wd={wd}"] if wd is not None else []
+    again = repeated(flags, simulate)
+    flags += [] if resume is None else [f"resume={int(resume)}"]
+    feature = read_stdin() if words == ["-"] else " ".join(words or []).strip()
+    return run_levels(feature, config, flags, again, allow_dirty=allow_dirty, simulate=simulate, as_json=as_json)
+
+
+def run_levels(
+    feature: str,
+    config: Path | None,
+    flags: list[str],
+    again: list[str],
+    *,
+    simulate: Path | None,
+    as_json: bool,
+    allow_dirty: bool = False,
+    known: RunView | None = None,
+) -> int:
+    """Build and report. `flags` are settings, `again` the options to repeat at a resume, `known` a loaded build."""
+    if config is None and (config := default_config()) is not None:
+        show.tell(f"using ./{config}")
+    loaded = load_settings(config, os.environ, flags)
+    check_work_dir(loaded)
+    ask = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
+    settings, feature, known = decide(loaded, feature, show.tell, ask=ask, known=known)
+    place, recorder = settings.work_dir, RunRecorder(known)
+    moved = ["--wd", str(place)] if place != loaded.work_dir else []
+    file = [part for name in named(config) for part in ("--config", name)]
+    with view() as shown, resume_hint(shown, settings, ["logos", "build", *file, *again, *moved]):
+        result = build_here(
+            settings,
+            feature,
+            allow_dirty=allow_dirty,
+            make_host=simulated(simulate, "levels", shown.tell) if simulate else None,
+            watchers=[shown.watch, recorder.watch],
+            tell=shown.tell,
+            known=known,
+        )
+    ended, changed = recorder.view(place, result.run), built_changes(place, result.state)
+    commands = _after_build(result.run, result.state, wd_flag(place))
+    return put_end(settings, ended, result.exit_code, changed, commands, as_json=as_json)
+
+
+def _after_build(run: str, state: LevelsState, at: str) -> list[tuple[str, str]]:
+    question = [(f"logos resolve{at}", "the question, and how to answer it")]
+    diff = [(f"git diff {state.plan.base[:10]}..logos/{run}", "what was built")]
+    merge = [(f"git merge logos/{run}", "merge it into your branch")]
+    return [
+        *(question if state.outcome is Outcome.BLOCKED else []),
+        *(diff if state.result else []),
+        *(merge if state.outcome is Outcome.PASSED else []),
+        (f"logos lineage {run}{at}", "from the purpose down to each file and its test"),
+        (f"logos log {run}{at}", "every event of the build"),
+    ]

@@ -1,0 +1,100 @@
+"""`logos compare`: two runs side by side."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+from logos.app.diff import ComparedRun, Comparison
+from logos.app.diff import compare as compare_runs
+from logos.app.runs import status_of
+from logos.cli.diff import changes_document, put_changes
+from logos.cli.options import AsJson, ThisRun, WorkDir, command, flag
+from logos.cli.output import console as show
+from logos.views.document import run_document
+from logos.views.document_shapes import VERSION
+from logos.views.text import cut, date, duration, number
+from logos.views.usage import UNKNOWN, dollars, tokens
+
+
+@command(
+    "logos compare k3ab k9cd           # a run and its fork, or any two runs of this repository",
+    "logos compare k3ab k9cd --patch   # with the whole difference between their ends",
+    "logos compare k3ab k9cd --json | jq '.runs[].usage.cost_usd'",
+)
+def compare(
+    a: ThisRun,
+    b: ThisRun,
+    patch: Annotated[
+        bool, flag("--patch", "The whole difference between their ends, not a line for each file.")
+    ] = False,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show two runs side by side: outcome, turns, characters, tokens, time, and what differs between their ends.
+
+    Both may be in this work dir or in that of a fork. What a fork inherited from the run it was forked from is counted
+    apart.
+    """
+    found = compare_runs(a, b, wd=wd)
+    if as_json:
+        show.document(_comparison_document(found, patch=patch))
+        return
+    one, other = (run.view.run for run in found.runs)
+    # Only the patch goes to a pipe.
+    about = show.console(stderr=patch and not sys.stdout.isatty())
+    left, right = (_compared_cells(run, found) for run in found.runs)
+    show.put_table(about, ("", one, other), [(label, left[label], right[label]) for label in left])
+    show.put(about, "")
+    if found.common is not None:
+        show.put(about, f"they have all events up to {found.common.run}@{found.common.seq} in common")
+    for gap in found.gaps:
+        show.put(about, gap, "dim")
+    if not found.diff.missing:
+        show.put(about, f"from the end of {one} to the end of {other}:")
+        put_changes(found.diff, stat=not patch)
+
+
+def _compared_cells(run: ComparedRun, found: Comparison) -> dict[str, object]:
+    view, bill, common = run.view, run.view.bill, found.common
+    rounds = ", ".join({"cycle": "rounds", "levels": "sweeps"}[flow] for flow in sorted(found.flows))
+    since = f"since {common.run}@{common.seq}" if common is not None else "since its start"
+    return {
+        "outcome": view.outcome.value if view.outcome else "UNFINISHED",
+        "reason": cut(view.reason, 60) or "-",
+        "asked for": view.asked_for,
+        "began": date(view.started),
+        rounds: view.state.position.round,
+        "turns": view.answered,
+        "turns inherited": view.inherited,
+        "characters sent": number(view.characters),
+        "tokens": _partly(tokens(bill.usage.tokens), bill.tokens_unknown, bill.turns),
+        "cost": _partly(dollars(bill.usage.cost_usd), bill.cost_unknown, bill.turns),
+        "time driven": duration(sum(session.seconds for session in view.own_sessions)),
+        "sessions": len(view.own_sessions),
+        f"files changed {since}": UNKNOWN if run.changed is None else len(run.changed),
+        "folder": str(run.end.place),
+    }
+
+
+def _partly(text: str, unknown: int, turns: int) -> str:
+    """Turns of unknown usage are not in the sum."""
+    return f"{text} (unknown for {unknown} of {turns})" if 0 < unknown < turns else text
+
+
+def _comparison_document(found: Comparison, *, patch: bool) -> dict[str, Any]:
+    runs = [
+        {
+            **run_document(status_of(run.end.place, run.view)),
+            "files_changed": None if run.changed is None else len(run.changed),
+            "commit": run.end.commit or None,
+        }
+        for run in found.runs
+    ]
+    common = found.common and {
+        "run": found.common.run,
+        "event": found.common.seq,
+        "commit": found.common.commit or None,
+    }
+    changes = changes_document(found.diff, patch=patch)
+    return {"version": VERSION, "runs": runs, "common": common, **changes, "not_comparable": found.gaps}

@@ -1,0 +1,67 @@
+"""`logos cost`: what a run cost, per role, phase and round."""
+
+from __future__ import annotations
+
+from logos.app.runs import read_status
+from logos.app.workdir import place_of
+from logos.cli.options import AsJson, OneRun, WorkDir, command
+from logos.cli.output import console as show
+from logos.domain.roles import Role, phase_def_of
+from logos.domain.usage import Spent
+from logos.flows.levels.turn_ids import level_turn
+from logos.views import document as documents
+from logos.views.run import RunView, TurnView
+from logos.views.text import count
+from logos.views.usage import dollars, sum_in_words, tokens
+
+_GROUPS = {"cycle": ("roles", "phases", "rounds"), "levels": ("levels", "kinds", "sweeps")}
+_COST_HEADERS = ("", "turns", "input", "cached", "output", "tokens", "cost", "tokens unknown in", "cost unknown in")
+
+
+@command("logos cost", "logos cost k3 --json | jq .usage_by.roles.tester.cost_usd")
+def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> None:
+    """Show tokens and dollars per role, phase and round, and for how many turns they are unknown.
+
+    For a build: per level, kind of turn and sweep.
+    """
+    status = read_status(place_of(wd), run)
+    view, groups = status.view, _grouped(status.view)
+    if as_json:
+        show.document(documents.cost_document(status, groups))
+        return
+    target, total = show.console(), view.bill
+    simulated = " (simulated)" if view.simulated else ""
+    words = sum_in_words(total, view.characters)
+    show.put(target, f"run {view.run}{simulated}: {count(total.turns, 'turn')}, {words}", "bold")
+    if total.turns:
+        show.put(target, "")
+        rows = [
+            _cost_row(f"{by.removesuffix('s')} {name.replace('_', ' ')}", spent)
+            for by, group in groups.items()
+            for name, spent in group.items()
+        ]
+        show.put_table(target, _COST_HEADERS, [*rows, _cost_row("total", total)])
+
+
+def _grouped(view: RunView) -> dict[str, dict[str, Spent]]:
+    """The usage of turns, grouped in three ways, in the order of the turns."""
+    groups: dict[str, dict[str, Spent]] = {by: {} for by in _GROUPS[view.plan.flow]}
+    for turn in view.turns:
+        if turn.bills:
+            for by, name in zip(groups, _groups_of(turn), strict=True):
+                groups[by][name] = groups[by].get(name, Spent()).plus(*turn.bills)
+    return groups
+
+
+def _groups_of(turn: TurnView) -> tuple[str, str, str]:
+    level = level_turn(turn.turn)
+    if level is not None:
+        return level.level.name, level.kind.value, str(level.sweep)
+    phase = phase_def_of(Role(turn.agent)).phase.value if turn.agent in set(Role) else "-"
+    return turn.agent, phase, turn.turn.partition(".")[0].removeprefix("r")
+
+
+def _cost_row(title: str, spent: Spent) -> tuple[object, ...]:
+    usage = spent.usage
+    known = (tokens(usage.input), tokens(usage.cached), tokens(usage.output), tokens(usage.tokens))
+    return (title, spent.turns, *known, dollars(usage.cost_usd), spent.tokens_unknown, spent.cost_unknown)

@@ -1,0 +1,99 @@
+"""`logos diff`: what changed between two checkpoints."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from logos.app.diff import Diff, DiffSide
+from logos.app.diff import diff as find_diff
+from logos.cli.options import (
+    CHECKPOINT,
+    AsJson,
+    WorkDir,
+    argument,
+    command,
+    flag,
+)
+from logos.cli.output import console as show
+from logos.views.document import turn_document
+from logos.views.text import duration
+
+
+@command(
+    "logos diff 12                     # from event 12 of the newest run to the files here now",
+    "logos diff 12 30 --stat           # between two events; `logos log` and `logos sessions` show the numbers",
+    "logos diff k3ab@r1.programmer.c1 r1.programmer.c2",
+    "logos diff 2026-11-14             # since the last event of that day",
+    "logos diff k3ab k9cd              # between the ends of two runs",
+    "logos diff 30 12 | git apply      # undo in the files what was done in between",
+)
+def diff(
+    a: Annotated[str, argument("A", CHECKPOINT)],
+    b: Annotated[
+        str | None, argument("B", "The same, of A's run unless it names another; default: the files now.")
+    ] = None,
+    stat: Annotated[bool, flag("--stat", "A line for each file instead of the patch.")] = False,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the changes of files between two checkpoints as a patch; in a pipe it can be read by `git apply`.
+
+    The turns in between are listed on stderr. Without B, A is compared with the files in the work dir now; of a build,
+    with its newest head.
+    """
+    found = find_diff(a, b, wd=wd, tell=show.tell)
+    if as_json:
+        turns = None if found.turns is None else [turn_document(turn) for turn in found.turns]
+        sides = {"from": _side_document(found.one), "to": _side_document(found.other)}
+        show.document({**sides, "timeline": turns, **changes_document(found, patch=not stat)})
+        return
+    _put_turns(found)
+    for side in found.missing:
+        show.tell(f"the files at {side.name} were not kept: {side.why_not_kept}")
+    if not found.missing:
+        put_changes(found, stat=stat)
+
+
+def _put_turns(found: Diff) -> None:
+    """List the turns on stderr: stdout is for the patch."""
+    target = show.console(stderr=True)
+    show.put(target, f"from {found.one.name} to {found.other.name}", "dim")
+    rows = [
+        (turn.turn, turn.who, "" if turn.seconds is None else duration(turn.seconds), show.result_of(turn))
+        for turn in found.turns or ()
+    ]
+    for line in show.columns(("",) * 4, rows)[1:]:
+        show.put(target, f"  {line}", "dim")
+    if found.turns is not None and not rows:
+        show.put(target, "  no turn ended between them", "dim")
+
+
+def put_changes(found: Diff, *, stat: bool) -> None:
+    """In a pipe the patch is written byte by byte; on a terminal it is coloured and cleaned."""
+    target = show.console()
+    if stat:
+        for line in found.stat() or ["no file differs"]:
+            show.put(target, line)
+        return
+    patch = found.patch()
+    if not patch:
+        show.tell("no file differs")
+    elif sys.stdout.isatty():
+        show.put_diff(target, found.patch_text())
+    else:
+        sys.stdout.buffer.write(patch)
+        sys.stdout.flush()
+
+
+def _side_document(side: DiffSide) -> dict[str, Any]:
+    known = {"run": side.view.run, "event": side.seq, "commit": side.commit or None, "wd": str(side.place)}
+    return {**known, "not_kept": None if side.commit else side.why_not_kept}
+
+
+def changes_document(found: Diff, *, patch: bool) -> dict[str, Any]:
+    """The changed files, and with `patch` their whole difference; null where the files of a side were not kept."""
+    if found.missing:
+        return {"files": None, "patch": None}
+    return {"files": [asdict(file) for file in found.files()], "patch": found.patch_text() if patch else None}

@@ -1,0 +1,48 @@
+"""`logos init`: logos.json, prompt.md and telos.toml to start from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from logos.app.init import PROMPT, InitResult
+from logos.app.init import init as write_files
+from logos.app.telos_file import TELOS_FILE
+from logos.app.workdir import CONFIG, place_of
+from logos.cli.options import AsJson, WorkDir, command, flag
+from logos.cli.output import console as show
+
+
+@command("logos init", "logos init --wd ~/project --force")
+def init(
+    force: Annotated[bool, flag("--force", "Overwrite existing files; each is kept with the suffix .bak.")] = False,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write logos.json, prompt.md and telos.toml into the work dir, with the test command and the tools found there."""
+    result = write_files(place_of(wd), force=force)
+    tools = [(tool.level.name, tool.name, tool.command) for tool in result.detected.found]
+    missing = [(tool.level.name, tool.what, tool.instead) for tool in result.detected.missing]
+    if as_json:
+        files = {"wd": str(result.wd), "written": result.written, "kept": result.kept}
+        found = [dict(zip(("level", "name", "command"), row, strict=True)) for row in tools]
+        replaced = [dict(zip(("level", "what", "instead"), row, strict=True)) for row in missing]
+        show.document({**files, "project_test_cmd": result.test_command, "tools": found, "missing": replaced})
+        return
+    _put_written(result)
+    # The commands that Logos would run to prove a level, and what replaces those that are missing.
+    for title, rows in (("tools that prove a level", tools), ("not found, and what replaces it", missing)):
+        if rows and TELOS_FILE in result.written:
+            show.put(show.console(), f"{title}:")
+            for line in show.columns(("", "", ""), rows)[1:]:
+                show.put(show.console(), f"  {line}")
+    show.put(show.console(), f"next: describe the task in {PROMPT}, then `logos doctor` and `logos run`", "bold")
+    show.put(show.console(), f'or:   describe the project\'s purpose in {TELOS_FILE}, then `logos build "…"`', "bold")
+
+
+def _put_written(result: InitResult) -> None:
+    for name in (CONFIG, PROMPT, TELOS_FILE):
+        written = "written" if name in result.written else "exists, not overwritten (use --force)"
+        show.put(show.console(), f"{name}: {written}")
+    if CONFIG in result.written:
+        none = "none found; set project_test_cmd in logos.json, so that a PASS can be verified"
+        show.put(show.console(), f"test command: {result.test_command or none}")

@@ -1,0 +1,42 @@
+"""`logos record`: a run as a script that replays it without agents."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from logos.app.report import script_of, script_text, write_output
+from logos.app.runs import load_run
+from logos.app.workdir import find_run, place_of, reading
+from logos.cli.options import AsJson, OneRun, Output, WorkDir, command, flag
+from logos.cli.output import console as show
+
+
+@command(
+    "logos record -o replay.yaml",
+    "logos record k3 --delays > replay.yaml",
+    "logos run --simulate replay.yaml --fresh      # replay it, with the same configuration",
+)
+def record(
+    run: OneRun = None,
+    output: Output = None,
+    delays: Annotated[bool, flag("--delays", "Let each turn take as long as it did.")] = False,
+    force: Annotated[bool, flag("--force", "Overwrite FILE.")] = False,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run as a script for `logos run --simulate`: every agent's responses, turn by turn, with their usage.
+
+    File changes of agents are not in the log, so the script does not contain them. Secrets are redacted.
+    """
+    with reading(place_of(wd)) as log:
+        view = load_run(log, find_run(log, run))
+    script = script_of(view, delays=delays)
+    if output is not None:
+        write_output(output, script_text(view, script), force=force)
+        show.tell(f"{output}: {len(script['turns'])} turns of run {view.run}")
+    if as_json:
+        show.document(script)
+    elif output is None:
+        # Not printed by `put`: a blank line at the end may be part of a response.
+        sys.stdout.write(script_text(view, script))

@@ -1,0 +1,40 @@
+"""`logos resume`: continue the unfinished run or build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from logos.app.start import prepare_resume
+from logos.cli.build import run_levels
+from logos.cli.drive import RECREATE, Overrides, Recreate, Simulate, repeated
+from logos.cli.options import AsJson, OneRun, WorkDir, command, value
+from logos.cli.run import run_cycle
+
+
+@command(
+    "logos resume                         # the newest unfinished run here, a cycle or a build",
+    "logos resume k3ab                    # this one, also where it is a fork in another worktree",
+    "logos resume --recreate              # after a reboot: new terminals, and every agent gets what it said before",
+)
+def resume(
+    run: OneRun = None,
+    recreate: Recreate = False,
+    settings: Overrides = None,
+    simulate: Simulate = None,
+    config: Annotated[Path | None, value("FILE", "A JSON configuration (default: logos.json there).")] = None,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> int:
+    """Continue an unfinished run where it stopped; finished turns are not asked again.
+
+    Exit codes are those of `logos run` and `logos build`.
+    """
+    overrides = [*(settings or []), *([RECREATE] if recreate else [])]
+    prepared = prepare_resume(run, overrides=overrides, config=config, wd=wd)
+    known, config, flags = prepared.view, prepared.config, [*prepared.overrides, "resume=1"]
+    again = repeated(prepared.overrides, simulate)
+    if known.build is not None:
+        return run_levels("", config, flags, again, simulate=simulate, as_json=as_json, known=known)
+    words = [str(config)] if config is not None else []
+    return run_cycle(words, "", flags, again, simulate=simulate, as_json=as_json, known=known)

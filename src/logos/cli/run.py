@@ -1,0 +1,115 @@
+"""`logos run`: run the cycle, or resume the unfinished run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from logos.app.diff import changes
+from logos.app.hosts import simulate as simulated
+from logos.app.prompt import run_settings
+from logos.app.runs import RunRecorder
+from logos.app.start import newest_unfinished, run_here
+from logos.app.workdir import default_config, wd_flag
+from logos.cli.drive import RECREATE, Overrides, Recreate, Simulate, named, put_end, read_stdin, repeated, resume_hint
+from logos.cli.options import AsJson, argument, command, value
+from logos.cli.output.live import view
+from logos.cli.output.unfinished import present
+from logos.domain.plans import CyclePlan
+from logos.domain.roles import Role
+from logos.errors import UsageError
+from logos.views.run import RunView
+
+
+@command(
+    "logos run                                   # with ./logos.json, as `logos init` writes it",
+    'logos run "add a --quiet flag" --test "make test"',
+    "logos run team.json --prompt prompt.md --set limits.max_rounds=3",
+    "logos run --resume --json                   # continue, and print the result for a script",
+    "logos run --simulate script.yaml            # scripted agents instead of models, to try a configuration",
+)
+def run(
+    words: Annotated[
+        list[str] | None,
+        argument("CONFIG|TEXT", "A JSON configuration (default: ./logos.json), then the task in plain words."),
+    ] = None,
+    prompt: Annotated[str, value("FILE", "A file with both parts of the prompt; - reads stdin.")] = "",
+    test: Annotated[str, value("CMD", "The project's test command.")] = "",
+    settings: Overrides = None,
+    resume: Annotated[
+        bool | None,
+        Option(
+            "--resume/--fresh", help="Resume the unfinished run, or start a new one. Default: resume if there is one."
+        ),
+    ] = None,
+    recreate: Recreate = False,
+    simulate: Simulate = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run the cycle: analyst, peer analyst, programmer, peer programmer, tester, until the tests pass.
+
+    A flag wins over the environment, that over the configuration file, that over the defaults.
+    Exit codes: 0 PASS, 1 FAIL or error, 2 usage, 3 blocked, 4 limit or budget reached, 130 and 143 stopped by a signal.
+    """
+    flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
+    flags += [] if resume is None else [f"resume={int(resume)}"]
+    flags += [RECREATE] if recreate else []
+    again = [*(("--test", test) if test else ()), *repeated(settings or [], simulate)]
+    return run_cycle(words or [], prompt, flags, again, as_json=as_json, simulate=simulate)
+
+
+def run_cycle(
+    words: list[str],
+    prompt: str,
+    flags: list[str],
+    again: list[str],
+    *,
+    as_json: bool,
+    simulate: Path | None,
+    known: RunView | None = None,
+) -> int:
+    """Run and report. `flags` are settings, `again` the options to repeat at a resume, `known` a loaded run."""
+    with view() as shown:
+        make_host = simulated(simulate, "cycle", shown.tell) if simulate else None
+        config, task = split_words(words)
+        if config is None and (config := default_config()) is not None:
+            shown.tell(f"using ./{config}")
+        if prompt and task:
+            raise UsageError(f"two prompts: --prompt {prompt} and the words {task[:40]!r}; give one")
+        source = {"prompt": read_stdin()} if prompt == "-" else {"prompt_file": prompt}
+        settings = run_settings(config, os.environ, flags, task=task, **source)
+        if settings.resume is not False:
+            known = known or newest_unfinished(settings.work_dir, CyclePlan)
+            present(settings.work_dir, known, shown.tell)
+        recorder = RunRecorder(known)
+        with resume_hint(shown, settings, ["logos", "run", *named(config), *again]):
+            watchers = [shown.watch, recorder.watch]
+            result = run_here(settings, make_host=make_host, watchers=watchers, tell=shown.tell, known=known)
+    place, at = settings.work_dir, wd_flag(settings.work_dir)
+    ended, changed = recorder.view(place, result.run), changes(place)
+    last = ended.last_of(Role.TESTER) or (ended.turns[-1] if ended.turns else None)
+    commands = [(f"logos log {ended.run}{at}", "every event of the run")]
+    if last is not None:
+        commands.append((f"logos show {ended.run} {last.turn}{at}", "one prompt and its response in full"))
+    changed = ["\nUncommitted changes in the work dir:", *changed] if changed else []
+    return put_end(settings, ended, result.exit_code, changed, commands, as_json=as_json)
+
+
+def split_words(words: list[str]) -> tuple[Path | None, str]:
+    """The configuration, when the first word is one, and the task."""
+    if not words or not (words[0].endswith(".json") or Path(words[0]).is_file()):
+        return None, " ".join(words)
+    config = Path(words[0])
+    if config.suffix != ".json" and not _looks_like_json(config):
+        raise UsageError(f"{config} is not a JSON configuration; if it is the prompt: logos run --prompt {config}")
+    return config, " ".join(words[1:])
+
+
+def _looks_like_json(path: Path) -> bool:
+    try:
+        return path.read_bytes()[:1000].decode("utf-8-sig", "replace").lstrip().startswith("{")
+    except OSError:
+        return True

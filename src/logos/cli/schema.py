@@ -1,0 +1,58 @@
+"""`logos schema`: the settings, or the JSON Schema of a file or report."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from logos.app.schemas import SCHEMAS, report_schema
+from logos.app.settings import LEAVES
+from logos.cli.options import AsJson, command, flag, value
+from logos.cli.output import console as show
+
+# Settings that only the configuration file can have.
+FILE_ONLY = (
+    ("agents.ROLE.provider", "-", "provider", "Agent CLI of one role."),
+    ("agents.ROLE.profile", "-", "the role's own", "Profile of one role."),
+    ("agents.ROLE.providers", "-", "none", "Fallback agent CLIs of one role, in order, for on_limit = fallback."),
+    ("level_agents.LEVEL.*", "-", "as above", "The same for one level of a build, L1 to L9."),
+)
+
+
+@command(
+    "logos schema > logos.schema.json",
+    "logos schema --keys",
+    "logos schema --keys --json",
+    "logos schema --script > script.schema.json      # scripts for `logos run --simulate`",
+    "logos schema --state                            # .telos/state.json, which a build writes",
+    "logos schema --report decompose.L3              # a level's report; `--report all` prints every one",
+    "logos schema --telos                            # telos.toml",
+    "logos schema --output                           # the documents that commands print with --json",
+)
+def schema(
+    keys: Annotated[bool, flag("--keys", "A table of settings: key, environment variable, default, meaning.")] = False,
+    script: Annotated[bool, flag("--script", "The schema of scripts for `logos run --simulate`.")] = False,
+    state: Annotated[bool, flag("--state", "The schema of .telos/state.json.")] = False,
+    telos: Annotated[bool, flag("--telos", "The schema of telos.toml.")] = False,
+    output: Annotated[bool, flag("--output", "The schema of what commands print with --json.")] = False,
+    report: Annotated[str, value("KIND", "The schema of a level's report: author, decompose.L3 …, all.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Print the JSON Schema of the configuration file, or of another file or report."""
+    asked = (("script", script), ("state", state), ("telos", telos), ("output", output))
+    wanted = next((name for name, given in asked if given), "")
+    if report and not wanted:
+        show.document(report_schema(report))
+    elif wanted or not keys:
+        show.document(SCHEMAS[wanted or "config"]())
+    elif as_json:
+        rows = [{"key": s.key, "env": s.env, "default": s.default, "description": s.description} for s in LEAVES]
+        show.document(rows)
+    else:
+        rows = [(leaf.key, leaf.env, _word(leaf.default), leaf.description) for leaf in LEAVES]
+        show.put_table(show.console(), ("key", "environment", "default", "meaning"), [*rows, *FILE_ONLY])
+
+
+def _word(default: object) -> str:
+    if default is None:
+        return "unset"
+    return str(default).lower() if isinstance(default, bool) else str(default) or '""'

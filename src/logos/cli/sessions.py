@@ -1,0 +1,82 @@
+"""`logos sessions`: who drove which run, when, and how it ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from logos.app.sessions import SessionRow, list_sessions
+from logos.cli.options import AsJson, WorkDir, argument, command
+from logos.cli.output import console as show
+from logos.views.document import session_document
+from logos.views.document_shapes import VERSION, SessionRowDocument
+from logos.views.events import Severity
+from logos.views.text import date, duration
+
+_HOW = (
+    "a session's last event is a checkpoint: `logos rollback RUN@EVENT` returns to it, "
+    "`logos fork RUN --at EVENT` continues from it in another worktree"
+)
+_SEVERITIES = {"PASSED": Severity.GOOD, "FAILED": Severity.BAD, "REJECTED": Severity.BAD, "BLOCKED": Severity.WARNING}
+
+
+@command(
+    "logos sessions                    # all of them, oldest first",
+    "logos sessions k3                 # those of the run whose id begins with k3",
+    "logos sessions --json | jq '.sessions[-1].last'",
+)
+def sessions(
+    run: Annotated[str | None, argument("RUN", "A run id or its beginning; default: all.")] = None,
+    wd: WorkDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the sessions of this work dir and of the forks of its repository, oldest first.
+
+    A session is what one driver did of a run. What a fork inherited is listed with the run it was forked from.
+    """
+    found = list_sessions(run, wd=wd)
+    for gap in found.unreadable:
+        show.tell(f"warning: {gap.place}: {gap.why}")
+    if as_json:
+        unreadable = [{"wd": str(gap.place), "run": gap.run, "why": gap.why} for gap in found.unreadable]
+        listed = [_session_document(row) for row in found.rows]
+        show.document({"version": VERSION, "wd": str(found.place), "sessions": listed, "unreadable": unreadable})
+    elif not found.rows:
+        show.put(show.console(), f"no sessions in {found.place} yet; `logos run` starts one")
+    else:
+        rows = [_session_row(row, found.place) for row in found.rows]
+        keys = [key for key in rows[0] if any(row[key] != "" for row in rows)]
+        severities = [_SEVERITIES.get(row.ending, Severity.NORMAL) for row in found.rows]
+        show.put_table(show.console(), keys, [[row[key] for key in keys] for row in rows], severities)
+        show.put(show.console(), f"\n{_HOW}", "dim")
+
+
+def _session_row(row: SessionRow, here: Path) -> dict[str, object]:
+    session = row.session
+    return {
+        "began": date(session.began),
+        "run": row.run,
+        "no.": session.number,
+        "took": duration(session.seconds),
+        "events": f"{session.first}-{session.last}",
+        "turns": len(session.answered),
+        "how it ended": row.ending,
+        "lineage": row.lineage,
+        "folder": "" if row.place == here else str(row.place),
+    }
+
+
+def _session_document(row: SessionRow) -> SessionRowDocument:
+    origin = row.session.forked
+    return {
+        **session_document(row.run, row.session),
+        "ended": row.ending,
+        "flow": row.flow,
+        "driver_pid": row.driver,
+        "forked_from": origin.parent if origin else None,
+        "forked_at": origin.at if origin else None,
+        "forked_by": origin.way if origin else None,
+        "given_up": row.session.given_up or None,
+        "damage": row.damage or None,
+        "wd": str(row.place),
+    }

@@ -1,0 +1,61 @@
+"""`logos status`: where the newest run stands, and what to do next."""
+
+from __future__ import annotations
+
+import time
+
+from logos.app.runs import read_status
+from logos.app.workdir import has_log, place_of, wd_flag
+from logos.cli.options import AsJson, WorkDir, command
+from logos.cli.output import console as show
+from logos.views import document as documents
+from logos.views.events import Severity
+from logos.views.status import RunStatus, next_command
+from logos.views.text import clock, count, date, duration
+from logos.views.usage import sum_in_words
+
+
+@command("logos status", "logos status --json --wd ~/project")
+def status(wd: WorkDir = None, as_json: AsJson = False) -> None:
+    """Show the newest run: its outcome or where it stands, which agents are at work, and the command to use next."""
+    place = place_of(wd)
+    found = read_status(place, None) if has_log(place) else None
+    if as_json and found is None:
+        show.document(documents.no_run_document(str(place)))
+    elif as_json and found is not None:
+        show.document(documents.status_document(found, next_command(found, wd_flag(place))))
+    elif found is None:
+        show.put(show.console(), f"no run was started in {place} yet; next: logos init, then logos run")
+    else:
+        _put_status(found, wd_flag(place))
+
+
+def _put_status(status: RunStatus, at: str) -> None:
+    view, target = status.view, show.console()
+    simulated = " (simulated)" if view.simulated else ""
+    head = f"{view.words.run} {view.run}{simulated}: {status.word}, {status.reason}"
+    show.put(target, head, show.STYLES[status.severity])
+    came_from = f" at {view.came_from}" if view.came_from else ""
+    show.put(
+        target,
+        f"began {date(view.started)}{came_from}, last event {date(view.last)}; "
+        f"{count(len(view.own_sessions), 'session')}, {view.rounds_in_words}, "
+        f"{count(view.answered, 'turn')} answered, {sum_in_words(view.bill, view.characters)}",
+    )
+    for turn in status.in_flight:
+        terminal = status.terminal_of(turn)
+        where = f" in terminal {terminal.id} ({terminal.provider})" if terminal else ""
+        since = f"since {clock(turn.asked)} ({duration(time.time() - turn.asked)})"
+        show.put(target, f"{turn.turn} is with {'the ' if view.build is None else ''}{turn.who}{where} {since}")
+        if turn.waits:
+            show.put(target, f"it waits for you: {turn.waits}", show.STYLES[Severity.ALARM])
+        if turn.rests and status.driver is not None:
+            show.put(target, f"it rests: {turn.rests}", show.STYLES[Severity.WARNING])
+    if view.outcome is None:
+        show.put(target, f"driver: pid {status.driver}" if status.driver else "no driver is attached to it")
+    if view.damage:
+        show.put(target, f"damaged: {view.damage}", show.STYLES[Severity.BAD])
+    if view.question is not None:
+        show.put_question(target, view.question, at)
+        show.put(target, "")
+    show.put(target, f"next: {next_command(status, at)}", "bold")
