@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from logos.app.runs import load_run
 from logos.cli.output.report import as_markdown, as_page
-from logos.cli.output.report_timeline import NARROWEST, scale_of, timeline
+from logos.cli.output.report_timeline import NARROWEST, scale_of
 from logos.cli.report import Format, rendered
 from logos.domain.events import (
     Event,
@@ -591,8 +591,13 @@ def test_only_the_newest_turns_are_listed_and_the_others_counted() -> None:
 # --- the timeline
 
 
+def plot_of(done: ContinuityReport) -> ET.Element:
+    page = as_page(done)
+    return ET.fromstring(page[page.index('<svg class="plot"') :].partition("</svg>")[0] + "</svg>")
+
+
 def drawn_bars(done: ContinuityReport) -> list[tuple[float, float]]:
-    plot = ET.fromstring(timeline(done).plot)
+    plot = plot_of(done)
     acts = [group for group in plot.iter("g") if group.get("class", "").startswith("act")]
     bars = [group.find("rect") for group in acts]
     return [(percent(bar.get("x")), percent(bar.get("width"))) for bar in bars if bar is not None]
@@ -652,13 +657,13 @@ def test_sessions_lie_side_by_side_with_room_for_their_dates_and_no_nights_betwe
     assert all(0 < other[0] - one[1] < 2 for one, other in pairwise(edges))
     assert all(scale.room(width) >= 44 for width in scale.width.values())
     assert scale.narrowest >= NARROWEST
-    dates = [text.text for text in ET.fromstring(timeline(done).plot).iter("text") if text.get("class") == "date"]
+    dates = [text.text for text in plot_of(done).iter("text") if text.get("class") == "date"]
     assert all(re.search(r"\d\d-\d\d$", date or "") for date in dates)
 
 
 def test_turns_at_the_same_time_lie_under_each_other() -> None:
     done = told(built(a_levels_plan(max_parallel=3), a_shop()))
-    plot = ET.fromstring(timeline(done).plot)
+    plot = plot_of(done)
     tops = {
         title.text.split(" ")[0]: bar.get("y")
         for group in plot.iter("g")
@@ -670,7 +675,7 @@ def test_turns_at_the_same_time_lie_under_each_other() -> None:
 def test_a_bar_says_what_it_is_without_its_colour() -> None:
     events = a_cycle(QUICK, tester=[FAIL, PASS], analyst_review=[REVISE, APPROVED])
     done = told(events, [RunResumed(QUICK), TurnAsked(TurnId("r3.tester.c1"), AgentName("tester"), "p")])
-    plot = ET.fromstring(timeline(done).plot)
+    plot = plot_of(done)
     groups = {group.get("class"): group for group in plot.iter("g")}
     marks = {name: text.text for name, group in groups.items() if (text := group.find("text")) is not None}
     assert (marks["act good"], marks["act bad"], marks["act warning"]) == ("✓", "✗", "!")

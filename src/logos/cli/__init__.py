@@ -22,23 +22,22 @@ from logos.views.redact import one_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; unexpected exceptions keep their traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    _replace_unprintable()
+    for stream in (sys.stdout, sys.stderr):
+        # Print `?` for a character that the terminal's encoding lacks, instead of raising an error.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         with interruptible():
-            return _run_command(arguments)
+            done = get_command(commands).main(args=arguments, prog_name="logos", standalone_mode=False)
+            return done if isinstance(done, int) else 0
+    except TyperException as error:
+        command = getattr(getattr(error, "ctx", None), "command_path", "logos")
+        text = f"{error.format_message().rstrip('.')} (see `{command} --help`)"
+        return _fail(text, UsageError.exit_code, arguments)
     except (LogosError, Interrupted) as error:
         if error.exit_code == 128 + signal.SIGHUP:
             _redirect_closed_terminal()
         return _fail(_message(error), error.exit_code, arguments, getattr(error, "__notes__", []))
-
-
-def _run_command(arguments: list[str]) -> int:
-    try:
-        done = get_command(commands).main(args=arguments, prog_name="logos", standalone_mode=False)
-    except TyperException as error:
-        command = getattr(getattr(error, "ctx", None), "command_path", "logos")
-        raise UsageError(f"{error.format_message().rstrip('.')} (see `{command} --help`)") from error
-    return done if isinstance(done, int) else 0
 
 
 def _redirect_closed_terminal() -> None:
@@ -59,13 +58,6 @@ def _fail(text: str, exit_code: int, arguments: Sequence[str], hints: Sequence[s
     text, hints = one_line(text), [one_line(hint) for hint in hints]
     print(f"logos: {text}", *hints, sep="\n", file=sys.stderr, flush=True)
     if "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments):
-        document: dict[str, object] = {"error": text, "exit_code": exit_code}
-        print(json.dumps({**document, "hint": " ".join(hints)} if hints else document, indent=2), flush=True)
+        hint = {"hint": " ".join(hints)} if hints else {}
+        print(json.dumps({"error": text, "exit_code": exit_code, **hint}, indent=2), flush=True)
     return exit_code
-
-
-def _replace_unprintable() -> None:
-    """Print `?` for a character that the terminal's encoding lacks, instead of raising an error."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -53,7 +54,15 @@ class CommandGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         del ctx
-        return _load(cmd_name) if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        command: Any = get_command(getattr(import_module(f"logos.cli.{cmd_name}"), cmd_name))
+        command.short_help = COMMANDS[cmd_name]
+        # `-v` works before and after the name of a command.
+        verbose = next(parameter for parameter in self.params if parameter.name == "verbose")
+        for leaf in getattr(command, "commands", {cmd_name: command}).values():
+            leaf.params.append(verbose)
+        return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         del ctx
@@ -61,17 +70,7 @@ class CommandGroup(TyperGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _load(name: str) -> Any:
-    command: Any = get_command(getattr(import_module(f"logos.cli.{name}"), name))
-    command.short_help = COMMANDS[name]
-    # `-v` works before and after the name of a command.
-    verbose = next(parameter for parameter in get_command(app).params if parameter.name == "verbose")
-    for leaf in getattr(command, "commands", {name: command}).values():
-        leaf.params.append(verbose)
-    return command
-
-
-def _configure_logging(verbosity: int) -> None:
+def _start_log(verbosity: int) -> None:
     if verbosity or os.environ.get("LOGOS_LOG"):
         from logos.app.debug_log import configure_logging  # noqa: PLC0415 - `logos --help` must not import logging
 
@@ -96,24 +95,14 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+Version = Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")]
+Verbose = Annotated[
+    int,
+    Option("--verbose", "-v", count=True, callback=_start_log, expose_value=False, show_default=False, help=VERBOSE),
+]
+
+
 @app.callback(invoke_without_command=True)
-def logos(
-    context: typer.Context,
-    version: Annotated[  # noqa: ARG001 - typer calls back
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-    verbose: Annotated[  # noqa: ARG001 - typer calls back
-        int,
-        typer.Option(
-            "--verbose",
-            "-v",
-            count=True,
-            callback=_configure_logging,
-            expose_value=False,
-            show_default=False,
-            help=VERBOSE,
-        ),
-    ] = 0,
-) -> None:
+def logos(context: typer.Context, version: Version = False, verbose: Verbose = 0) -> None:  # noqa: ARG001 - typer calls back
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

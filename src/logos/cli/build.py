@@ -99,13 +99,11 @@ def run_levels(
 
 
 def _after_build(run: str, state: LevelsState, at: str) -> list[tuple[str, str]]:
-    question = [(f"logos resolve{at}", "the question, and how to answer it")]
-    diff = [(f"git diff {state.plan.base[:10]}..logos/{run}", "what was built")]
-    merge = [(f"git merge logos/{run}", "merge it into your branch")]
-    return [
-        *(question if state.outcome is Outcome.BLOCKED else []),
-        *(diff if state.result else []),
-        *(merge if state.outcome is Outcome.PASSED else []),
-        (f"logos lineage {run}{at}", "from the purpose down to each file and its test"),
-        (f"logos log {run}{at}", "every event of the build"),
+    commands = [
+        (state.outcome is Outcome.BLOCKED, f"logos resolve{at}", "the question, and how to answer it"),
+        (bool(state.result), f"git diff {state.plan.base[:10]}..logos/{run}", "what was built"),
+        (state.outcome is Outcome.PASSED, f"git merge logos/{run}", "merge it into your branch"),
+        (True, f"logos lineage {run}{at}", "from the purpose down to each file and its test"),
+        (True, f"logos log {run}{at}", "every event of the build"),
     ]
+    return [(command, why) for useful, command, why in commands if useful]

@@ -8,14 +8,7 @@ from typing import Annotated, Any
 
 from logos.app.diff import Diff, DiffSide
 from logos.app.diff import diff as find_diff
-from logos.cli.options import (
-    CHECKPOINT,
-    AsJson,
-    WorkDir,
-    argument,
-    command,
-    flag,
-)
+from logos.cli.options import CHECKPOINT, AsJson, WorkDir, argument, command, flag
 from logos.cli.output import console as show
 from logos.views.document import turn_document
 from logos.views.text import duration

@@ -84,8 +84,12 @@ def put_lineage(target: Console, run: RunId, state: LevelsState, spec: Spec | No
             put_spec(depth, held)
     for component in state.components:
         if spec is None or not spec.component or spec.component == component.name:
-            for depth, text in _component_lines(state, component.name):
-                put(len(in_force) + depth, text)
+            held, built = state.spec_of(Level.L2, component.name), state.contributions.get(component.name)
+            name, summary = (held.id, held.summary) if held else (f"L2.{component.name}", "not built yet")
+            put(len(in_force) + 1, f"{name}: {summary}")
+            files = [path for path in built.files if path not in built.tests] if built else []
+            for text in (*files, *(f"test {test}" for test in (built.tests if built else ()))):
+                put(len(in_force) + 2, text)
     if spec is not None:
         return
     replaced = [old for old in state.specs if state.spec_of(old.level, old.component) != old]
@@ -95,16 +99,6 @@ def put_lineage(target: Console, run: RunId, state: LevelsState, spec: Spec | No
         put_spec(1, old, "dim")
     for settled in state.settled:
         put(0, f"{settled.id} ({settled.cause}) decided by {settled.by}: {settled.proposal.summary}", "dim")
-
-
-def _component_lines(state: LevelsState, name: str) -> list[tuple[int, str]]:
-    """A component's spec, files and tests, each with its depth."""
-    held, contribution = state.spec_of(Level.L2, name), state.contributions.get(name)
-    spec = f"{held.id if held else 'L2.' + name}: {held.summary if held else 'not built yet'}"
-    if contribution is None:
-        return [(1, spec)]
-    files = [(2, path) for path in contribution.files if path not in contribution.tests]
-    return [(1, spec), *files, *((2, f"test {test}") for test in contribution.tests)]
 
 
 def lineage_document(run: RunId, state: LevelsState, spec: Spec | None) -> dict[str, Any]:

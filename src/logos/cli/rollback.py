@@ -11,14 +11,7 @@ from logos.app.rollback import restore_files
 from logos.app.rollback import rollback as roll_back
 from logos.app.workdir import wd_flag
 from logos.cli.fork import new_run_document
-from logos.cli.options import (
-    CHECKPOINT,
-    AsJson,
-    WorkDir,
-    argument,
-    command,
-    flag,
-)
+from logos.cli.options import CHECKPOINT, AsJson, WorkDir, argument, command, flag
 from logos.cli.output import console as show
 
 REPLACED = "the files that were just replaced"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -43,79 +43,124 @@ _MARKS: dict[LevelStatus, Part] = {
 # The levels above this one have their specs in a stage.
 _FLOOR = {Stage.BUILD: Level.L2, Stage.MERGE: Level.L2, Stage.LINT: Level.L1}
 _TITLE = max(len(level_def.title) for level_def in LEVELS.values())
-# Before a title: mark and level. Authors are many, so their line begins right after its title.
+# Before a title: mark and level.
 _LEAD = len("✓ L9 ")
 _GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class BuildSnapshot:
-    """What the view of a build is drawn from; `turns` by their ids."""
+class LevelsView:
+    """A build as it is drawn at the time `now`; `turns` by their ids."""
 
     state: LevelsState
     ledger: Ledger
     turns: Mapping[str, TurnView]
     now: float
 
+    def doing(self) -> str:
+        """What happens now."""
+        state, dispute = self.state, self.state.dispute
+        match state.stage:
+            case Stage.DOWN:
+                return f"down: {state.level.name} writes its spec"
+            case Stage.BUILD:
+                held = sum(ask.turn in self.ledger.in_flight for ask in state.pending_turns)
+                left = len(state.todo) - len(state.gathered)
+                return f"build: {count(held, 'author')} at work, {len(state.gathered)} done, {left - held} to come"
+            case Stage.MERGE:
+                return f"Logos merges {count(len(state.unmerged), 'component')}"
+            case Stage.LINT:
+                return "L1: fixing lint errors"
+            case Stage.UP:
+                return f"up: {_checking(state) or f'{state.level.name} validates'}"
+            case Stage.DISPUTE if dispute is not None:
+                where = f"reconciliation {dispute.id} at {dispute.level.name} ({dispute.cause})"
+                return f"{where}, round {dispute.round} of {state.plan.max_rounds}, {_SAYS[dispute.kind]}"
+            case _:
+                return "reconciliation"
 
-def doing(snapshot: BuildSnapshot) -> str:
-    """What happens now."""
-    state, dispute = snapshot.state, snapshot.state.dispute
-    match state.stage:
-        case Stage.DOWN:
-            return f"down: {state.level.name} writes its spec"
-        case Stage.BUILD:
-            held = sum(ask.turn in snapshot.ledger.in_flight for ask in state.pending_turns)
-            left = len(state.todo) - len(state.gathered)
-            return f"build: {count(held, 'author')} at work, {len(state.gathered)} done, {left - held} to come"
-        case Stage.MERGE:
-            return f"Logos merges {count(len(state.unmerged), 'component')}"
-        case Stage.LINT:
-            return "L1: fixing lint errors"
-        case Stage.UP:
-            return f"up: {_checking(state) or f'{state.level.name} validates'}"
-        case Stage.DISPUTE if dispute is not None:
-            where = f"reconciliation {dispute.id} at {dispute.level.name} ({dispute.cause})"
-            return f"{where}, round {dispute.round} of {state.plan.max_rounds}, {_SAYS[dispute.kind]}"
-        case _:
-            return "reconciliation"
+    def lines(self, width: int) -> list[Text]:
+        """The nine levels, purpose on top, each on one line of `width` characters at most."""
+        return [self._line(level_def, width) for level_def in LEVELS.values()]
+
+    def _line(self, level_def: LevelDef, width: int) -> Text:
+        state, level = self.state, level_def.level
+        mark, style, doing = self._standing(level)
+        title = level_def.title.ljust(_TITLE) + _GAP
+        text = " · ".join(part for part in (doing, *_results(state, level)) if part)
+        if level is Level.L2 and level in _at_work(state) and state.stage is Stage.BUILD:
+            # Authors are many, so their line begins right after its title.
+            title = level_def.title + _GAP
+            text = self._authors(width - _LEAD - len(title))
+        quiet = "dim" if style == "dim" else ""
+        return short((f"{mark} {level_def.name} ", style), (title, quiet), (text, quiet))
+
+    def _standing(self, level: Level) -> tuple[str, str, str]:
+        """The mark of a level, its style, and what the level is doing."""
+        state = self.state
+        if level not in state.levels:
+            return "–", "dim", "skipped"
+        if state.outcome is Outcome.REJECTED:
+            return ("✗", "red", "MISALIGNED") if level is max(state.levels) else ("○", "dim", "")
+        if state.outcome is Outcome.BLOCKED and level is state.level:
+            return "●", "bold yellow", "waits for you"
+        if level in _at_work(state):
+            return "●", "bold cyan", self._work_of(level)
+        if _is_judged(state) and level in state.standing:
+            return *_MARKS[state.standing[level]], ""
+        return ("✓", "green", "") if _is_specified(state, level) else ("○", "dim", "")
+
+    def _work_of(self, level: Level) -> str:
+        ask = next((ask for ask in self.state.pending_turns if ask.level is level), None)
+        if ask is not None:
+            return f"{_DOING[ask.kind]}{_again(ask)}, {self._since(ask)}"
+        return _checking(self.state) or ("being merged" if self.state.stage is Stage.MERGE else "being gathered")
+
+    def _since(self, ask: PendingTurn) -> str:
+        turn = self.turns.get(ask.turn)
+        if turn is None:
+            return "at work" if ask.turn in self.ledger.in_flight else "starting"
+        if turn.waits:
+            return "waits for you"
+        if turn.rests:
+            return f"rests: {one_line(turn.rests)}"
+        if turn.failure and self.state.stalled is not None:
+            return "stopped"
+        # Without tenths of a second, which would flicker.
+        seconds = float(int(max(self.now - turn.asked, 0.0)))
+        return f"at it for {duration(seconds).replace('.0', '')}"
+
+    def _authors(self, room: int) -> str:
+        """Authors at work first, finished ones last; as many as fit, and how many more there are."""
+        ranked = [words for _, words in sorted(map(self._author, self.state.todo), key=lambda author: author[0])]
+        whole, shown = ", ".join(ranked), len(ranked)
+        while len(whole) > room and shown > 1:
+            shown -= 1
+            whole = f"{', '.join(ranked[:shown])} … and {len(ranked) - shown} more"
+        return whole
+
+    def _author(self, name: str) -> tuple[int, str]:
+        state = self.state
+        ask = next((ask for ask in state.pending_turns if ask.component == name), None)
+        if name in state.stuck:
+            return 0, f"{name} ✗ stuck"
+        if ask is not None:
+            held = ask.turn in self.ledger.in_flight or ask.turn in self.turns
+            since = self._since(ask).removeprefix("at it for ")
+            return (1, f"{name} ●{_again(ask).removeprefix(',')} {since}") if held else (3, f"{name} ○ next")
+        if name in state.answered:
+            return 2, f"{name} ● being gathered"
+        if name in state.constraints:
+            return 5, f"{name} ✗ constraint"
+        if name in state.gathered:
+            return 6, f"{name} ✓"
+        awaited = [other for other in state.component(name).depends_on if other in state.todo]
+        return 4, f"{name} ○ waits for {listed(other for other in awaited if other not in state.gathered)}"
 
 
 def _checking(state: LevelsState) -> str:
     left = state.unproven_tools(state.level)
     return f"Logos runs `{one_line(left[0].command)}` itself" if left and not state.pending_turns else ""
-
-
-def level_lines(snapshot: BuildSnapshot, width: int) -> list[Text]:
-    """The nine levels, purpose on top, each on one line of `width` characters at most."""
-    return [_line(snapshot, level_def, width) for level_def in LEVELS.values()]
-
-
-def _line(snapshot: BuildSnapshot, level_def: LevelDef, width: int) -> Text:
-    state, level = snapshot.state, level_def.level
-    mark, style = _mark(state, level)
-    writing = level is Level.L2 and level in _at_work(state) and state.stage is Stage.BUILD
-    title = (level_def.title if writing else level_def.title.ljust(_TITLE)) + _GAP
-    if writing:
-        text = _authors(snapshot, width - _LEAD - len(title))
-    else:
-        text = " · ".join(part for part in (_level_doing(snapshot, level), *_results(state, level)) if part)
-    quiet = "dim" if style == "dim" else ""
-    return short((f"{mark} {level_def.name} ", style), (title, quiet), (text, quiet))
-
-
-def _mark(state: LevelsState, level: Level) -> Part:
-    if level not in state.levels:
-        return "–", "dim"
-    if state.outcome is Outcome.REJECTED:
-        return ("✗", "red") if level is max(state.levels) else ("○", "dim")
-    if state.outcome is Outcome.BLOCKED and level is state.level:
-        return "●", "bold yellow"
-    if level in _at_work(state):
-        return "●", "bold cyan"
-    if _is_judged(state) and level in state.standing:
-        return _MARKS[state.standing[level]]
-    return ("✓", "green") if _is_specified(state, level) else ("○", "dim")
 
 
 def _at_work(state: LevelsState) -> set[Level]:
@@ -142,22 +187,6 @@ def _is_specified(state: LevelsState, level: Level) -> bool:
     return level > _FLOOR.get(state.stage, state.level)
 
 
-def _level_doing(snapshot: BuildSnapshot, level: Level) -> str:
-    state = snapshot.state
-    if level not in state.levels:
-        return "skipped"
-    if state.outcome is Outcome.REJECTED and level is max(state.levels):
-        return "MISALIGNED"
-    if state.outcome is Outcome.BLOCKED and level is state.level:
-        return "waits for you"
-    if level not in _at_work(state):
-        return ""
-    ask = next((ask for ask in state.pending_turns if ask.level is level), None)
-    if ask is not None:
-        return f"{_DOING[ask.kind]}{_again(ask)}, {_since(snapshot, ask)}"
-    return _checking(state) or ("being merged" if state.stage is Stage.MERGE else "being gathered")
-
-
 def _results(state: LevelsState, level: Level) -> list[str]:
     """The version of a level's spec, or the components that are built; and how the level was judged."""
     spec = state.spec_of(level)
@@ -170,53 +199,3 @@ def _results(state: LevelsState, level: Level) -> list[str]:
 
 def _again(ask: PendingTurn) -> str:
     return f", attempt {ask.attempt}" if ask.attempt > 1 else ""
-
-
-def _since(snapshot: BuildSnapshot, ask: PendingTurn) -> str:
-    turn = snapshot.turns.get(ask.turn)
-    if turn is None:
-        return "at work" if ask.turn in snapshot.ledger.in_flight else "starting"
-    if turn.waits:
-        return "waits for you"
-    if turn.rests:
-        return f"rests: {one_line(turn.rests)}"
-    if turn.failure and snapshot.state.stalled is not None:
-        return "stopped"
-    # Without tenths of a second, which would flicker.
-    seconds = float(int(max(snapshot.now - turn.asked, 0.0)))
-    return f"at it for {duration(seconds).replace('.0', '')}"
-
-
-def _authors(snapshot: BuildSnapshot, room: int) -> str:
-    """Authors at work first, finished ones last; as many as fit."""
-    ranked = sorted((_author(snapshot, name) for name in snapshot.state.todo), key=lambda author: author[0])
-    return _capped([words for _, words in ranked], room)
-
-
-def _author(snapshot: BuildSnapshot, name: str) -> tuple[int, str]:
-    state = snapshot.state
-    ask = next((ask for ask in state.pending_turns if ask.component == name), None)
-    if name in state.stuck:
-        return 0, f"{name} ✗ stuck"
-    if ask is not None:
-        held = ask.turn in snapshot.ledger.in_flight or ask.turn in snapshot.turns
-        since = _since(snapshot, ask).removeprefix("at it for ")
-        return (1, f"{name} ●{_again(ask).removeprefix(',')} {since}") if held else (3, f"{name} ○ next")
-    if name in state.answered:
-        return 2, f"{name} ● being gathered"
-    if name in state.constraints:
-        return 5, f"{name} ✗ constraint"
-    if name in state.gathered:
-        return 6, f"{name} ✓"
-    awaited = [other for other in state.component(name).depends_on if other in state.todo]
-    return 4, f"{name} ○ waits for {listed(other for other in awaited if other not in state.gathered)}"
-
-
-def _capped(words: Sequence[str], room: int) -> str:
-    """A list that ends with how many more there are, where they do not fit."""
-    whole = ", ".join(words)
-    shown = len(words)
-    while len(whole) > room and shown > 1:
-        shown -= 1
-        whole = f"{', '.join(words[:shown])} … and {len(words) - shown} more"
-    return whole

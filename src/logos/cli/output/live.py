@@ -14,8 +14,8 @@ from rich.text import Text
 
 from logos.app.runs import event_formatter, turn_view_builder
 from logos.cli.output import console as show
-from logos.cli.output import levels
 from logos.cli.output.console import Part, short
+from logos.cli.output.levels import LevelsView
 from logos.domain.events import Noted, Recorded, RunResumed, RunStarted, TerminalClosed, TerminalOpened, Topic, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.roles import PHASE_DEFS, Role
@@ -140,14 +140,14 @@ class LiveView(View):
 
     def _levels(self, state: LevelsState, now: float, width: int, alarms: list[RenderableType]) -> list[RenderableType]:
         """The nine levels come first; events get the lines that are left."""
-        snapshot = levels.BuildSnapshot(state, self._ledger, {turn.turn: turn for turn in self._turns}, now)
+        build = LevelsView(state, self._ledger, {turn.turn: turn for turn in self._turns}, now)
         more = len(alarms) - ALARMS_OF_A_BUILD
         if more > 0:
             alarms = [*alarms[:-more], short((f"… and {count(more, 'agent')} more", "bold yellow"))]
         stopped = _stopped(state)
-        where = short(*(stopped or [(levels.doing(snapshot), "bold")]), (f" · sweep {state.sweep}", ""))
+        where = short(*(stopped or [(build.doing(), "bold")]), (f" · sweep {state.sweep}", ""))
         question = [short((one_line(state.dispute.question), "yellow"))] if state.dispute and not stopped else []
-        above = [where, *question, self._numbers(now), *levels.level_lines(snapshot, width), Text()]
+        above = [where, *question, self._numbers(now), *build.lines(width), Text()]
         options = self._console.options.update_width(width)
         high = sum(len(self._console.render_lines(alarm, options)) for alarm in alarms)
         # Two lines are the border, and one is the cursor's.

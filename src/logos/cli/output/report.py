@@ -6,7 +6,7 @@ Texts of agents are escaped in both.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -14,10 +14,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from logos.cli.output import report_timeline as timeline
+from logos.cli.output.report_timeline import LOOKS, timeline
 from logos.views.continuity.entries import Entry
 from logos.views.continuity.report import HEADED, LISTED_ELSEWHERE, ContinuityReport, heading, lane_title
-from logos.views.continuity.turns import Effort, TurnSpan
 from logos.views.events import Severity
 from logos.views.redact import clean
 from logos.views.text import count, date, duration, number
@@ -31,27 +30,12 @@ _MOST_TURNS = 30
 
 def as_markdown(report: ContinuityReport) -> str:
     turns = report.changed.turns[-_MOST_TURNS:]
-    return _render(
-        "report.md.j2",
-        report,
-        left_out=len(report.changed.turns) - len(turns),
-        turns_table=_table(("turn", report.by, "answered", "took", "verdict"), map(_turn, turns)),
-        efforts_table=_efforts_table(report),
-        sessions_table=_sessions_table(report),
-    )
+    return _render("report.md.j2", report, turns=turns, left_out=len(report.changed.turns) - len(turns))
 
 
 def as_page(report: ContinuityReport) -> str:
-    drawing = timeline.timeline(report)
-    return _render(
-        "report_page.html.j2",
-        report,
-        labels=Markup(drawing.labels),
-        plot=Markup(drawing.plot),
-        narrowest=drawing.narrowest,
-        looks=timeline.LOOKS,
-        longest=max((row.seconds for row in report.efforts), default=0.0),
-    )
+    longest = max((row.seconds for row in report.efforts), default=0.0)
+    return _render("report_page.html.j2", report, looks=LOOKS, longest=longest, **timeline(report))
 
 
 def _render(template: str, report: ContinuityReport, **values: object) -> str:
@@ -67,51 +51,16 @@ def _templates() -> Environment:
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         undefined=StrictUndefined,
-        finalize=_cleaned,
+        finalize=lambda value: clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
 
 
-def _cleaned(value: object) -> object:
-    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _turn(span: TurnSpan) -> tuple[str, ...]:
-    mark = f"{_MARKS[span.severity]} " if span.severity in _MARKS else ""
-    verdict = f"{mark}{span.verdict}" + (" (inherited)" if span.inherited else "")
-    return span.turn, span.who, date(span.over[1]), duration(span.seconds), verdict
-
-
-def _efforts_table(report: ContinuityReport) -> str:
-    headers = (report.by, "turns", "time", "sent", "received", "tokens", "cost")
-    rows = [_cells(row, lane_title(row.name)) for row in report.efforts]
-    return _table(headers, [*rows, _cells(report.total, "all agents")])
-
-
-def _cells(effort: Effort, title: str) -> tuple[str, ...]:
-    asked = effort.bill.turns > 0 or effort.sent > 0
-    usage = effort.bill.usage
-    known = (number(effort.sent), number(effort.received), tokens(usage.tokens), dollars(usage.cost_usd))
-    return (title, number(effort.turns), duration(effort.seconds), *(known if asked else ("-",) * 4))
-
-
-def _sessions_table(report: ContinuityReport) -> str:
-    rows = [
-        (
-            *(str(session.number), session.date, duration(session.seconds)),
-            *(number(len(session.answered)), number(len(session.checked))),
-            session.end + (" (inherited)" if session.inherited else ""),
-        )
-        for session in report.sessions
-    ]
-    return _table(("session", "began", "took", "turns", "checks", "how it ended"), rows)
-
-
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Aligned by spaces as well, for reading it unrendered."""
-    lines = [[escaped(cell) for cell in row] for row in (headers, *rows)]
-    widths = [max(3, *(len(line[column]) for line in lines)) for column in range(len(headers))]
+def aligned(table: str) -> str:
+    """The rows of a Markdown table, the first its head, aligned by spaces for reading it unrendered."""
+    lines = [row.strip().removeprefix("| ").removesuffix(" |").split(" | ") for row in table.strip().splitlines()]
+    widths = [max(3, *map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join("| " + " | ".join(map(str.ljust, line, widths)) + " |" for line in lines)
 
@@ -134,14 +83,19 @@ def commands(text: str) -> Markup:
     return Markup("").join(Markup("<code>{}</code>").format(word) if at % 2 else word for at, word in enumerate(words))
 
 
+def percent(share: float) -> str:
+    return f"{share:.3f}%"
+
+
 def by_part(entries: Iterable[Entry]) -> list[list[Entry]]:
     """Neighbours with the same part."""
     return [[*group] for _, group in groupby(entries, lambda entry: entry.part)]
 
 
-_FUNCTIONS = (by_part, code, commands, count, date, dollars, duration, escaped, heading, lane_title, number, tokens)
+_HERE = (aligned, by_part, code, commands, escaped, percent)
+_FUNCTIONS = (*_HERE, count, date, dollars, duration, heading, lane_title, number, sum_in_words, tokens)
 _WORDS: dict[str, object] = {
-    **{function.__name__: function for function in (*_FUNCTIONS, sum_in_words)},
+    **{function.__name__: function for function in _FUNCTIONS},
     "marks": _MARKS,
     "headed": HEADED,
     "listed_elsewhere": LISTED_ELSEWHERE,

@@ -1,47 +1,34 @@
-"""The timeline of a run as SVG: one lane per role or level, one bar per turn, without the time between sessions.
+"""Where the timeline of a report has its sessions, lanes and bars; report_timeline.html.j2 draws them.
 
-Across, everything is in percent, so that it fills whatever width it gets while texts keep their size. Colours are the
-page's, by class.
+Down, everything is in pixels. Across, it is in percent, so that it fills whatever width it gets while texts keep their
+size. The time between sessions is left out.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from math import inf
 
 from logos.views.continuity.report import ContinuityReport, lane_title
 from logos.views.continuity.turns import TurnSpan
 from logos.views.events import Severity
 from logos.views.sessions import Session
-from logos.views.text import count, date, duration
+from logos.views.text import date, duration
 
-# In pixels; across, the least that the page gives it, and a session in it: room for a date.
-NARROWEST = 760
-SESSION = 44
-GAP = 9
-LABELS = 156
-HEAD = 38
-FOOT = 20
-ROW = 16
-BAR = 12
-PAD = 7
+# In pixels: the least width that the page gives it, a session in it (room for a date), and the gap between sessions.
+NARROWEST, SESSION, GAP = 760, 44, 9
+# The dates above the lanes, a row of bars, and the space around the rows of a lane.
+HEAD, ROW, PAD = 38, 16, 7
 # In percent.
 LEAST_BAR = 0.35
 # Authors beyond this many at once share the last row.
 MOST_ROWS = 8
-# How wide a character of a label is, about, and the room around it.
-CHARACTER = 6.3
-AROUND = 8
-# A mark alone may touch the ends of its bar.
-MARK = 4
-TICKS_APART = 64
-# Half of an hour's label.
-HOUR = 16
+# How wide a character of a label is, about, and the room around it; a mark alone may touch the ends of its bar.
+CHARACTER, AROUND, MARK = 6.3, 8, 4
+# Seconds between ticks, the least room between two, and half of an hour's label.
 TICKS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 7 * 86400)
-DAY = 86400
+TICKS_APART, HOUR, DAY = 64, 16, 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +48,6 @@ NEUTRAL = Look("neutral", "", "work without a verdict")
 OPEN = Look("open", "…", "in flight")
 LOOKS = (GOOD, BAD, WARNING, NEUTRAL, OPEN)
 _BY_SEVERITY = {Severity.GOOD: GOOD, Severity.BAD: BAD, Severity.WARNING: WARNING, Severity.ALARM: WARNING}
-
-# Hatches distinguish bars without colours.
-_PATTERNS = (
-    '<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect class="warning-ground" width="5" height="5"/><rect class="warning-line" width="2.4" height="5"/></pattern>'
-    '<pattern id="cross" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect class="bad-ground" width="4" height="4"/><rect class="bad-line" width="1" height="4"/>'
-    '<rect class="bad-line" width="4" height="1"/></pattern></defs>'
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """The names of the lanes, which do not scroll, and the lanes; `narrowest` is in pixels."""
-
-    labels: str
-    plot: str
-    narrowest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +70,26 @@ class Scale:
         return self.left[number] + self.width[number] * share
 
 
-def timeline(report: ContinuityReport) -> Drawing:
+def timeline(report: ContinuityReport) -> dict[str, object]:
+    """The facts for the document."""
     scale, top = scale_of(report.sessions), float(HEAD)
-    labels, lines, bars = list[str](), list[str](), list[str]()
+    lanes, bars = list[dict[str, object]](), list[dict[str, object]]()
     for lane in report.lanes:
-        rows = [*_rows((span for span in report.spans if span.lane == lane), scale)]
-        height = (max((row for row, _ in rows), default=0) + 1) * ROW + PAD
-        labels.append(_label(lane, top + height / 2 + 4, report.flow))
-        lines.append(f'<line class="lane" x1="0" x2="100%" y1="{top:g}" y2="{top:g}"/>')
-        bars += [_bar(span, scale, top + PAD / 2 + row * ROW) for row, span in rows]
+        # Turns that overlap in time get rows of their own; this is where each row is free again.
+        ends = [0.0]
+        for span in sorted((span for span in report.spans if span.lane == lane), key=lambda span: scale.x(span.begun)):
+            row = next((row for row, end in enumerate(ends) if end <= scale.x(span.begun) + 1e-9), len(ends))
+            row = min(row, MOST_ROWS - 1)
+            if row == len(ends):
+                ends.append(0.0)
+            ends[row] = max(ends[row], scale.x(span.over))
+            bars.append(_bar(span, scale, top + PAD / 2 + row * ROW))
+        name, _, more = lane_title(lane).partition(" ") if report.flow == "levels" else (lane_title(lane), "", "")
+        height = len(ends) * ROW + PAD
+        lanes.append({"name": name, "more": more, "top": top, "middle": top + height / 2})
         top += height
-    first_new = inf if report.all_new else report.since.number
-    bands = [_band(session, scale, top, new=session.number >= first_new) for session in report.sessions]
-    about = f"{count(len(report.spans), 'turn')} in {count(len(report.sessions), 'session')}"
-    return Drawing(
-        f'<svg class="lanes" width="{LABELS}" height="{top + FOOT:g}" aria-hidden="true">{"".join(labels)}</svg>',
-        f'<svg class="plot" width="100%" height="{top + FOOT:g}" role="img" aria-label="timeline: {about}">'
-        f"{_PATTERNS}{''.join((*bands, *lines, *bars))}</svg>",
-        scale.narrowest,
-    )
+    bands = [_band(session, scale) for session in report.sessions]
+    return {"lanes": lanes, "bars": bars, "bands": bands, "head": HEAD, "bottom": top, "narrowest": scale.narrowest}
 
 
 def scale_of(sessions: Sequence[Session]) -> Scale:
@@ -135,43 +105,23 @@ def scale_of(sessions: Sequence[Session]) -> Scale:
     return Scale(left, width, {session.number: session for session in sessions}, narrowest)
 
 
-def _rows(spans: Iterable[TurnSpan], scale: Scale) -> Iterator[tuple[int, TurnSpan]]:
-    """Put turns of one lane that overlap in time on rows of their own."""
-    ends: list[float] = []
-    for span in sorted(spans, key=lambda span: scale.x(span.begun)):
-        begun, over = scale.x(span.begun), scale.x(span.over)
-        row = next((row for row, end in enumerate(ends) if end <= begun + 1e-9), len(ends))
-        row = min(row, MOST_ROWS - 1)
-        if row == len(ends):
-            ends.append(over)
-        ends[row] = max(ends[row], over)
-        yield row, span
+def _bar(span: TurnSpan, scale: Scale, top: float) -> dict[str, object]:
+    look = OPEN if span.in_flight else _BY_SEVERITY.get(span.severity, NEUTRAL)
+    width = max(scale.x(span.over) - scale.x(span.begun), LEAST_BAR)
+    x = min(scale.x(span.begun), 100 - width)
+    component = span.who.partition(" ")[2] if span.lane == "L2" else ""
+    words = _fitting(scale.room(width) + MARK, f"{look.mark} {component}".strip(), look.mark, "")
+    return {"span": span, "look": look, "words": words, "x": x, "width": width, "top": top}
 
 
-def _label(lane: str, middle: float, flow: str) -> str:
-    title = lane_title(lane)
-    short, _, rest = title.partition(" ") if title.startswith(lane) and flow == "levels" else (title, "", "")
-    more = f'<tspan class="more" dx="6">{escape(rest)}</tspan>' if rest else ""
-    return f'<text x="0" y="{middle:g}"><tspan class="name">{escape(short)}</tspan>{more}</text>'
-
-
-def _band(session: Session, scale: Scale, bottom: float, *, new: bool) -> str:
-    """A session: background, number and date, a stripe if it counts as new, and the hours."""
-    x, width = f"{scale.left[session.number]:.3f}%", scale.width[session.number]
-    room, took, (day, clock) = scale.room(width), duration(session.seconds), session.date.split(" ")
-    dates = (f"session {session.number} · {day}", f"{session.number} · {day}", f"{session.number} · {day[5:]}", day[5:])
-    first = _fitting(room, *dates)
-    second = _fitting(room, f"{clock}, {took}", clock)
-    stripe = f'<rect class="new" x="{x}" y="0" width="{width:.3f}%" height="3" rx="1.5"/>'
-    whole = f"{session.name}, {took}, {count(len(session.answered), 'turn')}: {session.end}"
-    return (
-        f'<g class="session{" inherited" if session.inherited else ""}"><title>{escape(whole)}</title>'
-        f'<rect class="ground" x="{x}" y="0" width="{width:.3f}%" height="{bottom:g}" rx="3"/>'
-        f"{stripe if new else ''}"
-        f'<text class="date" x="{x}" y="16" dx="5">{escape(first)}</text>'
-        f'<text class="clock" x="{x}" y="30" dx="5">{escape(second)}</text>'
-        f"{''.join(_ticks(session, scale, bottom))}</g>"
-    )
+def _band(session: Session, scale: Scale) -> dict[str, object]:
+    """A session, the words that fit on it, and its round hours."""
+    number, (day, clock), width = session.number, session.date.split(" "), scale.width[session.number]
+    room = scale.room(width)
+    named = _fitting(room, f"session {number} · {day}", f"{number} · {day}", f"{number} · {day[5:]}", day[5:])
+    began = _fitting(room, f"{clock}, {duration(session.seconds)}", clock)
+    ticks = [*_ticks(session, scale, room)]
+    return {"session": session, "date": named, "clock": began, "x": scale.left[number], "width": width, "ticks": ticks}
 
 
 def _fitting(room: float, *texts: str) -> str:
@@ -179,9 +129,8 @@ def _fitting(room: float, *texts: str) -> str:
     return next((text for text in texts if len(text) * CHARACTER + AROUND <= room), texts[-1])
 
 
-def _ticks(session: Session, scale: Scale, bottom: float) -> Iterator[str]:
-    """Round hours of the day, as many as there is room for."""
-    room = scale.room(scale.width[session.number])
+def _ticks(session: Session, scale: Scale, room: float) -> Iterator[tuple[float, str]]:
+    """Round hours of the day, as many as there is room for; at the edges without a name."""
     step = next((step for step in TICKS if session.seconds / step * TICKS_APART <= room), None)
     if step is None:
         return
@@ -190,29 +139,6 @@ def _ticks(session: Session, scale: Scale, bottom: float) -> Iterator[str]:
     at = (int(session.began + shift) // step + 1) * step - shift
     while at < session.ended:
         x = scale.x((session.number, at))
-        words = date(at)[5:10] if step >= DAY else date(at)[11:]
-        yield f'<line class="tick" x1="{x:.3f}%" x2="{x:.3f}%" y1="{HEAD}" y2="{bottom:g}"/>'
-        if scale.room(x - scale.left[session.number]) > HOUR and scale.room(100 - x) > HOUR:
-            yield f'<text class="hour" x="{x:.3f}%" y="{bottom + 14:g}">{words}</text>'
+        inside = scale.room(x - scale.left[session.number]) > HOUR and scale.room(100 - x) > HOUR
+        yield x, (date(at)[5:10] if step >= DAY else date(at)[11:]) if inside else ""
         at += step
-
-
-def _bar(span: TurnSpan, scale: Scale, top: float) -> str:
-    look = OPEN if span.in_flight else _BY_SEVERITY.get(span.severity, NEUTRAL)
-    x = scale.x(span.begun)
-    width = max(scale.x(span.over) - x, LEAST_BAR)
-    x = min(x, 100 - width)
-    kind = f"act {look.name}{' inherited' if span.inherited else ''}"
-    took = f"in flight since {date(span.begun[1])}" if span.in_flight else duration(span.seconds)
-    parts = (span.turn, took, span.verdict, "inherited" if span.inherited else "")
-    title = " · ".join(part for part in parts if part)
-    middle, room = f"{x + width / 2:.3f}%", scale.room(width)
-    component = span.who.partition(" ")[2] if span.lane == "L2" else ""
-    words = _fitting(room + MARK, f"{look.mark} {component}".strip(), look.mark, "")
-    # On a hatch, a mark needs a plain background.
-    ground = f'<circle cx="{middle}" cy="{top + 7:g}" r="6"/>' if words and look.hatched else ""
-    inside = f'{ground}<text x="{middle}" y="{top + 10.5:g}">{escape(words)}</text>' if words else ""
-    return (
-        f'<g class="{kind}"><title>{escape(title)}</title>'
-        f'<rect x="{x:.3f}%" y="{top + 1:g}" width="{width:.3f}%" height="{BAR}" rx="2"/>{inside}</g>'
-    )
