@@ -13,13 +13,14 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST_FLAGS ?= -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 PYTEST := $(BIN)/pytest $(PYTEST_FLAGS)
 
-.PHONY: help demo test test-long fuzz check format bench tmux clis venv venv-dev clean
+.PHONY: help demo test test-long fuzz mutants check format bench tmux clis venv venv-dev clean
 
 help:
 	@echo "make demo       a whole run with scripted agents, no keys needed"
 	@echo "make test       check, then the quick tests (under 5 minutes; live ones need tmux)"
 	@echo "make test-long  the long tests: kill matrices, random walks, all real agent CLIs, more examples"
 	@echo "make fuzz       random examples and walks until one fails"
+	@echo "make mutants    break the source one clause of the spec at a time; its own tests must notice (ONLY=CYC-04)"
 	@echo "make check      lint, format, types, import layers"
 	@echo "make format     rewrite the code as 'make check' wants it"
 	@echo "make bench      measure"
@@ -44,6 +45,10 @@ fuzz: $(VENV)/.stamp-dev
 	echo "  Falsifying example: test_name(x=..., y=...)  -> put @example(x=..., y=...) above @given of that test"; \
 	echo "  TORTURE_SEED=..., after these steps          -> add the seed to SEEDS in tests/torture/seeds.py"; \
 	exit 1
+
+# Not in CI: it takes a quarter of an hour. ONLY="CYC-04 LOG" takes some of the scenarios.
+mutants: $(VENV)/.stamp-dev
+	@$(BIN)/python tools/mutants.py $(ONLY)
 
 check: $(VENV)/.stamp-dev
 	$(BIN)/ruff check

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from logos.app.debug_log import configure_logging
+from logos.app.runs import progress
 from logos.app.settings import load_settings
 from logos.app.signals import interruptible
 from logos.app.start import run_here
@@ -22,7 +23,7 @@ def main(arguments: list[str]) -> int:
         configure_logging(0, os.environ)
         with interruptible():
             settings = load_settings(Path(arguments[0]) if arguments else None, os.environ)
-            result = run_here(settings, strict_prompt=False)
+            result = run_here(settings, strict_prompt=False, watchers=[progress(say)])
     except (LogosError, Interrupted) as error:
         say(f"logos: {error}")
         return error.exit_code

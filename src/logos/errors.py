@@ -12,6 +12,7 @@
     │   ├── TerminalNotCreated  the agent did not start; the message names the cause
     │   ├── InputRefused        the terminal takes no input, it is in error
     │   └── DeliveryUnknown     the prompt may or may not have arrived
+    ├── AlreadyPassed           there is nothing to resume: the run has passed
     ├── RunPaused               the run cannot continue now and can be resumed
     │   ├── LimitReached        a provider's limit
     │   └── BudgetReached       the person's own
@@ -85,6 +86,12 @@ class InputRefused(HostError):
 
 class DeliveryUnknown(HostError):
     """The connection broke while a prompt was being delivered."""
+
+
+class AlreadyPassed(LogosError):
+    """A run that is to be resumed has passed."""
+
+    exit_code = 0
 
 
 class RunPaused(LogosError):

@@ -20,6 +20,7 @@ from logos.domain.events import Noted, Recorded, RunResumed, TurnAnswered, TurnA
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Outcome
 from logos.errors import (
+    AlreadyPassed,
     Busy,
     HostUnreachable,
     Interrupted,
@@ -267,6 +268,16 @@ def test_a_running_state_is_resumed_by_itself(shop: Sandbox):
     assert len(set(shop.asked)) == len(shop.asked)
 
 
+@pytest.mark.scenario("CYC-25")
+def test_a_running_state_whose_terminal_is_gone_is_not_resumed(shop: Sandbox):
+    interrupt(shop, "turn_answered", 3)
+    shop.agents.exit_terminal(shop.state["terminals"]["tester"]["id"])
+    sent = len(shop.agents.sent)
+    with pytest.raises(StateError, match=r"not reachable: tester"):
+        shop.run(prompt="")
+    assert len(shop.agents.sent) == sent
+
+
 @pytest.mark.parametrize("status", ["PASS", "FAIL"])
 @pytest.mark.scenario("CYC-26")
 @pytest.mark.scenario("CYC-27")
@@ -330,6 +341,14 @@ def test_a_state_file_of_an_older_tool_starts_a_run(shop: Sandbox):
     assert shop.run(prompt="").outcome is Outcome.PASSED
 
 
+@pytest.mark.scenario("CYC-28")
+def test_the_first_run_in_a_work_dir_is_a_new_one(shop: Sandbox):
+    assert shop.run().outcome is Outcome.PASSED
+    assert len(shop.logs()) == 1
+    assert not any("resuming" in line for line in shop.told)
+    assert shop.asked[0] == "r1.analyst.c1"
+
+
 def test_resume_0_starts_anew_beside_an_unfinished_run(shop: Sandbox):
     interrupt(shop)
     assert shop.run(RESUME="0").outcome is Outcome.PASSED
@@ -341,6 +360,18 @@ def test_resume_1_without_a_state_file_finds_the_run_in_the_log(shop: Sandbox):
     shop.state_path.unlink()
     assert shop.run(RESUME="1", prompt="").outcome is Outcome.PASSED
     assert len(shop.logs()) == 1
+
+
+@pytest.mark.parametrize("mark", [True, False], ids=["of this log", "of an older tool"])
+def test_resume_1_on_a_state_that_says_pass_asks_nobody(shop: Sandbox, mark: bool):
+    shop.run(**ONE_CYCLE)
+    shop.edit_state({}, mark=mark)
+    before, sent = shop.all_events(), len(shop.agents.sent)
+    with pytest.raises(AlreadyPassed, match="says PASS") as passed:
+        shop.run(RESUME="1")
+    assert passed.value.exit_code == 0
+    assert shop.all_events() == before
+    assert len(shop.agents.sent) == sent
 
 
 def test_resume_1_with_nothing_to_resume_says_so(shop: Sandbox):
@@ -427,6 +458,16 @@ def test_a_second_driver_is_refused_and_told_who_is_first(shop: Sandbox):
 # Ends
 
 
+@pytest.mark.scenario("CYC-22")
+@pytest.mark.parametrize("verdict", [PASS, FAIL], ids=["passed", "failed"])
+def test_cleanup_ends_all_five_terminals_of_a_run_that_ends(shop: Sandbox, verdict: str):
+    agents = shop.hire(tester=[verdict])
+    shop.run(CLEANUP_ON_EXIT="1", MAX_ROUNDS="1", **ONE_CYCLE)
+    assert sorted(agents.exited) == sorted(agents.profiles)
+    assert len(agents.exited) == 5
+
+
+@pytest.mark.scenario("CYC-22")
 def test_cleanup_ends_the_terminals_and_a_resume_says_that_they_are_gone(shop: Sandbox):
     agents = shop.hire()
     interrupt(shop, CLEANUP_ON_EXIT="1")
@@ -476,6 +517,7 @@ def test_a_host_that_is_away_as_a_whole_is_not_a_lost_terminal(shop: Sandbox):
     assert shop.run(**ONE_CYCLE).outcome is Outcome.PASSED
 
 
+@pytest.mark.scenario("CYC-22")
 def test_nothing_is_ended_without_cleanup(shop: Sandbox):
     shop.run()
     assert shop.agents.exited == []

@@ -55,6 +55,6 @@ def clean_env(**more: str) -> dict[str, str]:
 
 def bare_env(**more: str) -> dict[str, str]:
     """As little environment as a program can do with, still isolated."""
-    kept = ("PATH", "HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM")
+    kept = ("PATH", "HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "PYTHONPATH")
     xdg = [name for name in os.environ if name.startswith("XDG_")]
     return {**{name: os.environ[name] for name in (*kept, *xdg) if name in os.environ}, **more}

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar
 
+import httpx
 import pytest
 
+from logos.compat.run_orchestrator_loop import PlainHost
+from logos.domain.events import Event, Noted
+from logos.domain.ledger import Ledger
+from logos.domain.turns import Agent, AgentName, RunId
+from logos.engine.terminals import AgentTerminals
 from logos.errors import HostError, TerminalGone
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM
 from tests.support.waiting import LAST_RESORT
@@ -20,9 +29,10 @@ BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
 class Host:
     """The seven methods and nothing else; what is called is kept."""
 
-    def __init__(self, status: str = "idle", broken: str | None = None) -> None:
+    def __init__(self, status: str = "idle", broken: str | None = None, error: Exception | None = None) -> None:
         self.status = status
         self.broken = broken
+        self.error = error or HostError("the agent did not start")
         self.created: list[tuple[str, str]] = []
         self.sent: list[tuple[str, str]] = []
         self.exited: list[str] = []
@@ -36,13 +46,13 @@ class Host:
 
     def create_terminal(self, session_name: str, agent_profile: str, provider: str) -> dict[str, str]:
         if agent_profile == self.broken:
-            raise HostError("the agent did not start")
+            raise self.error
         self.created.append((agent_profile, provider))
         return {"id": f"id-{agent_profile}", "session_name": session_name}
 
     def send_input(self, terminal_id: str, message: str) -> None:
         if self.refuses_input:
-            raise HostError("no input now")
+            raise self.error
         self.sent.append((terminal_id, message))
         self.on_input()
 
@@ -148,25 +158,45 @@ ENOUGH = (
 )
 
 
+FAMILIES = ("the proposal artifact", "P1 traceability", "the downstream contract", "an actionable handoff")
+
+
+def review(*evidence: str) -> str:
+    return NOTES + "".join(f"- {words} is fine\n" for words in evidence)
+
+
 @pytest.mark.scenario("CYC-04")
 def test_an_approval_with_evidence_in_cycle_2_counts(loop: Any):
     assert loop.is_review_approved(ENOUGH, 2, "analyst") is True
+    assert loop.is_review_approved(ENOUGH.replace("APPROVED", "REVISE"), 2, "analyst") is False
+    # Every family counts: each three of the four are enough.
+    assert [loop.is_review_approved(review(*three), 2, "analyst") for three in combinations(FAMILIES, 3)] == [True] * 4
 
 
 @pytest.mark.scenario("CYC-05")
 def test_an_approval_in_cycle_1_does_not_count(loop: Any):
     assert loop.is_review_approved(ENOUGH, 1, "analyst") is False
+    loop.REQUIRE_REVIEW_EVIDENCE = False
+    assert loop.is_review_approved(ENOUGH, 1, "analyst") is False
+    loop.MIN_REVIEW_CYCLES_BEFORE_APPROVAL = 1
+    assert loop.is_review_approved(ENOUGH, 1, "analyst") is True
 
 
 @pytest.mark.scenario("CYC-06")
 def test_an_approval_with_one_kind_of_evidence_does_not_count(loop: Any):
     assert loop.is_review_approved(NOTES + "- the proposal and the design are fine\n", 2, "analyst") is False
+    assert not any(loop.is_review_approved(review(words), 2, "analyst") for words in FAMILIES)
+    # The evidence must stand in the notes.
+    assert loop.is_review_approved("".join(FAMILIES) + "\n" + NOTES, 2, "analyst") is False
+    loop.REVIEW_EVIDENCE_MIN_MATCH = 1
+    assert loop.is_review_approved(review(FAMILIES[0]), 2, "analyst") is True
 
 
 @pytest.mark.scenario("CYC-07")
 def test_an_approval_needs_no_evidence_when_none_is_required(loop: Any):
     loop.REQUIRE_REVIEW_EVIDENCE = False
     assert loop.is_review_approved("REVIEW_RESULT: APPROVED\n", 2, "analyst") is True
+    assert loop.is_review_approved("REVIEW_RESULT: REVISE\n", 2, "analyst") is False
 
 
 def test_a_programmers_review_is_measured_by_its_own_evidence(loop: Any):
@@ -196,6 +226,19 @@ def test_a_terminal_gets_the_explore_summary_once_and_then_a_back_reference(loop
     assert loop.explore_block_for("t2") == "The login page forgets the user."
 
 
+@pytest.mark.scenario("CYC-10")
+@pytest.mark.scenario("CYC-11")
+def test_a_prompt_has_the_explore_summary_once_for_each_terminal(loop: Any):
+    loop.terminal_ids = {role: f"id-{role}" for role in ROLES}
+    first, second = loop.build_analyst_prompt(1, 1), loop.build_analyst_prompt(1, 2)
+    assert "The login page forgets the user." in first
+    assert BACK_REFERENCE not in first
+    assert "The login page forgets the user." not in second
+    assert BACK_REFERENCE in second
+    assert "The login page forgets the user." in loop.build_tester_prompt(GOOD_PROGRAM)
+
+
+@pytest.mark.scenario("CYC-11")
 def test_the_explore_summary_is_repeated_when_condensing_is_off(loop: Any):
     loop.CONDENSE_EXPLORE_ON_REPEAT = False
     loop.explore_block_for("t1")
@@ -227,6 +270,8 @@ def test_the_programmer_is_not_told_the_handoff_twice(loop: Any):
     assert "refer to your conversation history" in again
 
 
+@pytest.mark.scenario("CYC-13")
+@pytest.mark.scenario("PRD-25")
 def test_the_programmer_is_told_the_handoff_again_when_condensing_is_off(loop: Any):
     loop.CONDENSE_UPSTREAM_ON_REPEAT = False
     assert "notes for programmer: as asked" in loop.build_programmer_prompt(1, 2, GOOD_ANALYSIS)
@@ -255,10 +300,20 @@ def test_the_programmer_gets_the_test_failure_in_place_of_the_handoff_in_later_r
     assert "notes for programmer: as asked" not in prompt
 
 
+def names_file(prompt: str, path: Path) -> bool:
+    """Whether the instruction at the end tells the path and writes to it with a heredoc, and names no other."""
+    before, title, block = prompt.partition("*** RESPONSE FILE INSTRUCTION ***\n")
+    named = set(re.findall(r"/[\w./-]+\.md", block))
+    return bool(title) and named == {str(path)} and f"cat >{path} <<'" in block and str(path) not in before
+
+
 @pytest.mark.scenario("HND-10")
 def test_the_analysts_prompt_names_its_response_file(loop: Any, tmp_path: Path):
-    block = loop.build_analyst_prompt(1, 1).split("RESPONSE FILE INSTRUCTION")[1]
-    assert f"{tmp_path}/.tmp/agent-responses/analyst_summary.md" in block
+    prompt = loop.build_analyst_prompt(1, 1)
+    assert prompt.endswith(loop.response_file_instruction("analyst"))
+    assert names_file(prompt, tmp_path / ".tmp" / "agent-responses" / "analyst_summary.md")
+    loop.RESPONSE_DIR = tmp_path / "elsewhere"
+    assert names_file(loop.build_analyst_prompt(1, 1), tmp_path / "elsewhere" / "analyst_summary.md")
 
 
 @pytest.mark.scenario("HND-11")
@@ -271,8 +326,7 @@ def test_every_prompt_names_the_response_file_of_its_role(loop: Any, tmp_path: P
         "test_result.md": loop.build_tester_prompt(GOOD_PROGRAM),
     }
     for name, prompt in prompts.items():
-        block = prompt.split("RESPONSE FILE INSTRUCTION")[1]
-        assert f"{tmp_path}/.tmp/agent-responses/{name}" in block
+        assert names_file(prompt, tmp_path / ".tmp" / "agent-responses" / name), prompt
 
 
 @pytest.mark.scenario("RTY-06")
@@ -378,8 +432,32 @@ def test_without_a_file_the_turn_fails_when_strict(loop: Any):
 @pytest.mark.scenario("HND-08")
 def test_a_terminal_in_error_fails_the_turn_at_once(loop: Any):
     loop.api = Host("error")
+    with pytest.raises(RuntimeError, match="analyst: no response from terminal t1"):
+        loop.wait_for_response_file("analyst", "t1", timeout=3600)
+
+
+@pytest.mark.scenario("HND-08")
+def test_a_terminal_that_enters_error_fails_the_turn_whatever_its_file_says(loop: Any):
+    loop.api = Host("processing")
+    loop.ensure_response_dir()
+    loop.response_path_for("analyst").write_text("half an answ")
+    threading.Timer(0.1, lambda: setattr(loop.api, "status", "error")).start()
+    with pytest.raises(RuntimeError):
+        loop.wait_for_response_file("analyst", "t1", timeout=LAST_RESORT)
+
+
+@pytest.mark.scenario("HND-08")
+def test_the_output_of_a_terminal_in_error_is_not_waited_for(loop: Any):
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(200, json={"id": "t1", "status": "error"})
+
+    loop.api = loop.ApiClient("http://127.0.0.1:9", transport=httpx.MockTransport(answer))
     with pytest.raises(RuntimeError):
         loop.wait_for_response_file("analyst", "t1", timeout=3600)
+    assert asked == ["/terminals/t1"]
 
 
 @pytest.mark.scenario("HND-09")
@@ -473,6 +551,34 @@ def test_a_saved_state_comes_back_whole(loop: Any):
     assert {name: getattr(loop, name) for name in values} == values
 
 
+@pytest.mark.scenario("CYC-14")
+@pytest.mark.parametrize("status", ["RUNNING", "PASS", "FAIL"])
+def test_the_final_status_comes_back(loop: Any, status: str):
+    loop.final_status = status
+    loop.save_state()
+    forget(loop)
+    loop.load_state()
+    assert loop.final_status == status
+
+
+@pytest.mark.scenario("CYC-14")
+def test_server_provider_and_work_dir_come_back(loop: Any, tmp_path: Path):
+    for name, value in {"API": "http://other:1", "PROVIDER": "kimi_cli", "WD": str(tmp_path / "repo")}.items():
+        before = getattr(loop, name)
+        setattr(loop, name, value)
+        loop.save_state()
+        setattr(loop, name, before)
+        loop.load_state()
+        assert getattr(loop, name) == value
+
+
+@pytest.mark.parametrize("text", ["None yet.", " None yet.\n"])
+def test_none_yet_means_no_feedback(loop: Any, text: str):
+    state_file(loop, feedback=text, analyst_feedback=text, programmer_feedback=text)
+    loop.load_state()
+    assert (loop.feedback, loop.analyst_feedback, loop.programmer_feedback) == ("", "", "")
+
+
 def test_the_state_file_has_the_fields_of_the_shell_script(loop: Any):
     fill(loop)
     loop.save_state()
@@ -563,6 +669,9 @@ def test_a_damaged_state_file_is_kept_aside_and_not_overwritten(loop: Any):
     assert kept.read_text() == '{"current_round": 4, "outp'
 
 
+@pytest.mark.scenario("CYC-25")
+@pytest.mark.scenario("CYC-26")
+@pytest.mark.scenario("CYC-27")
 @pytest.mark.parametrize(
     ("status", "resumes"), [("RUNNING", True), ("PASS", False), ("FAIL", False), ("BLOCKED", False)]
 )
@@ -608,6 +717,15 @@ def test_a_fail_without_programmer_output_leaves_an_empty_context(loop: Any):
 # Terminals
 
 
+IDS = {
+    "analyst": "id-system_analyst",
+    "peer_analyst": "id-peer_system_analyst",
+    "programmer": "id-programmer",
+    "peer_programmer": "id-peer_programmer",
+    "tester": "id-tester",
+}
+
+
 @pytest.mark.scenario("CYC-23")
 def test_a_new_run_has_five_terminals(loop: Any):
     loop.api = Host()
@@ -617,8 +735,11 @@ def test_a_new_run_has_five_terminals(loop: Any):
     assert sorted(profiles) == sorted(
         ["system_analyst", "peer_system_analyst", "programmer", "peer_programmer", "tester"]
     )
-    assert loop.terminal_ids["peer_programmer"] == "id-peer_programmer"
+    assert loop.terminal_ids == IDS
     assert loop.session_name == "cao-1"
+    saved = json.loads(Path(loop.STATE_FILE).read_text())
+    assert {role: terminal["id"] for role, terminal in saved["terminals"].items()} == IDS
+    assert saved["session_name"] == "cao-1"
 
 
 @pytest.mark.scenario("PRD-09")
@@ -636,6 +757,10 @@ def test_each_terminal_has_the_provider_and_profile_of_its_role(loop: Any):
         ("my_peer_programmer", "kimi_cli"),
         ("my_tester", "claude_code"),
     }
+    assert loop.terminal_ids == {role: f"id-my_{role}" for role in ROLES}
+    saved = json.loads(Path(loop.STATE_FILE).read_text())["terminals"]
+    assert saved["peer_programmer"] == {"id": "id-my_peer_programmer", "provider": "kimi_cli"}
+    assert saved["tester"] == {"id": "id-my_tester", "provider": "claude_code"}
 
 
 class NumberedHost(Host):
@@ -653,41 +778,102 @@ class NumberedHost(Host):
 def test_terminals_are_renamed_after_their_role(loop: Any):
     loop.api = NumberedHost()
     loop.init_new_run()
-    assert ("da33cf00", "/rename analyst-da33cf00") in loop.api.sent
-    assert ("fae0481d", "/rename peer_analyst-fae0481d") in loop.api.sent
+    assert sorted(loop.api.sent) == sorted(
+        [
+            ("da33cf00", "/rename analyst-da33cf00"),
+            ("fae0481d", "/rename peer_analyst-fae0481d"),
+            ("id-programmer", "/rename programmer-id-programmer"),
+            ("id-peer_programmer", "/rename peer_programmer-id-peer_programmer"),
+            ("id-tester", "/rename tester-id-tester"),
+        ]
+    )
+
+
+# Also those that are not ours: of the caller's own host, or of its HTTP library.
+ERRORS = [HostError("no"), RuntimeError("no"), OSError("no"), httpx.ConnectError("no"), httpx.InvalidURL("no")]
 
 
 @pytest.mark.scenario("PRD-18")
-def test_a_rename_that_fails_is_a_warning(loop: Any, capsys: pytest.CaptureFixture[str]):
-    loop.api = Host()
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_a_rename_that_fails_is_a_warning(loop: Any, capsys: pytest.CaptureFixture[str], error: Exception):
+    loop.api = Host(error=error)
     loop.api.refuses_input = True
     loop.init_new_run()
-    assert len(loop.terminal_ids) == 5
-    assert "renaming its terminal failed" in capsys.readouterr().err
+    assert loop.terminal_ids == IDS
+    assert loop.api.exited == []
+    said = capsys.readouterr().err
+    assert [role for role in ROLES if f" {role}: renaming its terminal failed" in said] == list(ROLES)
+
+
+@pytest.mark.scenario("PRD-18")
+def test_a_rename_is_waited_for_5_seconds_at_most():
+    host, notes, clock = Host("processing"), list[Event](), Clock()
+    agent = Agent(AgentName("analyst"), "codex", "system_analyst")
+    AgentTerminals(PlainHost(host), notes.append, clock.now, clock.pause).open(RunId("r"), [agent], Ledger())
+    assert 5.0 <= clock.at < 5.5
+    assert [event.text for event in notes if isinstance(event, Noted)] == [
+        "analyst: renaming its terminal failed (not idle within 5 s); going on"
+    ]
+    assert host.exited == []
+
+
+@pytest.mark.scenario("PRD-18")
+def test_a_rename_ends_with_an_idle_terminal():
+    host, notes, clock = Host("processing"), list[Event](), Clock()
+    clock.at_pause = lambda: setattr(host, "status", "idle") if clock.at > 4 else None
+    agent = Agent(AgentName("analyst"), "codex", "system_analyst")
+    AgentTerminals(PlainHost(host), notes.append, clock.now, clock.pause).open(RunId("r"), [agent], Ledger())
+    assert 4.0 < clock.at < 5.0
+    assert not [event for event in notes if isinstance(event, Noted)]
+
+
+class Clock:
+    """Time that passes only in pauses."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.at_pause: Callable[[], object] = lambda: None
+
+    def now(self) -> float:
+        return self.at
+
+    def pause(self, seconds: float) -> None:
+        self.at += seconds
+        self.at_pause()
 
 
 @pytest.mark.scenario("PRD-19")
-def test_terminals_created_before_a_failure_are_ended(loop: Any):
-    loop.api = Host(broken="programmer")
+@pytest.mark.parametrize("broken", ["programmer", "tester"])
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_terminals_created_before_a_failure_are_ended(
+    loop: Any, capsys: pytest.CaptureFixture[str], broken: str, error: Exception
+):
+    loop.api = Host(broken=broken, error=error)
     with pytest.raises(SystemExit) as exit_:
         loop.init_new_run()
     assert exit_.value.code == 1
+    assert "no" in capsys.readouterr().err
     assert {"id-system_analyst", "id-peer_system_analyst"} <= set(loop.api.exited)
-    assert set(loop.api.exited) == {f"id-{profile}" for profile, _ in loop.api.created}
+    assert sorted(loop.api.exited) == sorted(f"id-{profile}" for profile, _ in loop.api.created)
 
 
 @pytest.mark.scenario("CYC-24")
 @pytest.mark.scenario("PRD-20")
-def test_a_terminal_that_cannot_be_reached_stops_a_resume(loop: Any, capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("role", ROLES)
+def test_a_terminal_that_cannot_be_reached_stops_a_resume(loop: Any, capsys: pytest.CaptureFixture[str], role: str):
     fill(loop)
     loop.api = Host()
-    loop.api.gone = {"id-programmer"}
+    loop.api.gone = {f"id-{role}"}
     with pytest.raises(SystemExit) as exit_:
         loop.verify_resume_terminals()
     assert exit_.value.code == 1
-    assert "programmer (id-programmer)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "ERROR: cannot resume" in said
+    assert f" {role} (id-{role})" in said
 
 
+@pytest.mark.scenario("CYC-24")
+@pytest.mark.scenario("PRD-20")
 def test_terminals_that_answer_let_a_resume_go_on(loop: Any):
     fill(loop)
     loop.api = Host()
@@ -701,10 +887,8 @@ def test_another_provider_than_configured_is_a_warning_at_resume(loop: Any, caps
     loop.api = Host()
     loop.AGENT_CONFIG["analyst"]["provider"] = "claude_code"
     loop.verify_resume_terminals()
-    warning = capsys.readouterr().err
-    assert "analyst" in warning
-    assert "codex" in warning
-    assert "claude_code" in warning
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert " analyst: terminal id-analyst runs codex, the configuration says claude_code" in warning
 
 
 @pytest.mark.scenario("CYC-22")
@@ -715,6 +899,7 @@ def test_cleanup_exits_all_five_terminals_when_enabled(loop: Any):
     assert sorted(loop.api.exited) == sorted(f"id-{role}" for role in ROLES)
 
 
+@pytest.mark.scenario("CYC-22")
 def test_cleanup_leaves_the_terminals_alone_by_default(loop: Any):
     fill(loop)
     loop.api = Host()
@@ -722,7 +907,29 @@ def test_cleanup_leaves_the_terminals_alone_by_default(loop: Any):
     assert loop.api.exited == []
 
 
+# After a PASS
+
+
+def test_a_commit_that_is_not_asked_for_is_none(loop: Any, tmp_path: Path):
+    """A unit test starts no process: git is not called."""
+    loop.POST_GIT_COMMIT = False
+    assert loop.post_git_commit(tmp_path) is True
+
+
 # Names
+
+
+def test_the_host_is_readable_from_the_start(loop: Any, tmp_path: Path):
+    assert isinstance(loop.api, loop.ApiClient)
+    assert (loop.api.base_url, loop.api.working_directory) == ("http://localhost:9889", str(tmp_path))
+    assert loop.api is loop.api
+    loop.API = "http://other:1/"
+    assert loop.api.base_url == "http://other:1"
+    fake = Host()
+    loop.api = fake
+    assert loop.api is fake
+    loop.api = None
+    assert isinstance(loop.api, loop.ApiClient)
 
 
 def test_every_name_of_the_spec_is_there(loop: Any):

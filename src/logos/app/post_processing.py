@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -9,11 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from logos.adapters.git.command import git, is_repository
-from logos.app.settings import PostProcessing
+from logos.app.settings import Settings
 
 ARCHIVE_TIMEOUT_SECONDS = 120
-# Files that Logos writes are never committed.
-EXCLUDED = (":(exclude).telos", ":(exclude).tmp")
+# Files that Logos writes are never committed; the state file, which may lie elsewhere, is added to them.
+OURS = (".telos", ".tmp")
 
 Tell = Callable[[str], object]
 
@@ -68,14 +69,18 @@ def archive(wd: Path, tell: Tell) -> Done:
     return Done.DONE
 
 
-def commit(wd: Path, comment: str, tell: Tell) -> Done:
+def commit(wd: Path, settings: Settings, explore: str, tell: Tell) -> Done:
     if not is_repository(wd):
         tell("git commit skipped: not a git repository")
         return Done.SKIPPED
-    staged = git(wd, "add", "-A", "--", ".", *EXCLUDED)
+    ours = [f":(literal){name}" for name in (*OURS, *_within(wd, settings.state_path))]
+    staged = git(wd, "add", "-A", "--", ".", *(path.replace("(", "(exclude,", 1) for path in ours))
+    # An agent may have staged them.
+    git(wd, "reset", "-q", "--", *ours)
     if staged.returncode == 0 and git(wd, "diff", "--cached", "--quiet").returncode == 0:
         tell("No changes to commit")
         return Done.SKIPPED
+    comment = settings.post_processing.git_commit_comment or comment_for(explore)
     made = git(wd, "commit", "-q", "-m", comment) if staged.returncode == 0 else staged
     if made.returncode != 0:
         tell(f"git commit failed: {(made.stderr or made.stdout).strip()[-300:]}")
@@ -84,16 +89,24 @@ def commit(wd: Path, comment: str, tell: Tell) -> Done:
     return Done.DONE
 
 
+def _within(wd: Path, path: Path) -> list[str]:
+    """The path relative to the work dir, where it is in its repository: git refuses others."""
+    top = Path(git(wd, "rev-parse", "--show-toplevel").stdout.rstrip("\n"))
+    found = path.parent.resolve() / path.name
+    return [os.path.relpath(found, wd.resolve())] if found.is_relative_to(top.resolve()) else []
+
+
 def comment_for(explore: str) -> str:
     """A commit message from the first line of what was asked for."""
     first = next((line.strip(" #*-") for line in explore.splitlines() if line.strip(" #*-")), "agents' work")
     return first if len(first) <= 72 else first[:69] + "..."
 
 
-def post_process(wd: Path, post: PostProcessing, explore: str, tell: Tell) -> None:
+def post_process(wd: Path, settings: Settings, explore: str, tell: Tell) -> None:
     """Do what the settings ask for; `explore` is what the run was asked for."""
+    post = settings.post_processing
     archived = archive(wd, tell) if post.openspec_archive else Done.SKIPPED
     if post.git_commit and archived is Done.FAILED:
         tell("git commit skipped: archiving failed")
     elif post.git_commit:
-        commit(wd, post.git_commit_comment or comment_for(explore), tell)
+        commit(wd, settings, explore, tell)

@@ -24,12 +24,12 @@ from logos.domain.turns import Outcome, RunId
 from logos.engine.cycle_run import StartMode
 from logos.engine.journal import Journal
 from logos.engine.runner import new_run_id
-from logos.errors import ConfigError, LogDamaged, PromptError, StateError, UsageError
+from logos.errors import AlreadyPassed, ConfigError, LogDamaged, PromptError, StateError, UsageError
 from logos.flows.cycle.flow import Cycle, CycleState
 from logos.flows.fold import UNFINISHED, RunFold
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.state import LevelsState
-from logos.views.cycle_state import RUNNING, Saved, StateDamaged, parse, project
+from logos.views.cycle_state import FINAL, RUNNING, Saved, StateDamaged, parse, project
 from logos.views.run import RunView
 from logos.views.text import first_line
 
@@ -127,6 +127,8 @@ def choose_start(
                 "no prompt: give one (logos run --prompt FILE, or PROMPT_FILE); `logos init` writes a template"
             )
         return _new_run(StartMode.FRESH, log, RunStarted(make_plan(settings, given)))
+    if saved.final_status == FINAL[Outcome.PASSED]:
+        raise AlreadyPassed(f"{settings.state_path} says PASS: nothing to resume; --fresh (RESUME=0) starts a new run")
     start_plan = _from_saved(settings, log, saved, given, tell, known)
     ours = start_plan.journal.state.plan.prompt
     if given is not None and given.strip() != ours.strip():

@@ -14,7 +14,7 @@ from logos.adapters.reports import read_report as parse_report
 from logos.adapters.state_files import write_build_state, write_cycle_state
 from logos.adapters.store.codec import encode
 from logos.app.settings import Settings
-from logos.app.workdir import WorkDir, driver_at, find_run, reading
+from logos.app.workdir import Tell, WorkDir, driver_at, find_run, reading
 from logos.domain.events import Recorded, RunAbandoned, RunEnded, TerminalClosed, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.plans import Plan
@@ -27,8 +27,8 @@ from logos.flows.levels.state import LevelsState
 from logos.ports import Log
 from logos.views import build_state, cycle_state
 from logos.views.document import iso
-from logos.views.events import EventFormatter
-from logos.views.run import RunView, TurnViewBuilder, extended, view_run
+from logos.views.events import EventFormatter, Severity
+from logos.views.run import RunView, State, TurnViewBuilder, extended, view_run
 from logos.views.status import RunStatus, UnreadableRun
 
 # Verdicts, states and reports ask for the same report; a process parses it once.
@@ -79,6 +79,18 @@ def event_document(record: Recorded) -> dict[str, Any]:
 
 def event_formatter() -> EventFormatter:
     return EventFormatter(read_report)
+
+
+def progress(tell: Tell) -> Watcher[Any]:
+    """A watcher that tells what happens in a run, line by line."""
+    formatter = event_formatter()
+
+    def watch(record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG001
+        for line in formatter.lines(record, state):
+            if line.severity is not Severity.QUIET:
+                tell(line.text)
+
+    return watch
 
 
 def turn_view_builder() -> TurnViewBuilder:

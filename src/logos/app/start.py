@@ -90,7 +90,7 @@ def run_here(
             watching = _watchers(settings, watchers, log, tell, work_tree)
 
             def after_pass(plan: CyclePlan, tell: Callable[[str], object]) -> None:
-                post_process(settings.work_dir, settings.post_processing, plan.explore, tell)
+                post_process(settings.work_dir, settings, plan.explore, tell)
 
             with closing(FileWatcher(settings.response_dir)) as change_signal:
                 run = CycleRun(options, needs, responses, change_signal, watching, after_pass)

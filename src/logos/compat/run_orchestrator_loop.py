@@ -23,8 +23,10 @@ from logos.adapters.state_files import read_cycle_state, write_cycle_state
 from logos.app import post_processing
 from logos.app.debug_log import configure_logging
 from logos.app.hosts import MakeHost
+from logos.app.post_processing import Done
 from logos.app.prompt import Prompt, given_prompt, split_prompt
 from logos.app.run_start import plan_from
+from logos.app.runs import progress
 from logos.app.settings import LEAVES, Settings, as_environment, load_settings
 from logos.app.signals import interruptible
 from logos.app.start import run_here
@@ -37,8 +39,8 @@ from logos.domain.roles import ANSWERS, Phase, Role, phase_def_of
 from logos.domain.turns import AgentName, FailureKind, RunId, Terminal, TerminalId
 from logos.engine.runner import new_run_id
 from logos.engine.terminals import AgentTerminals
-from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter, rules_for
-from logos.errors import Interrupted, LogosError, PromptError
+from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter
+from logos.errors import AlreadyPassed, HostError, Interrupted, LogosError, PromptError
 from logos.flows import condense
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
 from logos.flows.cycle.verdicts import is_approved
@@ -49,20 +51,41 @@ from logos.waiting.rules import WaitState
 
 
 class PlainHost:
-    """Adapts a host that has only the seven methods and takes no idempotency keys."""
+    """Adapts a host that has only the seven methods and takes no idempotency keys; all its errors are HostErrors."""
 
     def __init__(self, api: Any) -> None:
         self._api = api
-        self.send_input, self.get_status, self.get_last_output = api.send_input, api.get_status, api.get_last_output
-        self.exit_terminal, self.close = api.exit_terminal, api.close
 
     def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
-        return self._api.create_session(agent_profile, **_accepted(options))
+        return self._call("create_session", agent_profile, **_accepted(options))
 
     def create_terminal(
         self, session_name: str, agent_profile: str, **options: Unpack[TerminalOptions]
     ) -> Mapping[str, str]:
-        return self._api.create_terminal(session_name, agent_profile, **_accepted(options))
+        return self._call("create_terminal", session_name, agent_profile, **_accepted(options))
+
+    def send_input(self, terminal_id: str, message: str) -> None:
+        self._call("send_input", terminal_id, message)
+
+    def get_status(self, terminal_id: str) -> str:
+        return self._call("get_status", terminal_id)
+
+    def get_last_output(self, terminal_id: str) -> str:
+        return self._call("get_last_output", terminal_id)
+
+    def exit_terminal(self, terminal_id: str) -> None:
+        self._call("exit_terminal", terminal_id)
+
+    def close(self) -> None:
+        self._call("close")
+
+    def _call(self, method: str, *arguments: str, **options: str) -> Any:
+        try:
+            return getattr(self._api, method)(*arguments, **options)
+        except LogosError:
+            raise
+        except Exception as error:
+            raise HostError(f"{method}: {type(error).__name__}: {error}") from error
 
 
 def _accepted(options: TerminalOptions) -> dict[str, str]:
@@ -81,15 +104,29 @@ class DefaultRun(ModuleType):
     PROMPT_FILE: str
     STATE_FILE: str
     START_AGENT: str
-    POST_GIT_COMMIT_COMMENT: str
 
     def begin(self) -> None:
         """Set all attributes, from the environment and to those of a new run."""
         self.configure(as_environment(load_settings(None, os.environ)))
-        self.api: Any = None
+        self.api = None
         self.RESPONSE_FILES = dict(roles.RESPONSE_FILES)
         self.PHASE_ANALYST, self.PHASE_PROGRAMMER, self.PHASE_TESTER, self.PHASE_DONE = (p.value for p in Phase)
         self.reset()
+
+    @property
+    def api(self) -> Any:
+        """The host that was assigned, else a client of the CAO server at API."""
+        if self._assigned is not None:
+            return self._assigned
+        wanted = (self.API.rstrip("/"), str(self.WD))
+        if self._client is None or (self._client.base_url, self._client.working_directory) != wanted:
+            self._client = ApiClient(*wanted)
+        return self._client
+
+    @api.setter
+    def api(self, host: Any) -> None:
+        self._assigned: Any = host
+        self._client: ApiClient | None = None
 
     def configure(self, values: dict[str, Any]) -> None:
         self.__dict__.update({name: value for name, value in values.items() if not name.startswith("_")})
@@ -139,9 +176,8 @@ class DefaultRun(ModuleType):
         return plan_from(self.settings(), parts, str(self.RESPONSE_DIR))
 
     def host(self) -> AgentHost:
-        if self.api is None:
-            self.api = ApiClient(self.API, str(self.WD))
-        return self.api if isinstance(self.api, ApiClient) else PlainHost(self.api)
+        api = self.api
+        return api if isinstance(api, ApiClient) else PlainHost(api)
 
     def responses(self) -> ResponseFiles:
         return ResponseFiles(Path(self.RESPONSE_DIR), self.RESPONSE_FILES)
@@ -237,9 +273,10 @@ class DefaultRun(ModuleType):
         return response_instruction(str(self.response_path_for(role)))
 
     def wait_for_response_file(self, role: str, terminal_id: str, timeout: float | None = None) -> str:
-        settings, host = self.settings(), self.host()
+        # By the spec, status and file decide alone; the screen of a terminal in error could take long to read.
+        settings, host = self.settings(), PlainHost(self.api)
         seconds = settings.handoff.response_timeout if timeout is None else timeout
-        rules = rules_for(settings.run_options().rules, host)
+        rules = settings.run_options().rules
         pending = PendingResponse(TerminalId(terminal_id), role, reminder=self.response_file_instruction(role))
         self.ensure_response_dir()
         with closing(FileWatcher(Path(self.RESPONSE_DIR))) as change_signal:
@@ -323,6 +360,8 @@ class DefaultRun(ModuleType):
         self.session_name = saved.session
         self.terminal_ids = {name: terminal.id for name, terminal in saved.terminals.items()}
         self.terminal_providers = {terminal.id: terminal.provider for terminal in saved.terminals.values()}
+        kept = {"API": saved.api, "PROVIDER": saved.provider, "WD": saved.wd}
+        self.__dict__.update({name: value for name, value in kept.items() if value})
         if saved.prompt:
             self.__dict__.update(PROMPT=saved.prompt, PROMPT_FILE="")
             self.take_prompt()
@@ -373,16 +412,18 @@ class DefaultRun(ModuleType):
     def detect_active_change(self, wd: str | Path) -> str | None:
         return post_processing.detect_active_change(Path(wd))
 
-    def post_openspec_archive(self, wd: str | Path) -> post_processing.Done:
-        return post_processing.archive(Path(wd), self.log)
+    def post_openspec_archive(self, wd: str | Path) -> bool:
+        """False when archiving failed; True also when there was nothing to do."""
+        return post_processing.archive(Path(wd), self.log) is not Done.FAILED
 
-    def post_git_commit(self, wd: str | Path) -> post_processing.Done:
-        comment = self.POST_GIT_COMMIT_COMMENT or post_processing.comment_for(self.EXPLORE_SUMMARY)
-        return post_processing.commit(Path(wd), comment, self.log)
+    def post_git_commit(self, wd: str | Path) -> bool:
+        """False when the commit failed; True also when there was nothing to do, or POST_GIT_COMMIT is off."""
+        if not self.settings().post_processing.git_commit:
+            return True
+        return post_processing.commit(Path(wd), self.settings(), self.EXPLORE_SUMMARY, self.log) is not Done.FAILED
 
     def run_post_processing(self, wd: str | Path) -> None:
-        post = self.settings().post_processing
-        post_processing.post_process(Path(wd), post, self.EXPLORE_SUMMARY, self.log)
+        post_processing.post_process(Path(wd), self.settings(), self.EXPLORE_SUMMARY, self.log)
 
     def main(self) -> NoReturn:
         """Run or resume a cycle; the attributes follow it. Exits with the run's exit code."""
@@ -396,12 +437,17 @@ class DefaultRun(ModuleType):
         try:
             configure_logging(0, os.environ)
             with interruptible():
-                if sys.argv[1:] and sys.argv[1].endswith(".json"):
+                if sys.argv[1:]:
                     self.configure(self.load_config())
-                make_host: MakeHost | None = None if self.api is None else lambda _settings, _tell: self.host()
+                make_host: MakeHost | None = None if self._assigned is None else lambda _settings, _tell: self.host()
+                watchers = [follow, progress(self.log)]
                 result = run_here(
-                    self.settings(), strict_prompt=False, make_host=make_host, watchers=[follow], tell=self.log
+                    self.settings(), strict_prompt=False, make_host=make_host, watchers=watchers, tell=self.log
                 )
+        except AlreadyPassed as passed:
+            self.load_state()
+            self.log(str(passed))
+            raise SystemExit(passed.exit_code) from passed
         except (LogosError, Interrupted) as error:
             self._exit(error)
         self.log(f"{result.outcome}: {result.reason}")

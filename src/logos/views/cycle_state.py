@@ -16,6 +16,8 @@ from logos.flows.cycle.flow import CycleState
 Json = dict[str, Any]
 
 RUNNING = "RUNNING"
+# What an older tool wrote into its feedback fields before there was any feedback.
+NO_FEEDBACK_YET = "None yet."
 # Outcomes as the state file and notifications name them.
 FINAL: dict[Outcome | None, str] = {
     None: RUNNING,
@@ -34,6 +36,9 @@ class Saved:
     """The contents of a state file; unusable values are replaced by their defaults."""
 
     seed: CycleSeed
+    api: str = ""
+    provider: str = ""
+    wd: str = ""
     prompt: str = ""
     final_status: str = RUNNING
     session: str = ""
@@ -74,14 +79,17 @@ def parse(data: Json, default_provider: str) -> Saved:
     seed = CycleSeed(
         round=_round(data.get("current_round")),
         phase=_phase(data.get("current_phase")),
-        feedback=_text(data, "feedback"),
-        analyst_feedback=_text(data, "analyst_feedback"),
-        programmer_feedback=_text(data, "programmer_feedback"),
+        feedback=_feedback(data, "feedback"),
+        analyst_feedback=_feedback(data, "analyst_feedback"),
+        programmer_feedback=_feedback(data, "programmer_feedback"),
         retry_context=_text(data, "programmer_context_for_retry"),
         outputs=tuple((answer, _text(outputs, answer)) for answer in ANSWERS),
     )
     return Saved(
         seed,
+        api=_text(data, "api"),
+        provider=_text(data, "provider"),
+        wd=_text(data, "wd"),
         prompt=_text(data, "prompt"),
         final_status=_text(data, "final_status"),
         session=_text(data, "session_name"),
@@ -115,6 +123,11 @@ def _round(value: object) -> int:
 
 def _phase(value: object) -> Phase:
     return Phase(value) if isinstance(value, str) and value in set(Phase) else Phase.ANALYST
+
+
+def _feedback(data: Json, key: str) -> str:
+    text = _text(data, key)
+    return "" if text.strip() == NO_FEEDBACK_YET else text
 
 
 def _text(table: Json, key: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -12,10 +12,12 @@ from logos.domain.events import Recorded, RunStarted, Topic, TurnAnswered, WorkG
 from logos.domain.levels import LEVELS
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.reports import Failure, Proposal, Report, TurnKind, Verdict
-from logos.domain.roles import Role
+from logos.domain.roles import Phase, Role, phase_def
 from logos.domain.specs import Proof
 from logos.domain.turns import Outcome, RunId
 from logos.flows import Flow
+from logos.flows.cycle.flow import CycleState
+from logos.flows.cycle.verdicts import is_approved
 from logos.flows.fold import flow_for
 from logos.flows.levels.flow import ATTEMPTS, ReadReport
 from logos.flows.levels.reconcile import Dispute
@@ -87,9 +89,14 @@ class EventFormatter:
         before, after = self._state, state or self._folded(record)
         self._state = after
         first = EventLine(record.at, *self._words(record))
-        if not isinstance(before, LevelsState) or not isinstance(after, LevelsState):
-            return [first]
-        news = (*_objections(record, after, self._read_report), *changes(before, after))
+        news: Iterable[Words] = ()
+        match before, after:
+            case CycleState(), CycleState():
+                news = _unapproved(record, before, after)
+            case LevelsState(), LevelsState():
+                news = (*_objections(record, after, self._read_report), *changes(before, after))
+            case _:
+                pass
         return [first, *(EventLine(record.at, cut(text, _LONGEST), severity) for text, severity in news)]
 
     def _folded(self, record: Recorded) -> State | None:
@@ -187,6 +194,22 @@ def _merged(event: WorkMerged) -> Words:
         return f"{event.turn}: merged, commit {event.commit[:7]}", Severity.GOOD
     found = "; ".join(clash.words for clash in event.clashes)
     return f"{event.turn}: nothing merged, {count(len(event.clashes), 'conflict')}: {found}", Severity.BAD
+
+
+def _unapproved(record: Recorded, before: CycleState, after: CycleState) -> Iterator[Words]:
+    if isinstance(record.event, TurnAnswered) and before.phase not in (after.phase, Phase.TESTER):
+        words, severity = approval(before, record.event.text)
+        if severity is Severity.WARNING:
+            yield words, severity
+
+
+def approval(before: CycleState, review: str) -> Words:
+    """What became of the review that ended a phase; `before` is the state in which it was asked for."""
+    reviewer = _name(phase_def(before.phase).reviewer or before.role)
+    if is_approved(review, before.cycle, before.phase, before.plan.review):
+        return f"approved by {reviewer} in cycle {before.cycle}", Severity.GOOD
+    cycles = count(before.cycle, "cycle")
+    return f"not approved by {reviewer} in {cycles}; its objections go along", Severity.WARNING
 
 
 def _objections(record: Recorded, after: LevelsState, read_report: ReadReport) -> Iterator[Words]:

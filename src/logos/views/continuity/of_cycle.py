@@ -10,7 +10,7 @@ from logos.domain.turns import Outcome
 from logos.flows.cycle.flow import CycleState
 from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
 from logos.views.continuity.entries import Entry, Sections, Transition, entry
-from logos.views.events import Severity
+from logos.views.events import Severity, approval
 
 Steps = Sequence[Transition[CycleState]]
 
@@ -28,7 +28,7 @@ def completed(steps: Steps) -> Iterator[Entry]:
                 passed = read_result(text) is ReportedResult.PASS
                 yield entry(part, "test", "PASS" if passed else "FAIL", _severity(passed), step=step)
             case TurnAnswered(_, text) if before.phase is not after.phase:
-                yield entry(part, f"{before.phase}'s work", *_approval(before, text), step=step)
+                yield entry(part, f"{before.phase}'s work", *approval(before, text), step=step)
             case CheckRan(_, command, exit_code) if before.checking and not after.checking:
                 what, severity = f"`{command}`, run by Logos", _severity(exit_code == 0)
                 yield entry(part, what, f"exit {exit_code}", severity, step=step)
@@ -39,13 +39,6 @@ def completed(steps: Steps) -> Iterator[Entry]:
 def _went_on(before: CycleState, after: CycleState) -> bool:
     """A tester without a verdict is asked once more: then the phase has not ended."""
     return (before.round, before.phase, before.checking) != (after.round, after.phase, after.checking)
-
-
-def _approval(before: CycleState, review: str) -> tuple[str, Severity]:
-    reviewer = _name(phase_def(before.phase).reviewer or before.role)
-    if _approved(before, review):
-        return f"approved by the {reviewer} in cycle {before.cycle}", Severity.GOOD
-    return f"not approved by the {reviewer} in {before.cycle} cycles; its objections went along", Severity.WARNING
 
 
 def _approved(before: CycleState, review: str) -> bool:
