@@ -10,17 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logos.app.init import README_KEEP, readme_paragraph
-from logos.app.telos_file import (
-    MAX_BYTES,
-    TEMPLATE_PURPOSE,
-    Telos,
-    first_telos,
-    read_telos,
-    telos_schema,
-    toml_string,
-)
-from logos.app.tool_detection import TABLE, Detected, Missing, detect_test_command, detect_tools
+from logos.app.init import README_KEEP, first_telos, readme_paragraph, toml_string
+from logos.app.telos_file import MAX_BYTES, TEMPLATE_PURPOSE, Telos, read_telos, telos_schema
+from logos.app.tool_detection import TABLE, Detected, Job, detect_test_command, detect_tools
 from logos.cli import main
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.specs import Tool
@@ -167,7 +159,7 @@ def test_any_text_survives_being_written_as_toml(text: str) -> None:
 @given(st.text(min_size=1), st.text())
 @example("true", "\n[levels]\nL12 = 1\x1b\x7f")
 def test_whatever_is_found_the_first_telos_is_toml_that_only_lacks_a_purpose(command: str, readme: str) -> None:
-    tool, missing = Tool(Level.L1, "x", command), Missing(Level.L2, "a test command", readme)
+    tool, missing = Tool(Level.L1, "x", command), Job(Level.L2, "a test command", readme)
     data = tomllib.loads(first_telos(Detected((tool,), (missing,), command), readme))
     assert data == {
         "purpose": TEMPLATE_PURPOSE,

@@ -6,15 +6,18 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from jinja2 import Environment, StrictUndefined
 
 from logos.adapters.files import own_folder, write_atomically
 from logos.app.prompt import TEMPLATE
 from logos.app.settings import json_schema
-from logos.app.telos_file import TELOS_FILE, first_telos
+from logos.app.telos_file import KNOWN, TELOS_FILE, TEMPLATE_PURPOSE
 from logos.app.tool_detection import Detected, detect_test_command, detect_tools, read_beginning
 from logos.app.workdir import CONFIG, TELOS
+from logos.domain.levels import LEVELS
 from logos.errors import UsageError
+from logos.validation import one_line as printable_line
 from logos.views.redact import one_line
 
 PROMPT = "prompt.md"
@@ -38,11 +41,16 @@ class InitResult:
 def init(work_dir: Path, *, force: bool = False) -> InitResult:
     """Write logos.json, prompt.md and telos.toml; with `force` also over existing ones, which are renamed to .bak."""
     command, detected = detect_test_command(work_dir), detect_tools(work_dir)
-    files = {
-        CONFIG: json.dumps(first_config(command), indent=2) + "\n",
-        PROMPT: TEMPLATE,
-        TELOS_FILE: first_telos(detected, readme_paragraph(work_dir)),
+    config = {
+        "$schema": SCHEMA,
+        "prompt_file": PROMPT,
+        "provider": "codex",
+        "project_test_cmd": command,
+        "verify_pass": True,
+        "limits": {"max_rounds": 8, "max_review_cycles": 3},
     }
+    telos = first_telos(detected, readme_paragraph(work_dir))
+    files = {CONFIG: json.dumps(config, indent=2) + "\n", PROMPT: TEMPLATE, TELOS_FILE: telos}
     kept = tuple(name for name in files if (work_dir / name).exists() and not force)
     if len(kept) == len(files):
         raise UsageError(f"{', '.join(kept[:-1])} and {kept[-1]} exist in {work_dir}; --force overwrites them")
@@ -50,29 +58,28 @@ def init(work_dir: Path, *, force: bool = False) -> InitResult:
     own_folder(work_dir / TELOS)
     write_atomically(work_dir / SCHEMA, json.dumps(json_schema(), indent=2) + "\n")
     written = tuple(name for name in files if name not in kept)
-    for name in written:
-        _write(work_dir / name, files[name])
+    for path in map(work_dir.joinpath, written):
+        try:
+            if path.exists():
+                path.replace(path.with_name(path.name + ".bak"))
+            path.write_text(files[path.name], encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from error
     return InitResult(work_dir, written, kept, command, detected)
 
 
-def first_config(test_command: str) -> dict[str, Any]:
-    return {
-        "$schema": SCHEMA,
-        "prompt_file": PROMPT,
-        "provider": "codex",
-        "project_test_cmd": test_command,
-        "verify_pass": True,
-        "limits": {"max_rounds": 8, "max_review_cycles": 3},
-    }
+def toml_string(text: str) -> str:
+    """A text as TOML; its escapes are those of JSON, and DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        if path.exists():
-            path.replace(path.with_name(path.name + ".bak"))
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+def first_telos(detected: Detected, readme: str = "") -> str:
+    """A telos.toml with the detected tools; the person fills in the purpose."""
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
+    environment.filters |= {"toml": toml_string, "one_line": printable_line}
+    template = environment.from_string(Path(__file__).with_name("telos.toml.j2").read_text(encoding="utf-8"))
+    levels = [LEVELS[level] for level in KNOWN]
+    return template.render(purpose=TEMPLATE_PURPOSE, readme=readme, levels=levels, detected=detected)
 
 
 def readme_paragraph(work_dir: Path) -> str:

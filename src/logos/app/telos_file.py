@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 from pydantic_core import PydanticCustomError
 
-from logos.app.tool_detection import Detected
-from logos.domain.levels import ALL_LEVELS, LEVELS, Level
+from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.specs import Tool
 from logos.errors import ConfigError
 from logos.validation import Location, Wording, dotted, explain_first, one_line
@@ -21,7 +19,7 @@ TELOS_FILE = "telos.toml"
 MAX_BYTES = 200_000
 TEMPLATE_PURPOSE = "Write here what this project is for, and what it must never become."
 # L9 is not listed: the purpose is the key `purpose`.
-_KNOWN = tuple(level for level in ALL_LEVELS if level is not Level.L9)
+KNOWN = tuple(level for level in ALL_LEVELS if level is not Level.L9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +33,17 @@ class Telos:
 
     @property
     def hierarchy(self) -> tuple[tuple[Level, str], ...]:
-        """From the purpose downwards."""
         return (Level.L9, self.purpose), *self.known
 
 
 def _text(text: str) -> str:
     if "\x00" in text:
         raise PydanticCustomError("text", "must be text without NUL characters")
-    return text
+    return text.strip()
 
 
 def _filled(text: str) -> str:
-    if not text.strip():
+    if not text:
         raise PydanticCustomError("filled", "must not be empty")
     return text
 
@@ -90,21 +87,18 @@ def telos_schema() -> dict[str, Any]:
 def read_telos(wd: Path) -> Telos:
     """What telos.toml says, or ConfigError with one line: the file, the key, its value and what is allowed."""
     path = wd / TELOS_FILE
-    data = _read(path)
     try:
-        told = _Telos.model_validate(data)
+        told = _Telos.model_validate(_read(path))
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain_first(error, _WORDING)}") from error
     if one_line(told.purpose) == TEMPLATE_PURPOSE:
         raise ConfigError(f"{path} still says {TEMPLATE_PURPOSE!r}: write what the project is for")
-    tools = tuple(Tool(Level(tool.level), tool.name, tool.command.strip()) for tool in told.tools)
-    names = [(tool.level, tool.name) for tool in tools]
-    for level, name in names:
-        if names.count((level, name)) > 1:
-            raise ConfigError(f"{path}: tools: {level.name} has two tools called {name!r}; rename one")
-    known = ((level, told.levels.get(level.name, "").strip()) for level in _KNOWN)
-    described = tuple((level, text) for level, text in known if text)
-    return Telos(told.purpose.strip(), described, tools, told.worktree.setup.strip())
+    tools: dict[tuple[Level, str], Tool] = {}
+    for tool in (Tool(Level(tool.level), tool.name, tool.command) for tool in told.tools):
+        if tools.setdefault((tool.level, tool.name), tool) is not tool:
+            raise ConfigError(f"{path}: tools: {tool.level.name} has two tools called {tool.name!r}; rename one")
+    described = tuple((level, told.levels[level.name]) for level in KNOWN if told.levels.get(level.name))
+    return Telos(told.purpose, described, (*tools.values(),), told.worktree.setup)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -128,7 +122,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 _LEVEL_NUMBER = "must be a whole number from 1 (L1) to 9 (L9)"
 _KEYS: dict[str, list[str]] = {
-    "levels": [*(level.name for level in _KNOWN[:-1]), "L1 (the purpose has a key of its own, `purpose`)"],
+    "levels": [*(level.name for level in KNOWN[:-1]), "L1 (the purpose has a key of its own, `purpose`)"],
     "tools": list(_Tool.model_fields),
     "worktree": list(_Worktree.model_fields),
 }
@@ -155,65 +149,3 @@ _WORDING = Wording(
         "tuple_type": "must be written as [[tools]]",
     },
 )
-
-
-def toml_string(text: str) -> str:
-    """A text as TOML; its escapes are those of JSON, and DEL."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-_FIRST = """\
-# What this project is for, and what is known of it per level, from its purpose (L9) to its syntax (L1).
-# You write this file; agents read it and never change it. `logos telos` shows what it says.
-
-# L9: what this project is for, and what it must never become. `logos build` needs it.
-{readme}purpose = {purpose}
-
-# What is already known, one text per level; the agents decide where it is empty.
-[levels]
-{levels}
-# Commands that Logos runs itself, in the merged work, to prove a level; exit code 0 is a pass.
-{tools}{missing}
-# A command to run in every new worktree, such as to set up its environment; LOGOS_ROOT is the repository.
-[worktree]
-{perhaps}setup = ""
-"""
-_TOOL = """\
-[[tools]]
-level = {level}
-name = {name}
-command = {command}
-"""
-
-
-def first_telos(detected: Detected, readme: str = "") -> str:
-    """The file that `logos init` writes, with the detected tools; the person fills in the purpose."""
-    rows = [(level, LEVELS[level]) for level in _KNOWN]
-    return _FIRST.format(
-        readme=_comment(f"The README begins: {readme}") if readme else "",
-        purpose=toml_string(TEMPLATE_PURPOSE),
-        levels="".join(f'{_comment(f"The {row.title} {row.mandate}.")}{level.name} = ""\n' for level, row in rows),
-        tools="".join(f"{_tool(tool)}\n" for tool in detected.found),
-        missing="".join(map(_comment, _missing(detected))),
-        perhaps=_comment(f"perhaps: setup = {toml_string(detected.setup)}") if detected.setup else "",
-    )
-
-
-def _tool(tool: Tool) -> str:
-    return _TOOL.format(level=int(tool.level), name=toml_string(tool.name), command=toml_string(tool.command))
-
-
-def _missing(detected: Detected) -> list[str]:
-    if not detected.missing:
-        return []
-    lines = [f"{missing.level.name}: {missing.what}. Instead: {missing.instead}." for missing in detected.missing]
-    example = _tool(Tool(Level.L2, "tests", "./run-tests")).splitlines()
-    return [
-        "Not found here; add what there is:",
-        *lines,
-        *([] if detected.found else ["Such a tool is written like this:", *example]),
-    ]
-
-
-def _comment(text: str) -> str:
-    return f"# {one_line(text)}\n"

@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
@@ -18,23 +17,21 @@ from logos.domain.specs import Tool
 MAX_READ = 1_000_000
 
 
-class Job(StrEnum):
-    """What a tool is there for."""
-
-    LINT = "a linter"
-    FORMAT = "a format check"
-    TYPES = "a type checker"
-    TESTS = "a test command"
-    JOURNEYS = "end-to-end checks"
-
-
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """A tool that was not found, and what takes its place."""
+class Job:
+    """What a tool is there for, at which level, and what takes its place where there is none."""
 
     level: Level
     what: str
     instead: str
+
+
+LINT = Job(Level.L1, "a linter", "the Syntax-Linter's own reading; nothing proves it")
+FORMAT = Job(Level.L1, "a format check", "the Syntax-Linter's eye for the style it finds; nothing proves it")
+TYPES = Job(Level.L1, "a type checker", "the tests, as far as they meet a wrong type")
+TESTS = Job(Level.L2, "a test command", "the Function-Author's word that its tests pass; nothing proves it")
+JOURNEYS = Job(Level.L5, "end-to-end checks", "the Journey-Validator's own reading; nothing runs the journeys")
+JOBS = (LINT, FORMAT, TYPES, TESTS, JOURNEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +39,19 @@ class Detected:
     """What was found; `setup` is a command that would make a new worktree's environment."""
 
     found: tuple[Tool, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[Job, ...]
     setup: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A tool and its signs. Of one `kin` at a level only the first that is found is taken.
+    """A tool and its signs. Of one `kin` only the first that is found is taken.
 
     A sign is a file (a name, a glob, `make` or `just`) and, after a blank, a pattern of a line in it: see `_lines`.
     `jobs` begins with the main one. A task (a make target, a just recipe) takes the place of the tools that do its jobs
     or that it runs; `word` is how a tool is called in a task, `recipe` what a task runs that was found.
     """
 
-    level: Level
     name: str
     command: str
     jobs: tuple[Job, ...]
@@ -65,14 +61,17 @@ class Row:
     is_task: bool = False
     recipe: str = ""
 
+    @property
+    def level(self) -> Level:
+        return self.jobs[0].level
+
     def runs(self, other: Row) -> bool:
         word = re.escape(other.word or other.name.replace("-", " "))
         return self.level is other.level and re.search(rf"(?<![\w-]){word}(?![\w-])", self.recipe) is not None
 
     def replaces(self, other: Row) -> bool:
         same_kin = bool(other.kin) and self.kin == other.kin
-        same_job = self.is_task and other.jobs[0] in self.jobs
-        return self.level is other.level and (same_kin or same_job or self.runs(other))
+        return same_kin or (self.is_task and other.jobs[0] in self.jobs) or self.runs(other)
 
 
 def detect_tools(wd: Path) -> Detected:
@@ -82,39 +81,34 @@ def detect_tools(wd: Path) -> Detected:
         if line is not None:
             found.append(replace(row, recipe=line if row.is_task else ""))
     done = [*found, *(row for row in TABLE if any(first.runs(row) for first in found))]
-    jobs = {(row.level, job) for row in done for job in row.jobs}
+    jobs = {job for row in done for job in row.jobs}
     return Detected(
         tuple(Tool(row.level, row.name, row.command) for row in found),
-        tuple(Missing(level, job.value, instead) for level, job, instead in INSTEAD if (level, job) not in jobs),
-        next((command for sign, command in SETUPS if _find(wd, (sign,)) is not None), ""),
+        tuple(job for job in JOBS if job not in jobs),
+        next((command for sign, command in SETUPS.items() if _find(wd, (sign,)) is not None), ""),
     )
 
 
 def detect_test_command(wd: Path) -> str:
     """The first test command whose sign is found; empty when there is none."""
-    return next((row.command for row in TABLE if Job.TESTS in row.jobs and _find(wd, row.signs) is not None), "")
+    return next((row.command for row in TABLE if TESTS in row.jobs and _find(wd, row.signs) is not None), "")
 
 
 def without_tools(level: Level) -> str:
     """What a level rests on when no tool proves it."""
-    return next((instead for own, _, instead in INSTEAD if own is level), "its agent's judgement")
+    return next((job.instead for job in JOBS if job.level is level), "its agent's judgement")
 
 
 def _find(wd: Path, signs: tuple[str, ...]) -> str | None:
     """The line that the first of the signs finds."""
     for name, _, pattern in (sign.partition(" ") for sign in signs):
-        for path in _paths(wd, name):
+        # Of the files that make or just looks for, the first that is there.
+        runner = [path for path in map(wd.joinpath, RUNNERS.get(name, ())) if path.is_file()][:1]
+        for path in runner if name in RUNNERS else sorted(wd.glob(name)):
             text = _lines(path)
             if text is not None and (found := re.search(pattern, text, re.MULTILINE)):
                 return text[found.start() :].partition("\n")[0]
     return None
-
-
-def _paths(wd: Path, name: str) -> list[Path]:
-    """The files of a sign; of those that make or just looks for, the first that is there."""
-    if name in RUNNERS:
-        return [path for path in map(wd.joinpath, RUNNERS[name]) if path.is_file()][:1]
-    return sorted(wd.glob(name)) if "*" in name else [wd / name]
 
 
 def _lines(path: Path) -> str | None:
@@ -126,14 +120,13 @@ def _lines(path: Path) -> str | None:
     text = read_beginning(path, MAX_READ)
     if text is None:
         return None
+    if path.name.lower().endswith(("makefile", "justfile")):
+        return "\n".join((text, *_tasks(text)))
+    parse = {"package.json": json.loads, "pyproject.toml": tomllib.loads}.get(path.name)
     try:
-        if path.name == "package.json":
-            return "\n".join(_flat(json.loads(text)))
-        if path.name == "pyproject.toml":
-            return "\n".join(_flat(tomllib.loads(text)))
+        return "\n".join(_flat(parse(text))) if parse else text
     except (ValueError, RecursionError):
         return ""
-    return "\n".join((text, *_tasks(text))) if path.name.lower().endswith(("makefile", "justfile")) else text
 
 
 def read_beginning(path: Path, characters: int) -> str | None:
@@ -187,18 +180,16 @@ def _tasks(text: str) -> Iterator[str]:
 
 # The table. A row that replaces another stands before it.
 
-L1, L2, L5 = Level.L1, Level.L2, Level.L5
-LINT, FORMAT, TYPES, TESTS, JOURNEYS = ((job,) for job in Job)
 TASKS = frozenset({"lint", "check", "format-check", "test", "e2e", "test-e2e"})
 RUNNERS = {"make": ("GNUmakefile", "makefile", "Makefile"), "just": ("justfile", "Justfile", ".justfile")}
 # In some projects `check` is the tests.
 _A_LINTER = r"(?<![\w-])(?:lint\w*|ruff|flake8|mypy|pyright|eslint|prettier|tsc|clippy|gofmt|go vet)(?![\w-])"
 
 
-def _task(level: Level, task: str, jobs: tuple[Job, ...], kin: str, *, runs: str = "") -> Iterator[Row]:
+def _task(task: str, kin: str, *jobs: Job, runs: str = "") -> Iterator[Row]:
     for runner in RUNNERS:
         sign = f"{runner} ^task {task} = .*{runs}"
-        yield Row(level, f"{runner}-{task}", f"{runner} {task}", jobs, (sign,), kin, f"task:{task}", is_task=True)
+        yield Row(f"{runner}-{task}", f"{runner} {task}", jobs, (sign,), kin, f"task:{task}", is_task=True)
 
 
 def _python(name: str) -> tuple[str, ...]:
@@ -236,59 +227,51 @@ _TOX = ("tox.toml", r"tox.ini ^\[(?:tox|testenv)\b", r"setup.cfg ^\[tox:tox\]", 
 _JEST = ("jest.config.*s", "jest.config.json", r"package.json ^jest\b", _npm("jest"))
 
 TABLE: tuple[Row, ...] = (
-    *_task(L1, "lint", LINT, "lint"),
-    *_task(L1, "check", LINT + FORMAT + TYPES, "lint", runs=_A_LINTER),
-    *_task(L1, "format-check", FORMAT, "format"),
-    Row(L1, "ruff", "ruff check .", LINT, _RUFF, "python lint", word="ruff check"),
-    Row(L1, "flake8", "flake8", LINT, _FLAKE8, "python lint"),
-    Row(L1, "ruff-format", "ruff format --check .", FORMAT, _RUFF_FORMAT, "python format"),
-    Row(L1, "black", "black --check .", FORMAT, _BLACK, "python format"),
+    *_task("lint", "lint", LINT),
+    *_task("check", "lint", LINT, FORMAT, TYPES, runs=_A_LINTER),
+    *_task("format-check", "format", FORMAT),
+    Row("ruff", "ruff check .", (LINT,), _RUFF, "python lint", word="ruff check"),
+    Row("flake8", "flake8", (LINT,), _FLAKE8, "python lint"),
+    Row("ruff-format", "ruff format --check .", (FORMAT,), _RUFF_FORMAT, "python format"),
+    Row("black", "black --check .", (FORMAT,), _BLACK, "python format"),
     # Where the configuration names the files, `mypy .` would look at more.
-    Row(L1, "mypy", "mypy", TYPES, (r"pyproject.toml ^tool\.mypy\.(?:files|packages|modules)\b",), "mypy"),
-    Row(L1, "mypy", "mypy .", TYPES, _MYPY, "mypy"),
-    Row(L1, "pyright", "pyright", TYPES, _PYRIGHT),
-    Row(L1, "eslint", f"{NPX} eslint .", LINT, _ESLINT),
-    Row(L1, "prettier", f"{NPX} prettier --check .", FORMAT, _PRETTIER),
-    Row(L1, "tsc", f"{NPX} tsc --noEmit", TYPES, ("tsconfig.json",)),
-    Row(L1, "cargo-fmt", "cargo fmt --check", FORMAT, ("Cargo.toml",)),
-    Row(L1, "cargo-clippy", "cargo clippy", LINT + TYPES, ("Cargo.toml",)),
+    Row("mypy", "mypy", (TYPES,), (r"pyproject.toml ^tool\.mypy\.(?:files|packages|modules)\b",), "mypy"),
+    Row("mypy", "mypy .", (TYPES,), _MYPY, "mypy"),
+    Row("pyright", "pyright", (TYPES,), _PYRIGHT),
+    Row("eslint", f"{NPX} eslint .", (LINT,), _ESLINT),
+    Row("prettier", f"{NPX} prettier --check .", (FORMAT,), _PRETTIER),
+    Row("tsc", f"{NPX} tsc --noEmit", (TYPES,), ("tsconfig.json",)),
+    Row("cargo-fmt", "cargo fmt --check", (FORMAT,), ("Cargo.toml",)),
+    Row("cargo-clippy", "cargo clippy", (LINT, TYPES), ("Cargo.toml",)),
     # gofmt lists the files that it would change, and exits with 0 all the same.
-    Row(L1, "gofmt", 'test -z "$(gofmt -l .)"', FORMAT, ("go.mod",)),
-    Row(L1, "go-vet", "go vet ./...", LINT + TYPES, ("go.mod",)),
-    *_task(L2, "test", TESTS, "tests"),
-    Row(L2, "npm-test", "npm test", TESTS, (r"package.json ^scripts\.test = (?!.*no test specified).",), "node"),
-    Row(L2, "cargo-test", "cargo test", TESTS, ("Cargo.toml",)),
-    Row(L2, "go-test", "go test ./...", TESTS, ("go.mod",)),
-    Row(L2, "pytest", "python3 -m pytest -q", TESTS, _PYTEST, "python"),
-    Row(L2, "unittest", "python3 -m unittest", TESTS, PYTHON_TESTS, "python"),
-    Row(L2, "maven", "mvn -q test", TESTS, ("pom.xml",), "java"),
-    Row(L2, "gradle", "./gradlew test", TESTS, ("gradlew",), "java"),
-    Row(L2, "gradle", "gradle test", TESTS, ("build.gradle", "build.gradle.kts"), "java"),
-    Row(L2, "mix", "mix test", TESTS, ("mix.exs",)),
-    Row(L2, "rake", "rake test", TESTS, ("Rakefile",)),
-    Row(L2, "composer", "composer test", TESTS, ("composer.json",)),
-    Row(L2, "vitest", f"{NPX} vitest run", TESTS, ("vitest.config.*s", _npm("vitest")), "node"),
-    Row(L2, "jest", f"{NPX} jest", TESTS, _JEST, "node"),
-    Row(L2, "tox", "tox", TESTS, _TOX, "python"),
-    *_task(L5, "e2e", JOURNEYS, "e2e"),
-    *_task(L5, "test-e2e", JOURNEYS, "e2e"),
-    Row(L5, "playwright", f"{NPX} playwright test", JOURNEYS, ("playwright.config.*s", _npm("@playwright/test"))),
-    Row(L5, "cypress", f"{NPX} cypress run", JOURNEYS, ("cypress.config.*s", "cypress.json", _npm("cypress"))),
-)
-
-INSTEAD: tuple[tuple[Level, Job, str], ...] = (
-    (L1, Job.LINT, "the Syntax-Linter's own reading; nothing proves it"),
-    (L1, Job.FORMAT, "the Syntax-Linter's eye for the style it finds; nothing proves it"),
-    (L1, Job.TYPES, "the tests, as far as they meet a wrong type"),
-    (L2, Job.TESTS, "the Function-Author's word that its tests pass; nothing proves it"),
-    (L5, Job.JOURNEYS, "the Journey-Validator's own reading; nothing runs the journeys"),
+    Row("gofmt", 'test -z "$(gofmt -l .)"', (FORMAT,), ("go.mod",)),
+    Row("go-vet", "go vet ./...", (LINT, TYPES), ("go.mod",)),
+    *_task("test", "tests", TESTS),
+    Row("npm-test", "npm test", (TESTS,), (r"package.json ^scripts\.test = (?!.*no test specified).",), "node"),
+    Row("cargo-test", "cargo test", (TESTS,), ("Cargo.toml",)),
+    Row("go-test", "go test ./...", (TESTS,), ("go.mod",)),
+    Row("pytest", "python3 -m pytest -q", (TESTS,), _PYTEST, "python"),
+    Row("unittest", "python3 -m unittest", (TESTS,), PYTHON_TESTS, "python"),
+    Row("maven", "mvn -q test", (TESTS,), ("pom.xml",), "java"),
+    Row("gradle", "./gradlew test", (TESTS,), ("gradlew",), "java"),
+    Row("gradle", "gradle test", (TESTS,), ("build.gradle", "build.gradle.kts"), "java"),
+    Row("mix", "mix test", (TESTS,), ("mix.exs",)),
+    Row("rake", "rake test", (TESTS,), ("Rakefile",)),
+    Row("composer", "composer test", (TESTS,), ("composer.json",)),
+    Row("vitest", f"{NPX} vitest run", (TESTS,), ("vitest.config.*s", _npm("vitest")), "node"),
+    Row("jest", f"{NPX} jest", (TESTS,), _JEST, "node"),
+    Row("tox", "tox", (TESTS,), _TOX, "python"),
+    *_task("e2e", "e2e", JOURNEYS),
+    *_task("test-e2e", "e2e", JOURNEYS),
+    Row("playwright", f"{NPX} playwright test", (JOURNEYS,), ("playwright.config.*s", _npm("@playwright/test"))),
+    Row("cypress", f"{NPX} cypress run", (JOURNEYS,), ("cypress.config.*s", "cypress.json", _npm("cypress"))),
 )
 
 # A new worktree has no installed packages; the lock file tells which command installs them.
-SETUPS: tuple[tuple[str, str], ...] = (
-    ("uv.lock", "uv sync"),
-    ("poetry.lock", "poetry install"),
-    ("package-lock.json", "npm ci"),
-    ("pnpm-lock.yaml", "pnpm install --frozen-lockfile"),
-    ("yarn.lock", "yarn install --frozen-lockfile"),
-)
+SETUPS = {
+    "uv.lock": "uv sync",
+    "poetry.lock": "poetry install",
+    "package-lock.json": "npm ci",
+    "pnpm-lock.yaml": "pnpm install --frozen-lockfile",
+    "yarn.lock": "yarn install --frozen-lockfile",
+}
