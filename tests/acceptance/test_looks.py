@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from logos.app.checkpoints import NewRun
-from logos.app.rollback import fork, rollback
+from logos.app.rollback import NewRun, fork, rollback
 from tests.acceptance.test_builds import a_division
 from tests.support.isolation import clean_env
 from tests.support.sandbox import LOGOS, PROMPT, Done, Sandbox, ended

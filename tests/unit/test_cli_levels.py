@@ -17,7 +17,7 @@ from logos.adapters.lock import DriverLock
 from logos.adapters.reports import example, read_report
 from logos.adapters.store.mirror import discard
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.runs import event_formatter, load_run
+from logos.app.runs import load_run
 from logos.cli.output import console as show
 from logos.cli.output.live import LiveView
 from logos.domain.events import (
@@ -92,7 +92,7 @@ def recorded(events: Iterable[Event], *, start: float = 1000.0) -> list[Recorded
 
 
 def lines(events: Iterable[Event]) -> list[str]:
-    narrator = event_formatter()
+    narrator = EventFormatter(read_report)
     return [line.text for record in recorded(events) for line in narrator.lines(record)]
 
 

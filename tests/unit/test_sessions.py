@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.app.runs import event_formatter, load_run, turn_view_builder
+from logos.app.runs import load_run, read_report
 from logos.domain.events import (
     CheckRan,
     Event,
@@ -36,8 +36,8 @@ from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
 from logos.engine.journal import Journal
 from logos.testing import GOOD_ANALYSIS, MemoryLog
-from logos.views.events import Severity
-from logos.views.run import RunView
+from logos.views.events import EventFormatter, Severity
+from logos.views.run import RunView, TurnViewBuilder
 from logos.views.sessions import Session, sessions_of
 from logos.views.turns import LOGOS
 from tests.builders import a_failure, a_plan, examples
@@ -264,7 +264,7 @@ def test_the_story_of_a_fork_tells_its_own_turns_and_bill_and_those_it_inherited
     fork = log.fork(FORK, log.read(PARENT), RunForked(PARENT, at, play.plan))
     for after, event in enumerate(life.events[at + 1 :], at + 1):
         log.append(FORK, event, after)
-    story, tail = load_run(log, FORK), turn_view_builder()
+    story, tail = load_run(log, FORK), TurnViewBuilder(read_report)
     for record in log.read(FORK, at + 1):
         tail.add(record)
 
@@ -333,7 +333,7 @@ def test_a_run_that_was_given_up_says_why() -> None:
 
 
 def lines(*happened: tuple[float, Event], run: RunId = FORK) -> list[tuple[str, Severity]]:
-    narrator = event_formatter()
+    narrator = EventFormatter(read_report)
     records = (Recorded(run, seq, at, event) for seq, (at, event) in enumerate(happened, 1))
     return [(line.text, line.severity) for record in records for line in narrator.lines(record)]
 

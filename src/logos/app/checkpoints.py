@@ -1,43 +1,31 @@
-"""Checkpoints: a run at one of its events, with its files then, as a person names it; and a run that starts there."""
+"""Checkpoints: a run at one of its events, with its files then, as a person names it."""
 
 from __future__ import annotations
 
 import re
-import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Literal
 
 from logos.adapters.git.command import Git, is_repository
 from logos.adapters.git.snapshots import GitSnapshots
-from logos.adapters.git.workspace import GitWorkspace
 from logos.adapters.git.worktrees import worktrees_of
-from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
-from logos.adapters.lock import driver_of
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.hosts import session_in
-from logos.app.runs import load_run, write_state
+from logos.app.runs import load_run
 from logos.app.settings import Settings
-from logos.app.workdir import Tell, find_run, has_log, reading, wd_flag
-from logos.domain.events import CheckRan, Recorded, RunForked, TurnAnswered, WorkGathered, WorkMerged
-from logos.domain.ledger import Ledger
-from logos.domain.plans import CyclePlan, Plan
-from logos.domain.turns import Outcome, RunId, TurnId
+from logos.app.workdir import Tell, day_of, find_run, has_log, reading
+from logos.domain.events import CheckRan, Recorded, TurnAnswered, WorkGathered, WorkMerged
+from logos.domain.turns import Outcome, RunId
 from logos.engine.checkpoints import commit_at
 from logos.errors import HostError, LogError, UsageError
 from logos.flows.fold import UNFINISHED, RunState
-from logos.flows.levels.turn_ids import GATHER
-from logos.ports import Log
 from logos.views.run import RunView
 
 HELP = "An event's number, RUN@NUMBER, RUN, a turn's id or RUN@TURN, or a date (its last event that day)."
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _ENDS_A_TURN = TurnAnswered | CheckRan | WorkGathered | WorkMerged
-# By pending turn: the commit of the work that it continues.
-LeftWork = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +75,7 @@ def _newest_on(log: SqliteLog, day: str) -> RunView:
     """The newest run with an event of its own on a day; without one, the newest of all."""
     for run in reversed(log.runs()):
         view = load_run(log, run)
-        first = view.forked.seq if view.forked is not None else 1
-        if any(_day(record) == day for record in view.records[first - 1 :]):
+        if any(day_of(record.at) == day for record in view.records[view.forked.seq - 1 if view.forked else 0 :]):
             return view
     return load_run(log, find_run(log, None))
 
@@ -112,39 +99,45 @@ def _event_number(view: RunView, wanted: str) -> int:
     if wanted.isdecimal() and len(wanted) < 10:
         return int(wanted)
     if _DATE.fullmatch(wanted):
-        return _last_on(view, wanted)
-    for record in reversed(view.records):
-        if isinstance(record.event, _ENDS_A_TURN) and record.event.turn == wanted:
-            return record.seq
-    raise UsageError(f"run {view.run} has no event {wanted!r}: {HELP}")
-
-
-def _last_on(view: RunView, day: str) -> int:
-    try:
-        date.fromisoformat(day)
-    except ValueError as error:
-        raise UsageError(f"{day!r} is not a valid date (YYYY-MM-DD): {error}") from error
-    until = [record.seq for record in view.records if _day(record) <= day]
-    if not until:
-        raise UsageError(f"run {view.run} began on {_day(view.records[0])}, after {day}")
-    return until[-1]
-
-
-def _day(record: Recorded) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(record.at))
+        try:
+            date.fromisoformat(wanted)
+        except ValueError as error:
+            raise UsageError(f"{wanted!r} is not a valid date (YYYY-MM-DD): {error}") from error
+        found = [record.seq for record in view.records if day_of(record.at) <= wanted]
+        missing = f"run {view.run} began on {day_of(view.records[0].at)}, after {wanted}"
+    else:
+        ends = ((record.seq, record.event) for record in view.records)
+        found = [seq for seq, event in ends if isinstance(event, _ENDS_A_TURN) and event.turn == wanted]
+        missing = f"run {view.run} has no event {wanted!r}: {HELP}"
+    if not found:
+        raise UsageError(missing)
+    return found[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A run as it was after event `seq`. `commit` has its files then; it is empty where they were not kept."""
+    """A run as it was after event `seq`. `commit` has its files then, or `now`; it is empty if they were not kept."""
 
+    place: Path
     view: RunView
     seq: int
     commit: str = ""
+    now: bool = False
 
     @property
     def run(self) -> RunId:
         return self.view.run
+
+    @property
+    def name(self) -> str:
+        if not self.now:
+            return f"{self.run}@{self.seq}"
+        return f"the work dir {self.place}" if self.view.build is None else f"the newest head of {self.run}"
+
+    @property
+    def why_not_kept(self) -> str:
+        gone = "checkpoints were off then, or `logos gc` has removed them"
+        return gone if is_repository(self.place) else f"{self.place} is not a git repository"
 
     @property
     def state(self) -> RunState:
@@ -157,30 +150,6 @@ class Checkpoint:
     @property
     def history(self) -> tuple[Recorded, ...]:
         return self.view.records[: self.seq]
-
-
-@dataclass(frozen=True, slots=True)
-class NewRun:
-    """A run that starts from a checkpoint. `kept` has the files that were replaced by those of the checkpoint."""
-
-    run: RunId
-    wd: Path
-    at: Checkpoint
-    kept: str = ""
-    restored: bool = False
-    simulated: bool = False
-
-    @property
-    def blocked(self) -> bool:
-        """Whether a person must answer a question before it continues."""
-        return self.at.state.question is not None
-
-    @property
-    def next_command(self) -> str:
-        if self.blocked:
-            return f"logos resolve{wd_flag(self.wd)}"
-        simulate = " --simulate SCRIPT" if self.simulated else ""
-        return f"logos resume {self.run}{simulate}{wd_flag(self.wd)}"
 
 
 def snapshots_for(settings: Settings, tell: Tell) -> GitSnapshots | None:
@@ -201,7 +170,7 @@ def checkpoint_at(place: Path, view: RunView, seq: int | None) -> Checkpoint:
         number = max(open_events, default=0)
     if not 1 <= number <= last:
         raise UsageError(f"there is no event {number} in run {view.run}: it has {last}")
-    return Checkpoint(view, number, files_at(place, view, number))
+    return Checkpoint(place, view, number, files_at(place, view, number))
 
 
 def files_at(place: Path, view: RunView, seq: int) -> str:
@@ -216,63 +185,3 @@ def files_at(place: Path, view: RunView, seq: int) -> str:
         return head if Git(place).tree_of(head) else ""
     except HostError:
         return ""
-
-
-def left_work(settings: Settings, at: Checkpoint) -> LeftWork:
-    """Work in worktrees that a build was not done with: as it was gathered, then or later, or else as it was kept.
-
-    That is the work of agents who were asked for another attempt, and of those whose answers had just come.
-    """
-    continued = at.state.unfinished_work
-    if not continued:
-        return ()
-    workspace, gathered = GitWorkspace(settings.work_dir, at.run), _gathered_in(at.view)
-    uncommitted, driven = at.view.state.uncommitted, driver_of(settings.paths.lock) is not None
-
-    def kept(turn: TurnId) -> str:
-        found = workspace.left(turn)
-        if not found and turn in uncommitted and not driven:
-            # A killed driver did not keep it; the worktree still has it.
-            workspace.keep(uncommitted[turn], turn)
-        return found or workspace.left(turn)
-
-    found = ((key, gathered.get(turn) or kept(turn)) for key, turn in sorted(continued.items()))
-    return tuple((key, commit) for key, commit in found if commit)
-
-
-def forked_at(at: Checkpoint, way: Literal["fork", "rollback"], settings: Settings, left: LeftWork) -> RunForked:
-    """The first event of a run that starts from a checkpoint, in the work dir of these settings."""
-    plan: Plan = replace(at.state.plan, wd=str(settings.work_dir))
-    if isinstance(plan, CyclePlan):
-        plan = replace(plan, response_dir=str(settings.response_dir))
-    return RunForked(at.run, at.seq, plan, way, at.commit, left, session_in(at.view.records))
-
-
-def keep_history(snapshots: GitSnapshots, at: Checkpoint, run: RunId, left: LeftWork) -> None:
-    """Keep every commit that the new run's history names, whatever is removed of the old run."""
-    earlier = {seq: commit for seq, commit in snapshots.of(at.run).items() if seq <= at.seq}
-    snapshots.point(run, {**earlier, **({at.seq: at.commit} if at.commit else {})})
-    named = {commit for _, commit in left}
-    for event in (record.event for record in at.history):
-        if isinstance(event, WorkGathered | WorkMerged):
-            named.add(event.commit)
-        elif isinstance(event, RunForked):
-            named.update(commit for _, commit in event.left)
-    snapshots.point(run, {commit: commit for commit in named})
-    # A later rollback to an earlier event needs what was in the worktrees then.
-    before = {**snapshots.left_of(at.run), **_gathered_in(at.view)}
-    snapshots.point(run, {f"left/{turn}": commit for turn, commit in before.items()})
-
-
-def _gathered_in(view: RunView) -> dict[TurnId, str]:
-    """By turn: the commit that its work was gathered as."""
-    events = [record.event for record in view.records if isinstance(record.event, WorkGathered)]
-    return {TurnId(event.turn.removesuffix(GATHER)): event.commit for event in events}
-
-
-def start_from(at: Checkpoint, log: Log, run: RunId, event: RunForked, settings: Settings) -> NewRun:
-    """Write the new run to a log, and its state file."""
-    record = log.fork(run, at.history, event)
-    state = at.view.fold.flow.apply(at.state, event)
-    write_state(settings, state, Ledger().enter(event), run, record.seq, time.time())
-    return NewRun(run, settings.work_dir, at, simulated=event.host == SCRIPTED_SESSION)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from logos.adapters.git.command import Git, checked_commit, git, is_repository, text_of
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import diff_stat
-from logos.app.checkpoints import files_at, locate, match, run_name
+from logos.app.checkpoints import Checkpoint, files_at, locate, match, run_name
 from logos.app.settings import settings_of
 from logos.app.workdir import Tell, place_of, reading, say
 from logos.domain.events import CheckRan, RunForked, TurnAnswered, TurnFailed, WorkGathered, WorkMerged
@@ -21,32 +21,10 @@ from logos.flows.levels.state import LevelsState
 from logos.views.run import RunView, TurnView
 
 MAX_NEW_FILES = 20
-NOT_KEPT = "checkpoints were off then, or `logos gc` has removed them"
-
 _FLAGS = ("-r", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
 # A run, perhaps with an event: a word that is not only digits. Numbers, dates and turns are events.
 _RUN = re.compile(r"\w*[^\W\d]\w*(@.*)?")
 _ENDS = TurnAnswered | TurnFailed | CheckRan | WorkGathered | WorkMerged
-
-
-@dataclass(frozen=True, slots=True)
-class DiffSide:
-    """A run at an event, and the commit of its files then; without an event, the files as they are now."""
-
-    place: Path
-    view: RunView
-    seq: int | None
-    commit: str
-
-    @property
-    def name(self) -> str:
-        if self.seq is not None:
-            return f"{self.view.run}@{self.seq}"
-        return f"the work dir {self.place}" if self.view.build is None else f"the newest head of {self.view.run}"
-
-    @property
-    def why_not_kept(self) -> str:
-        return NOT_KEPT if is_repository(self.place) else f"{self.place} is not a git repository"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +40,11 @@ class ChangedFile:
 class Diff:
     """Two checkpoints. Git is asked for a patch, a summary or a list of files when it is wanted."""
 
-    one: DiffSide
-    other: DiffSide
+    one: Checkpoint
+    other: Checkpoint
 
     @property
-    def missing(self) -> list[DiffSide]:
+    def missing(self) -> list[Checkpoint]:
         """The sides whose files were not kept."""
         return [side for side in (self.one, self.other) if not side.commit]
 
@@ -76,7 +54,7 @@ class Diff:
         view = self.one.view
         if view.run != self.other.view.run:
             return None
-        first, last = sorted(side.seq or len(view.records) for side in (self.one, self.other))
+        first, last = sorted((self.one.seq, self.other.seq))
         ended = {record.event.turn for record in view.records[first:last] if isinstance(record.event, _ENDS)}
         return [turn for turn in view.turns if turn.turn in ended]
 
@@ -112,7 +90,7 @@ def diff(a: str, b: str | None = None, *, wd: Path | None = None, tell: Tell = s
     return Diff(one, side_at(one.place, b if _RUN.fullmatch(b) else f"{one.view.run}@{b}", one.view))
 
 
-def side_at(place: Path, wanted: str | None, known: RunView | None = None) -> DiffSide:
+def side_at(place: Path, wanted: str | None, known: RunView | None = None) -> Checkpoint:
     """The side that a person names; a run alone is its newest event. `known` is a run that is loaded already."""
     name = locate(place, wanted)
     with reading(name.place) as log:
@@ -122,19 +100,17 @@ def side_at(place: Path, wanted: str | None, known: RunView | None = None) -> Di
     if not 1 <= seq <= last:
         has = f"it can be read up to {last}" if view.damage else f"it has {last}"
         raise UsageError(f"there is no event {seq} in run {view.run}: {has}")
-    return DiffSide(name.place, view, seq, files_at(name.place, view, seq))
+    return Checkpoint(name.place, view, seq, files_at(name.place, view, seq))
 
 
-def _now(one: DiffSide, tell: Tell) -> DiffSide:
+def _now(one: Checkpoint, tell: Tell) -> Checkpoint:
     """The files of a run now, without changing anything that a driver uses."""
-    place, view = one.place, one.view
-    if view.build is not None:
-        return DiffSide(place, view, None, files_at(place, view, len(view.records)))
-    if not is_repository(place):
-        return DiffSide(place, view, None, "")
+    place, view, last = one.place, one.view, len(one.view.records)
+    if view.build is not None or not is_repository(place):
+        return Checkpoint(place, view, last, files_at(place, view, last), now=True)
     with TemporaryDirectory(prefix="logos-look-") as home:
         snapshots = GitSnapshots(place, [settings_of(place).state_path], tell, Path(home))
-        return DiffSide(place, view, None, snapshots.take())
+        return Checkpoint(place, view, last, snapshots.take(), now=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +126,8 @@ class CommonCheckpoint:
 class ComparedRun:
     """A run at its newest event, and the files it changed since the common checkpoint, or else since its start."""
 
-    end: DiffSide
+    end: Checkpoint
     changed: list[ChangedFile] | None
-
-    @property
-    def view(self) -> RunView:
-        return self.end.view
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +142,7 @@ class Comparison:
 
     @property
     def flows(self) -> set[str]:
-        return {run.view.plan.flow for run in self.runs}
+        return {run.end.view.plan.flow for run in self.runs}
 
     @property
     def gaps(self) -> list[str]:
@@ -183,7 +155,8 @@ class Comparison:
         if self.common is None:
             gaps.append("they have no event in common: the changes of each are counted from its own start")
         gaps += [f"the files at {end.name} were not kept: {end.why_not_kept}" for end in self.diff.missing]
-        return [*gaps, *(f"later events are left out: {run.view.damage}" for run in self.runs if run.view.damage)]
+        damage = [run.end.view.damage for run in self.runs if run.end.view.damage]
+        return [*gaps, *(f"later events are left out: {why}" for why in damage)]
 
 
 def compare(a: str, b: str, *, wd: Path | None = None) -> Comparison:
@@ -195,17 +168,17 @@ def compare(a: str, b: str, *, wd: Path | None = None) -> Comparison:
     one, other = side_at(place, run_name(a)), side_at(place, run_name(b))
     if one.view.run == other.view.run:
         raise UsageError(f"{one.view.run} is one run; name two")
-    common = _common(one, other)
+    shared, common = last_in_common(one.view, other.view), None
+    if shared is not None:
+        # A fork keeps the files it started with, even after those of the original run were removed.
+        kept = (files_at(end.place, end.view, shared[1]) for end in (one, other))
+        common = CommonCheckpoint(*shared, next(filter(None, kept), ""))
     return Comparison((_compared(one, common), _compared(other, common)), common)
 
 
-def _common(one: DiffSide, other: DiffSide) -> CommonCheckpoint | None:
-    shared = last_in_common(one.view, other.view)
-    if shared is None:
-        return None
-    # A fork keeps the files it started with, even after those of the original run were removed.
-    kept = (files_at(side.place, side.view, shared[1]) for side in (one, other))
-    return CommonCheckpoint(*shared, next(filter(None, kept), ""))
+def _compared(end: Checkpoint, common: CommonCheckpoint | None) -> ComparedRun:
+    start = common.commit if common is not None else files_at(end.place, end.view, 1)
+    return ComparedRun(end, Diff(replace(end, commit=start), end).files() if start and end.commit else None)
 
 
 def last_in_common(one: RunView, other: RunView) -> tuple[RunId, int] | None:
@@ -222,12 +195,6 @@ def _ancestry(view: RunView) -> list[tuple[RunId, int]]:
     """The runs whose events a history consists of, each with its last event; a fork has the events of its ancestors."""
     forks = [record.event for record in view.records if isinstance(record.event, RunForked)]
     return [*((fork.parent, fork.at) for fork in forks), (view.run, len(view.records))]
-
-
-def _compared(end: DiffSide, common: CommonCheckpoint | None) -> ComparedRun:
-    start = common.commit if common is not None else files_at(end.place, end.view, 1)
-    changed = Diff(replace(end, commit=start), end).files() if start and end.commit else None
-    return ComparedRun(end, changed)
 
 
 def changes(work_dir: Path) -> list[str]:

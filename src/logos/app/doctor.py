@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Literal
@@ -23,7 +23,6 @@ from logos.app.sessions import Unreadable, views_in
 from logos.app.settings import Settings, load_settings
 from logos.app.telos_file import read_telos
 from logos.app.workdir import default_config, driver_at, has_log
-from logos.engine.parallel import run_parallel
 from logos.errors import ConfigError, HostError, LogosError
 from logos.views.text import count
 
@@ -90,46 +89,35 @@ class Diagnosis:
 def doctor(work_dir: Path, env: Mapping[str, str]) -> Diagnosis:
     """Check Python, git, tmux, the work dir, the configuration, the host, the agent CLIs and the log."""
     settings, config = _check_config(env)
-    host, agents = _choose(settings), _installed()
-    return Diagnosis(host, tuple(agents), tuple(_checks(work_dir, config, host, agents)))
-
-
-def _installed() -> list[Cli]:
-    """Every known CLI on the PATH, in the order in which Logos would choose them."""
+    # In the order in which Logos would choose them.
     here = [name for name, program in PROGRAMS.items() if shutil.which(program)]
-    found = {name: cli for name, cli in run_parallel({n: partial(_look_at, n) for n in here}) if isinstance(cli, Cli)}
-    return [found[name] for name in here]
+    with ThreadPoolExecutor(len(PROGRAMS)) as pool:
+        agents = tuple(pool.map(_look_at, here))
+    host = _choose(settings)
+    return Diagnosis(host, agents, tuple(_checks(work_dir, config, host, agents)))
 
 
 def _look_at(provider: str) -> Cli:
-    program = PROGRAMS[provider]
-    return Cli(provider, program, _version_of(program, "--version"), _logged_in(provider), provider in PROVIDERS)
+    program, row = PROGRAMS[provider], PROVIDERS.get(provider)
+    # What it says may be private and is not shown.
+    code, text = _ask(program, *row.login) if row is not None and row.login else (None, "")
+    well = code == 0 and (_NOT_LOGGED_IN.search(text) is None or _API_KEY.search(text) is not None)
+    return Cli(provider, program, _version_of(program, "--version"), None if code is None else well, row is not None)
 
 
 def _version_of(program: str, flag: str) -> str:
-    answer = _ask(program, flag)
-    lines = (line.strip() for line in answer[1].splitlines()) if answer else ()
-    return next((line for line in lines if line), "version unknown")
+    lines = [line.strip() for line in _ask(program, flag)[1].splitlines()]
+    return next(filter(None, lines), "version unknown")
 
 
-def _logged_in(provider: str) -> bool | None:
-    """Ask the CLI itself. Its output may be private and is not shown."""
-    row = PROVIDERS.get(provider)
-    answer = _ask(row.program, *row.login) if row is not None and row.login else None
-    if answer is None:
-        return None
-    code, text = answer
-    return code == 0 and (_NOT_LOGGED_IN.search(text) is None or _API_KEY.search(text) is not None)
-
-
-def _ask(*words: str) -> tuple[int, str] | None:
-    """Exit code and output of a short command; None when it fails to start or times out."""
+def _ask(*words: str) -> tuple[int | None, str]:
+    """Exit code and output of a short command; no code when it fails to start or times out."""
     try:
         ran = subprocess.run(
             words, stdin=DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
+        return None, ""
     return ran.returncode, ran.stdout or ran.stderr
 
 
@@ -146,7 +134,7 @@ def _choose(settings: Settings) -> ChosenHost:
     return ChosenHost("cao", "its address is configured" if "api" in settings.model_fields_set else why, chosen)
 
 
-def _checks(work_dir: Path, config: CheckResult, host: ChosenHost, agents: list[Cli]) -> Iterator[CheckResult]:
+def _checks(work_dir: Path, config: CheckResult, host: ChosenHost, agents: tuple[Cli, ...]) -> Iterator[CheckResult]:
     old = sys.version_info < OLDEST_PYTHON
     remedy = "3.11 or newer is needed" if old else ""
     yield CheckResult("python", "fail" if old else "ok", platform.python_version(), remedy)
@@ -176,8 +164,8 @@ def _check_build(work_dir: Path) -> CheckResult:
         base = base_of(work_dir, allow_dirty=False)
     except LogosError as error:
         return CheckResult("build", "warn", f"`logos build` cannot start: {error}")
-    names = f"telos.toml names {count(len(tools), 'tool')}"
-    return CheckResult("build", "ok", f"{names}; a build would start at {base[:10]}")
+    names = count(len(tools), "tool")
+    return CheckResult("build", "ok", f"telos.toml names {names}; a build would start at {base[:10]}")
 
 
 def _check_program(name: str, flag: str, remedy: str) -> CheckResult:
@@ -199,28 +187,26 @@ def _check_config(env: Mapping[str, str]) -> tuple[Settings, CheckResult]:
 
 
 def _check_server(settings: Settings) -> Iterator[CheckResult]:
+    wanted = {agent.profile for agent in settings.role_agents()}
     try:
         with closing(server_client(settings.api, patience=1)) as server:
             server.preflight((), patience=0)
             found = sorted(name for name, is_found in server.providers().items() if is_found)
             finds = f"it finds the programs of {', '.join(found)}" if found else "it finds no agent program"
             yield CheckResult("CAO server", "ok", f"{server.base_url} answers; {finds}")
-            yield _check_profiles(settings, server.profiles())
+            there = server.profiles()
     except (HostError, ConfigError) as error:
         yield CheckResult("CAO server", "fail", str(error))
-
-
-def _check_profiles(settings: Settings, there: set[str] | None) -> CheckResult:
-    wanted = {agent.profile for agent in settings.role_agents()}
+        return
     if there is None:
-        return CheckResult("profiles", "warn", "the server does not list its profiles")
-    if missing := sorted(wanted - there):
-        text = f"the server has no {', '.join(missing)}"
-        return CheckResult("profiles", "fail", text, "`logos profiles install` installs ours")
-    return CheckResult("profiles", "ok", f"the server has {', '.join(sorted(wanted))}")
+        yield CheckResult("profiles", "warn", "the server does not list its profiles")
+    elif missing := ", ".join(sorted(wanted - there)):
+        yield CheckResult("profiles", "fail", f"the server has no {missing}", "`logos profiles install` installs ours")
+    else:
+        yield CheckResult("profiles", "ok", f"the server has {', '.join(sorted(wanted))}")
 
 
-def _check_agents(host: ChosenHost, agents: list[Cli]) -> Iterator[CheckResult]:
+def _check_agents(host: ChosenHost, agents: tuple[Cli, ...]) -> Iterator[CheckResult]:
     wanted = {agent.provider for agent in host.settings.role_agents()}
     for cli in agents:
         used = ", used by this configuration" if cli.provider in wanted else ""
@@ -245,8 +231,8 @@ def _check_log(work_dir: Path) -> CheckResult:
     for gap in found:
         if isinstance(gap, Unreadable) and gap.run is None:
             return CheckResult("log", "fail", gap.why, "`logos run` sets it aside and starts a new one")
-    damaged = [str(view.run) for view in found if isinstance(view, Unreadable) or view.damage]
+    damaged = ", ".join(str(view.run) for view in found if isinstance(view, Unreadable) or view.damage)
     if damaged:
         remedy = "`logos run --resume` keeps a copy and continues from the last readable event"
-        return CheckResult("log", "warn", f"cannot be read to the end: {', '.join(damaged)}", remedy)
+        return CheckResult("log", "warn", f"cannot be read to the end: {damaged}", remedy)
     return CheckResult("log", "ok", f"{count(len(found), 'run')}, readable")

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
@@ -18,7 +19,7 @@ from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.store.mirror import abandoned
 from logos.app.sessions import Unreadable, views_in
 from logos.app.settings import settings_of
-from logos.app.workdir import TELOS, WorkDir, driver_at, has_log, place_of
+from logos.app.workdir import TELOS, WorkDir, day_of, driver_at, has_log, place_of
 from logos.domain.events import RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted, TerminalOpened
 from logos.domain.plans import LevelsPlan
 from logos.errors import HostError
@@ -35,18 +36,6 @@ _MARK = b"LOGOS_TERMINAL="
 
 
 @dataclass(frozen=True, slots=True)
-class RetentionPolicy:
-    """Keep what ended less than `days` ago, and the newest `runs` runs of each work dir."""
-
-    days: int
-    runs: int
-    now: float
-
-    def is_old(self, at: float) -> bool:
-        return at < self.now - self.days * DAY
-
-
-@dataclass(frozen=True, slots=True)
 class SurveyedRun:
     """A run in a log. `why` says why what it left may be removed; it is empty where that must stay."""
 
@@ -54,35 +43,7 @@ class SurveyedRun:
     run: str
     why: str = ""
     commits: frozenset[str] = frozenset()
-    terminals: frozenset[tuple[str, str]] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """Every run of every work dir of the repository, and what could not be read."""
-
-    runs: tuple[SurveyedRun, ...]
-    unreadable: tuple[Unreadable, ...]
-    # Runs that have a worktree, and may not be in its log yet.
-    forks: frozenset[str]
-    # Terminals with live processes; None where the system does not tell.
-    busy_terminals: frozenset[str] | None
-
-    @property
-    def all_listed(self) -> bool:
-        """Whether every run of every log is known."""
-        return all(gap.run is not None for gap in self.unreadable)
-
-    @property
-    def notes(self) -> list[str]:
-        notes = [f"{gap.place}: {gap.why}" for gap in self.unreadable]
-        if not self.all_listed:
-            notes.append("not every log could be read, so checkpoints of unknown runs are kept")
-        if self.unreadable:
-            notes.append("not every run could be read, so all snapshots are kept")
-        if self.busy_terminals is None:
-            notes.append("folders of agents under .telos are kept: this system does not tell whether they are running")
-        return notes
+    folders: frozenset[Path] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +60,9 @@ class Removal:
 class Collected:
     """What was removed, or would be in a dry run. `commits_freed` are the commits that no other ref holds."""
 
-    policy: RetentionPolicy
     dry_run: bool
+    keep_days: int
+    keep_runs: int
     removed: tuple[Removal, ...]
     commits_freed: int
     in_use: tuple[str, ...]
@@ -110,20 +72,45 @@ class Collected:
 def collect_garbage(
     *, keep_days: int | None = None, keep_runs: int | None = None, dry_run: bool = False, wd: Path | None = None
 ) -> Collected:
-    """Remove checkpoints of runs that ended long ago, in all work dirs; the defaults are the settings `checkpoints`."""
+    """Remove checkpoints of runs that ended long ago, in all work dirs; the defaults are the settings `checkpoints`.
+
+    Kept is what ended less than `keep_days` ago, and the newest `keep_runs` runs of each work dir.
+    """
     place = place_of(wd)
     default = settings_of(place).checkpoints
     days = default.keep_days if keep_days is None else keep_days
-    policy = RetentionPolicy(days, default.keep_runs if keep_runs is None else keep_runs, time.time())
+    newest = default.keep_runs if keep_runs is None else keep_runs
+    old = time.time() - days * DAY
+    is_git, gaps = is_repository(place), list[Unreadable]()
     # Refs are listed before the logs are read: a run that starts meanwhile is in neither.
-    refs = refs_of_ours(place) if is_repository(place) else []
-    found = _survey(place, policy)
-    planned = [*_removable_refs(refs, found, policy), *_removable_folders(found)]
+    refs = refs_of_ours(place) if is_git else []
+    places = _work_dirs(place, gaps) if is_git else [place] if has_log(place) else []
+    runs = [run for work_dir in places for run in _runs_in(work_dir, newest, old, gaps)]
+    # Runs that have a worktree may not be in its log yet.
+    forks = _worktree_list(place, _FORK) if is_git else []
+    busy = _busy_terminals()
+    planned = [*_removable_refs(refs, runs, forks, gaps, old)]
+    planned += [] if busy is None else _removable_folders(runs, busy)
     planned += [Removal(f"mirror of {log.path}", "its work dir is gone", (), (folder,)) for folder, log in abandoned()]
     in_use: list[str] = []
     removed = planned if dry_run else [*_remove(place, planned, in_use)]
     freed = held_by_nothing_else(place, [ref for removal in removed for ref in removal.refs]) if refs else 0
-    return Collected(policy, dry_run, tuple(removed), freed, tuple(in_use), tuple(found.notes))
+    return Collected(dry_run, days, newest, tuple(removed), freed, tuple(in_use), tuple(_notes(gaps, busy)))
+
+
+def _notes(gaps: list[Unreadable], busy: set[str] | None) -> Iterator[str]:
+    yield from (f"{gap.place}: {gap.why}" for gap in gaps)
+    if not _all_listed(gaps):
+        yield "not every log could be read, so checkpoints of unknown runs are kept"
+    if gaps:
+        yield "not every run could be read, so all snapshots are kept"
+    if busy is None:
+        yield "folders of agents under .telos are kept: this system does not tell whether they are running"
+
+
+def _all_listed(gaps: list[Unreadable]) -> bool:
+    """Whether every run of every log is known."""
+    return all(gap.run is not None for gap in gaps)
 
 
 def _remove(place: Path, planned: Iterable[Removal], in_use: list[str]) -> Iterator[Removal]:
@@ -142,20 +129,11 @@ def _remove(place: Path, planned: Iterable[Removal], in_use: list[str]) -> Itera
             yield replace(removal, refs=tuple(refs), folders=tuple(folders))
 
 
-def _survey(place: Path, policy: RetentionPolicy) -> Survey:
-    unreadable: list[Unreadable] = []
-    is_git = is_repository(place)
-    places = _work_dirs(place, unreadable) if is_git else [place] if has_log(place) else []
-    runs = [run for work_dir in places for run in _runs_in(work_dir, policy, unreadable)]
-    forks = frozenset(_worktree_list(place, _FORK)) if is_git else frozenset[str]()
-    return Survey(tuple(runs), tuple(unreadable), forks, _busy_terminals())
-
-
-def _runs_in(place: Path, policy: RetentionPolicy, unreadable: list[Unreadable]) -> Iterator[SurveyedRun]:
+def _runs_in(place: Path, keep: int, old: float, gaps: list[Unreadable]) -> Iterator[SurveyedRun]:
     damage: list[str] = []
     found = [*views_in(place, damage.append)]
-    unreadable += [view for view in found if isinstance(view, Unreadable)]
-    unreadable += [Unreadable(place, None, text) for text in damage]
+    gaps += [view for view in found if isinstance(view, Unreadable)]
+    gaps += [Unreadable(place, None, text) for text in damage]
     last = {view.run: max(record.at for record in view.records) for view in found if isinstance(view, RunView)}
     # A driver drives the run with the newest event. A damaged log does not tell which runs have ended.
     driven = max(last.values(), default=0.0) if driver_at(place) is not None else None
@@ -165,8 +143,8 @@ def _runs_in(place: Path, policy: RetentionPolicy, unreadable: list[Unreadable])
             yield SurveyedRun(place, str(view.run))
             continue
         at = last[view.run]
-        stays = damage or at == driven or newer < policy.runs or not policy.is_old(at)
-        yield _surveyed(place, view, "" if stays else _date(at))
+        stays = damage or at == driven or newer < keep or at >= old
+        yield _surveyed(place, view, "" if stays else day_of(at))
 
 
 def _surveyed(place: Path, view: RunView, day: str) -> SurveyedRun:
@@ -176,18 +154,27 @@ def _surveyed(place: Path, view: RunView, day: str) -> SurveyedRun:
     since_fork = events[view.forked.seq if view.forked is not None else 0 :]
     ended = any(isinstance(event, RunEnded | RunAbandoned) for event in since_fork) and not view.damage
     plans = [event.plan for event in events if isinstance(event, RunStarted | RunResumed | RunForked)]
-    bases = {plan.base for plan in plans if isinstance(plan, LevelsPlan)}
-    starts = {event.commit for event in events if isinstance(event, RunForked)}
-    terminals = {(event.session, str(event.terminal)) for event in since_fork if isinstance(event, TerminalOpened)}
+    commits = {plan.base for plan in plans if isinstance(plan, LevelsPlan)}
+    commits |= {event.commit for event in events if isinstance(event, RunForked)}
+    opened = [event for event in since_fork if isinstance(event, TerminalOpened)]
+    folders = {folder for event in opened for folder in _folders(WorkDir(place).host_dir(event.session), event)}
     why = f"{view.outcome} on {day}" if day and ended and view.outcome not in UNFINISHED else ""
-    return SurveyedRun(place, view.run, why, frozenset(bases | starts), frozenset(terminals))
+    return SurveyedRun(place, view.run, why, frozenset(commits), frozenset(folders))
 
 
-def _work_dirs(place: Path, unreadable: list[Unreadable]) -> list[Path]:
+def _folders(root: Path, event: TerminalOpened) -> list[Path]:
+    """The folder of a terminal, and those of closed terminals with the same id."""
+    if event.session not in _HOSTS or not _TERMINAL.fullmatch(event.terminal):
+        return []
+    folders = [root / event.terminal, *root.glob(f"{event.terminal}.closed-*")]
+    return [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
+
+
+def _work_dirs(place: Path, gaps: list[Unreadable]) -> list[Path]:
     """Every folder with a log, in every worktree of the repository."""
 
     def cannot_read(error: OSError) -> None:
-        unreadable.append(Unreadable(Path(error.filename), None, str(error.strerror)))
+        gaps.append(Unreadable(Path(error.filename), None, str(error.strerror)))
 
     found: dict[Path, Path] = {}
     for top in dict.fromkeys((repository_of(place).top, *map(Path, _worktree_list(place, "worktree ")))):
@@ -204,7 +191,7 @@ def _work_dirs(place: Path, unreadable: list[Unreadable]) -> list[Path]:
         elif f"/{TELOS}/worktrees/" not in str(top):
             # The worktrees of builds have no log, but the folder of a fork may only be unmounted.
             why = "this worktree is gone; if it is gone for good, `git worktree prune` makes git forget it"
-            unreadable.append(Unreadable(top, None, why))
+            gaps.append(Unreadable(top, None, why))
     return [*found.values()]
 
 
@@ -224,67 +211,49 @@ def _worktree_list(place: Path, prefix: str) -> list[str]:
     return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
 
 
-def _busy_terminals() -> frozenset[str] | None:
-    """The terminals with live processes: every process of an agent has the terminal's folder in its environment."""
+def _busy_terminals() -> set[str] | None:
+    """The terminals with live processes: every process of an agent has the terminal's folder in its environment.
+
+    None where the system does not tell.
+    """
     marks: set[str] = set()
     entries = [*Path("/proc").glob("[0-9]*/environ")]
     for entry in entries:
-        try:
+        # The process may have ended, or belong to another user.
+        with suppress(OSError):
             variables = entry.read_bytes().split(b"\0")
-        except OSError:
-            # The process has ended, or belongs to another user.
-            continue
-        marks |= {Path(os.fsdecode(variable)).name for variable in variables if variable.startswith(_MARK)}
-    return frozenset(marks) if entries else None
+            marks |= {Path(os.fsdecode(variable)).name for variable in variables if variable.startswith(_MARK)}
+    return marks if entries else None
 
 
-def _removable_refs(refs: Iterable[Ref], found: Survey, policy: RetentionPolicy) -> list[Removal]:
+def _removable_refs(
+    refs: Iterable[Ref], runs: list[SurveyedRun], forks: list[str], gaps: list[Unreadable], old: float
+) -> Iterator[Removal]:
     by_run: dict[str, list[Ref]] = {}
     for ref in refs:
-        parts = _OURS.fullmatch(ref.name)
-        if parts is not None:
+        if parts := _OURS.fullmatch(ref.name):
             by_run.setdefault(parts["run"], []).append(ref)
     snapshots = by_run.pop("snapshots", [])
-    whys = {run: why for run in by_run if (why := _why_removable(run, by_run[run], found, policy))}
-    needed = {ref.commit for run in by_run if run not in whys for ref in by_run[run]}
-    needed |= {commit for run in found.runs if run.run not in whys for commit in run.commits}
-    runs = [Removal(f"run {run}", why, tuple(by_run[run])) for run, why in whys.items()]
-    old = [ref for ref in snapshots if policy.is_old(ref.at) and ref.commit not in needed and not found.unreadable]
-    return [*runs, *(Removal(f"snapshot {ref.commit[:12]}", f"kept on {_date(ref.at)}", (ref,)) for ref in old)]
-
-
-def _why_removable(run: str, refs: list[Ref], found: Survey, policy: RetentionPolicy) -> str:
-    """Why the refs of a run may be removed; empty where they must stay."""
-    known = [surveyed.why for surveyed in found.runs if surveyed.run == run]
-    if known:
+    removable: set[str] = set()
+    for run, own in by_run.items():
         # Several logs may have the run: all must agree.
-        return known[0] if all(known) else ""
-    old = max(ref.at for ref in refs) < policy.now - DAY and run not in found.forks
-    return "in no log of this repository" if old and found.all_listed else ""
+        whys = [known.why for known in runs if known.run == run]
+        if not whys and _all_listed(gaps) and run not in forks and max(ref.at for ref in own) < time.time() - DAY:
+            whys = ["in no log of this repository"]
+        if whys and all(whys):
+            removable.add(run)
+            yield Removal(f"run {run}", whys[0], tuple(own))
+    needed = {ref.commit for run, own in by_run.items() if run not in removable for ref in own}
+    needed |= {commit for run in runs if run.run not in removable for commit in run.commits}
+    for ref in snapshots:
+        if ref.at < old and ref.commit not in needed and not gaps:
+            yield Removal(f"snapshot {ref.commit[:12]}", f"kept on {day_of(ref.at)}", (ref,))
 
 
-def _removable_folders(found: Survey) -> Iterator[Removal]:
+def _removable_folders(runs: list[SurveyedRun], busy: set[str]) -> Iterator[Removal]:
     """Folders under .telos of agents whose runs have ended and whose terminals have no live process."""
-    busy = found.busy_terminals
-    if busy is None:
-        return
-    staying = {(run.place, *terminal) for run in found.runs if not run.why for terminal in run.terminals}
-    for run in found.runs:
-        idle = [terminal for terminal in sorted(run.terminals) if run.why and terminal[1] not in busy]
-        removable = [terminal for terminal in idle if (run.place, *terminal) not in staying]
-        folders = [folder for terminal in removable for folder in _folders(run.place, *terminal)]
-        if folders:
-            yield Removal(f"agents of run {run.run}", run.why, (), tuple(folders))
-
-
-def _folders(place: Path, session: str, terminal: str) -> list[Path]:
-    """The folder of a terminal, and those of closed terminals with the same id."""
-    if session not in _HOSTS or not _TERMINAL.fullmatch(terminal):
-        return []
-    root = WorkDir(place).host_dir(session)
-    folders = [root / terminal, *sorted(root.glob(f"{terminal}.closed-*"))]
-    return [folder for folder in folders if folder.is_dir() and not folder.is_symlink()]
-
-
-def _date(at: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(at))
+    staying = {folder for run in runs if not run.why for folder in run.folders}
+    for run in runs:
+        idle = tuple(folder for folder in sorted(run.folders - staying) if folder.name[:8] not in busy)
+        if idle:
+            yield Removal(f"agents of run {run.run}", run.why, (), idle)

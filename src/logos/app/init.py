@@ -76,10 +76,9 @@ def toml_string(text: str) -> str:
 def first_telos(detected: Detected, readme: str = "") -> str:
     """A telos.toml with the detected tools; the person fills in the purpose."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
-    environment.filters |= {"toml": toml_string, "one_line": printable_line}
     template = environment.from_string(Path(__file__).with_name("telos.toml.j2").read_text(encoding="utf-8"))
-    levels = [LEVELS[level] for level in KNOWN]
-    return template.render(purpose=TEMPLATE_PURPOSE, readme=readme, levels=levels, detected=detected)
+    told = {"purpose": TEMPLATE_PURPOSE, "readme": readme, "levels": [LEVELS[level] for level in KNOWN]}
+    return template.render(told, detected=detected, toml=toml_string, one_line=printable_line)
 
 
 def readme_paragraph(work_dir: Path) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from dataclasses import dataclass
-from enum import StrEnum
 
 from logos import profiles
 from logos.app.hosts import server_client
@@ -27,16 +27,12 @@ class ProfileList:
     server_answers: bool
 
 
-class Installation(StrEnum):
-    INSTALLED = "installed"
-    REPLACED = "replaced"
-    KEPT = "exists, not overwritten (use --force)"
-
-
 @dataclass(frozen=True, slots=True)
 class InstallResult:
+    """By profile: what was done with it."""
+
     api: str
-    profiles: dict[str, Installation]
+    profiles: dict[str, str]
 
 
 def list_profiles(api: str = "") -> ProfileList:
@@ -47,29 +43,23 @@ def list_profiles(api: str = "") -> ProfileList:
             there, answers = server.profiles(), True
         except HostError:
             there, answers = None, False
+    described = {name: re.search("^description:(.*)", profiles.text(name), re.MULTILINE) for name in profiles.names()}
     listed = (
-        Profile(name, _description(profiles.text(name)), None if there is None else name in there)
-        for name in profiles.names()
+        Profile(name, about[1].strip() if about else "", None if there is None else name in there)
+        for name, about in described.items()
     )
     return ProfileList(server.base_url, tuple(listed), answers)
 
 
 def install_profiles(api: str = "", *, force: bool = False) -> InstallResult:
     """Put the profiles into the CAO server's store; `force` replaces profiles of the same name."""
-    done: dict[str, Installation] = {}
+    done: dict[str, str] = {}
     with closing(server_client(api)) as server:
         server.preflight(())
         for name in profiles.names():
-            if server.install_profile(name, profiles.text(name)):
-                done[name] = Installation.INSTALLED
-            elif force:
-                server.replace_profile(name, profiles.text(name))
-                done[name] = Installation.REPLACED
-            else:
-                done[name] = Installation.KEPT
+            done[name] = "installed"
+            if not server.install_profile(name, profiles.text(name)):
+                done[name] = "replaced" if force else "exists, not overwritten (use --force)"
+                if force:
+                    server.replace_profile(name, profiles.text(name))
     return InstallResult(server.base_url, done)
-
-
-def _description(text: str) -> str:
-    lines = (line for line in text.splitlines() if line.startswith("description:"))
-    return next(lines, "description:").removeprefix("description:").strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,7 @@ def _step(turn: TurnView, *, delays: bool) -> dict[str, Any]:
     if delays and turn.seconds is not None:
         step["delay"] = round(turn.seconds, 1)
     if turn.usage is not None:
-        usage = turn.usage
-        known = {"input": usage.input, "cached": usage.cached, "output": usage.output, "cost_usd": usage.cost_usd}
-        step["usage"] = {key: value for key, value in known.items() if value is not None}
+        step["usage"] = {key: value for key, value in asdict(turn.usage).items() if value is not None}
     return step
 
 

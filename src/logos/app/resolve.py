@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logos.adapters.lock import DriverLock
+from logos.adapters.state_files import write_build_state
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.runs import newest_of, open_levels, write_state_of_build
+from logos.app.runs import newest_of, open_levels
 from logos.app.workdir import WorkDir, reading
 from logos.domain.events import QuestionResolved
 from logos.domain.plans import LevelsPlan
@@ -18,6 +19,7 @@ from logos.domain.turns import RunId
 from logos.engine.journal import Journal
 from logos.errors import UsageError
 from logos.flows.levels.state import LevelsState
+from logos.views.build_state import project
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,10 @@ def resolve(work_dir: Path, words: Sequence[str]) -> Answer:
     with reading(work_dir) as log:
         journal, question = _blocked_build(log)
         option, text = _read_answer(words, question)
-        paths = WorkDir(work_dir)
+        paths, fold = WorkDir(work_dir), journal.fold
         with DriverLock(paths.lock):
             journal.record(QuestionResolved(question.id, option, text))
-            write_state_of_build(paths, journal.state, journal.ledger, journal.run, journal.fold.seq, time.time())
+            write_build_state(paths.build_state, project(fold.state, fold.ledger, fold.run, fold.seq, time.time()))
     return Answer(journal.run, question.id, option, text)
 
 
@@ -65,15 +67,12 @@ def _blocked_build(log: SqliteLog) -> tuple[Journal[LevelsState], Question]:
 
 
 def _read_answer(words: Sequence[str], question: Question) -> tuple[int, str]:
-    first, *rest = words
-    if not first.isdecimal():
-        text = " ".join(words).strip()
-        if not text:
-            raise UsageError("the decision is empty")
-        return 0, text
-    option = int(first) if len(first) < 6 else 0
-    if not 1 <= option <= len(question.options):
-        many = len(question.options)
+    first, many = words[0], len(question.options)
+    text = " ".join(words[first.isdecimal() :]).strip()
+    option = int(first) if first.isdecimal() and len(first) < 6 else 0
+    if first.isdecimal() and not 1 <= option <= many:
         has = f"options 1 to {many}" if many else "no options; decide in plain words"
         raise UsageError(f"there is no option {first}: this question has {has}")
-    return option, " ".join(rest).strip()
+    if not (option or text):
+        raise UsageError("the decision is empty")
+    return option, text

@@ -11,45 +11,64 @@ from contextlib import closing, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from logos.adapters.files import write_atomically
-from logos.adapters.git.snapshots import kept_commit
+from logos.adapters.git.snapshots import GitSnapshots, kept_commit
 from logos.adapters.git.workspace import WRITTEN_BY_INIT, GitWorkspace
 from logos.adapters.git.worktrees import run_setup
-from logos.adapters.lock import DriverLock
+from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
+from logos.adapters.lock import DriverLock, driver_of
 from logos.adapters.responses import ResponseFiles
 from logos.adapters.store.mirror import discard
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.checkpoints import (
-    Checkpoint,
-    NewRun,
-    checkpoint_at,
-    forked_at,
-    keep_history,
-    left_work,
-    locate,
-    match,
-    run_name,
-    snapshots_for,
-    start_from,
-)
-from logos.app.hosts import host_to_end
-from logos.app.runs import load_run, newest_of, unfinished_runs, write_run_state
+from logos.app.checkpoints import Checkpoint, checkpoint_at, locate, match, run_name, snapshots_for
+from logos.app.hosts import host_to_end, session_in
+from logos.app.runs import load_run, newest_of, unfinished_runs, write_run_state, write_state
 from logos.app.settings import Settings, settings_of
 from logos.app.telos_file import read_telos
-from logos.app.workdir import CONFIG, Tell, WorkDir, driving, open_log, place_of, reading, require_log, say, wd_in
-from logos.domain.events import RunAbandoned
+from logos.app.workdir import CONFIG, Tell, driving, open_log, place_of, reading, require_log, say, wd_flag, wd_in
+from logos.domain.events import RunAbandoned, RunForked, WorkGathered, WorkMerged
+from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
-from logos.domain.turns import RunId
+from logos.domain.turns import RunId, TurnId
 from logos.engine.checkpoints import Checkpoints, work_tree
 from logos.engine.journal import Journal
 from logos.engine.runner import new_run_id
 from logos.engine.terminals import AgentTerminals
 from logos.errors import Busy, HostError, LogosError, UsageError
 from logos.flows.fold import UNFINISHED
+from logos.flows.levels.turn_ids import GATHER
+from logos.ports import Log
 from logos.views.run import RunView
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
+# By pending turn: the commit of the work that it continues.
+LeftWork = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that starts from a checkpoint. `kept` has the files that were replaced by those of the checkpoint."""
+
+    run: RunId
+    wd: Path
+    at: Checkpoint
+    kept: str = ""
+    restored: bool = False
+    simulated: bool = False
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a person must answer a question before it continues."""
+        return self.at.state.question is not None
+
+    @property
+    def next_command(self) -> str:
+        if self.blocked:
+            return f"logos resolve{wd_flag(self.wd)}"
+        simulate = " --simulate SCRIPT" if self.simulated else ""
+        return f"logos resume {self.run}{simulate}{wd_flag(self.wd)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +86,6 @@ class AbandonedRun:
 
     run: RunId
     wd: Path
-    restored: bool = False
     kept: str = ""
 
 
@@ -99,8 +117,8 @@ def fork_at(settings: Settings, at: Checkpoint, to: Path | None, tell: Tell) -> 
         )
     folder = _folder_of_fork(settings, at, to or snapshots.top.with_name(f"{snapshots.top.name}-{run}"))
     there = settings.model_copy(update={"wd": str(folder / snapshots.prefix)})
-    left, branch = left_work(settings, at), f"logos-fork/{run}"
-    keep_history(snapshots, at, run, left)
+    left, branch = _left_work(settings, at), f"logos-fork/{run}"
+    _keep_history(snapshots, at, run, left)
     try:
         plan = at.state.plan
         if isinstance(plan, LevelsPlan):
@@ -108,7 +126,7 @@ def fork_at(settings: Settings, at: Checkpoint, to: Path | None, tell: Tell) -> 
             snapshots.add_worktree(plan.base, folder, branch)
         else:
             snapshots.unfold(at.commit, folder, branch)
-        _copy_project_files(settings.paths, there.paths)
+        _copy_project_files(settings, there)
     except (LogosError, OSError):
         snapshots.discard(run, folder, branch)
         raise
@@ -116,8 +134,7 @@ def fork_at(settings: Settings, at: Checkpoint, to: Path | None, tell: Tell) -> 
     # An earlier work dir at this path may have left a mirror.
     discard(there.paths.database)
     with open_log(there.telos_dir, tell) as log:
-        started = start_from(at, log, run, forked_at(at, "fork", there, left), there)
-    return replace(started, restored=True)
+        return _start_from(at, "fork", left, run, log, there)
 
 
 def _folder_of_fork(settings: Settings, at: Checkpoint, to: Path) -> Path:
@@ -141,17 +158,16 @@ def _folder_of_fork(settings: Settings, at: Checkpoint, to: Path) -> Path:
     return folder
 
 
-def _copy_project_files(source: WorkDir, target: WorkDir) -> None:
+def _copy_project_files(settings: Settings, there: Settings) -> None:
     """Copy what a run needs and git may not have: files of `logos init`, profiles; and run the project's setup."""
+    source, target = settings.paths, there.paths
     for name in WRITTEN_BY_INIT:
         if (source.path / name).is_file() and not (target.path / name).exists():
             shutil.copy2(source.path / name, target.path / name)
     if source.profiles.is_dir():
         shutil.copytree(source.profiles, target.profiles)
-    if target.telos_file.is_file():
-        setup = read_telos(target.path).setup
-        if setup:
-            run_setup(setup, target.path, source.path)
+    if target.telos_file.is_file() and (setup := read_telos(target.path).setup):
+        run_setup(setup, target.path, source.path)
 
 
 def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> NewRun:
@@ -165,37 +181,85 @@ def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> Ne
     with driving(place, tell) as log:
         view, seq = match(log, name)
         finish_interrupted(settings, log, view, tell)
-        return _roll_back_to(settings, log, checkpoint_at(place, view, seq), tell)
+        at, run, snapshots = checkpoint_at(place, view, seq), new_run_id(), snapshots_for(settings, tell)
+        is_build = at.state.head is not None
+        if is_build and not at.commit:
+            raise UsageError(f"the merged work of run {at.run} at event {at.seq} was not kept: commit {at.state.head}")
+        replaced = snapshots if at.commit and not is_build else None
+        if replaced is not None:
+            # Whatever cannot be kept is an error before anything is changed.
+            replaced.keep_before(at.commit)
+        left = _left_work(settings, at)
+        why = f"rolled back to event {at.seq} of {at.run}, as run {run}"
+        abandon_runs(settings, log, type(at.state.plan), why, tell, view)
+        if snapshots is not None:
+            _keep_history(snapshots, at, run, left)
+        if replaced is None:
+            return _start_from(at, "rollback", left, run, log, settings)
+        kept = replaced.keep_before(at.commit)
+        # If this is killed while it replaces files, the mark stays, and the next command finishes the rollback.
+        write_atomically(settings.paths.rollback_mark, json.dumps({"run": run, "commit": at.commit}))
+        started = _start_from(at, "rollback", left, run, log, settings)
+        replaced.restore(at.commit)
+        settings.paths.rollback_mark.unlink()
+        return replace(started, kept=kept if kept != at.commit else "", restored=True)
 
 
-def _roll_back_to(settings: Settings, log: SqliteLog, at: Checkpoint, tell: Tell) -> NewRun:
-    """Start a run from a checkpoint, in its own work dir. The caller holds the driver lock.
+def _left_work(settings: Settings, at: Checkpoint) -> LeftWork:
+    """Work in worktrees that a build was not done with: as it was gathered, then or later, or else as it was kept.
 
-    If this is killed while it replaces files, the rollback mark stays; the next command finishes the rollback.
+    That is the work of agents who were asked for another attempt, and of those whose answers had just come.
     """
-    run, snapshots = new_run_id(), snapshots_for(settings, tell)
-    is_build = at.state.head is not None
-    if is_build and not at.commit:
-        raise UsageError(f"the merged work of run {at.run} at event {at.seq} was not kept: commit {at.state.head}")
-    replaces_files = bool(at.commit) and not is_build
-    if replaces_files and snapshots is not None:
-        # Whatever cannot be kept is an error before anything is changed.
-        snapshots.keep_before(at.commit)
-    left = left_work(settings, at)
-    why = f"rolled back to event {at.seq} of {at.run}, as run {run}"
-    abandon_runs(settings, log, type(at.state.plan), why, tell, at.view)
-    event = forked_at(at, "rollback", settings, left)
-    if snapshots is not None:
-        keep_history(snapshots, at, run, left)
-    if snapshots is None or not replaces_files:
-        return start_from(at, log, run, event, settings)
-    kept = snapshots.keep_before(at.commit)
-    mark = settings.paths.rollback_mark
-    write_atomically(mark, json.dumps({"run": run, "commit": at.commit}))
-    started = start_from(at, log, run, event, settings)
-    snapshots.restore(at.commit)
-    mark.unlink()
-    return replace(started, kept=kept if kept != at.commit else "", restored=True)
+    continued = at.state.unfinished_work
+    if not continued:
+        return ()
+    workspace, gathered = GitWorkspace(settings.work_dir, at.run), _gathered_in(at.view)
+    uncommitted, driven = at.view.state.uncommitted, driver_of(settings.paths.lock) is not None
+
+    def kept(turn: TurnId) -> str:
+        if turn in uncommitted and not driven and not workspace.left(turn):
+            # A killed driver did not keep it; the worktree still has it.
+            workspace.keep(uncommitted[turn], turn)
+        return workspace.left(turn)
+
+    found = ((key, gathered.get(turn) or kept(turn)) for key, turn in sorted(continued.items()))
+    return tuple((key, commit) for key, commit in found if commit)
+
+
+def _keep_history(snapshots: GitSnapshots, at: Checkpoint, run: RunId, left: LeftWork) -> None:
+    """Keep every commit that the new run's history names, whatever is removed of the old run."""
+    earlier = {seq: commit for seq, commit in snapshots.of(at.run).items() if seq <= at.seq}
+    snapshots.point(run, {**earlier, **({at.seq: at.commit} if at.commit else {})})
+    named = {commit for _, commit in left}
+    for event in (record.event for record in at.history):
+        if isinstance(event, WorkGathered | WorkMerged):
+            named.add(event.commit)
+        elif isinstance(event, RunForked):
+            named.update(commit for _, commit in event.left)
+    snapshots.point(run, {commit: commit for commit in named})
+    # A later rollback to an earlier event needs what was in the worktrees then.
+    before = {**snapshots.left_of(at.run), **_gathered_in(at.view)}
+    snapshots.point(run, {f"left/{turn}": commit for turn, commit in before.items()})
+
+
+def _gathered_in(view: RunView) -> dict[TurnId, str]:
+    """By turn: the commit that its work was gathered as."""
+    events = [record.event for record in view.records if isinstance(record.event, WorkGathered)]
+    return {TurnId(event.turn.removesuffix(GATHER)): event.commit for event in events}
+
+
+def _start_from(
+    at: Checkpoint, way: Literal["fork", "rollback"], left: LeftWork, run: RunId, log: Log, settings: Settings
+) -> NewRun:
+    """Write a run that starts from a checkpoint to the log of these settings, and its state file."""
+    plan: Plan = replace(at.state.plan, wd=str(settings.work_dir))
+    if isinstance(plan, CyclePlan):
+        plan = replace(plan, response_dir=str(settings.response_dir))
+    event = RunForked(at.run, at.seq, plan, way, at.commit, left, session_in(at.view.records))
+    record = log.fork(run, at.history, event)
+    state = at.view.fold.flow.apply(at.state, event)
+    write_state(settings, state, Ledger().enter(event), run, record.seq, time.time())
+    return NewRun(run, settings.work_dir, at, restored=way == "fork", simulated=event.host == SCRIPTED_SESSION)
 
 
 def finish_interrupted(settings: Settings, log: SqliteLog, known: RunView, tell: Tell) -> None:
@@ -275,7 +339,7 @@ def reset(run: str | None = None, *, files: bool = False, wd: Path | None = None
             raise UsageError(f"the files that run {view.run} began with were not kept: reset it without --files")
         _abandon(settings, log, view, "reset by a person", tell)
         kept = snapshots.restore(start.commit) if snapshots is not None else ""
-    return AbandonedRun(view.run, name.place, snapshots is not None, kept)
+    return AbandonedRun(view.run, name.place, kept)
 
 
 def abandon_runs(

@@ -14,7 +14,7 @@ from logos.adapters.reports import read_report as parse_report
 from logos.adapters.state_files import write_build_state, write_cycle_state
 from logos.adapters.store.codec import encode
 from logos.app.settings import Settings
-from logos.app.workdir import Tell, WorkDir, driver_at, find_run, reading
+from logos.app.workdir import Tell, driver_at, find_run, reading
 from logos.domain.events import Recorded, RunAbandoned, RunEnded, TerminalClosed, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.plans import Plan
@@ -28,7 +28,7 @@ from logos.ports import Log
 from logos.views import build_state, cycle_state
 from logos.views.document import iso
 from logos.views.events import EventFormatter, Severity
-from logos.views.run import RunView, State, TurnViewBuilder, extended, view_run
+from logos.views.run import RunView, State, extended, view_run
 from logos.views.status import RunStatus, UnreadableRun
 
 # Verdicts, states and reports ask for the same report; a process parses it once.
@@ -77,13 +77,9 @@ def event_document(record: Recorded) -> dict[str, Any]:
     return {"run": record.run, "seq": record.seq, "at": iso(record.at), **json.loads(encode(record.event))}
 
 
-def event_formatter() -> EventFormatter:
-    return EventFormatter(read_report)
-
-
 def progress(tell: Tell) -> Watcher[Any]:
     """A watcher that tells what happens in a run, line by line."""
-    formatter = event_formatter()
+    formatter = EventFormatter(read_report)
 
     def watch(record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG001
         for line in formatter.lines(record, state):
@@ -91,10 +87,6 @@ def progress(tell: Tell) -> Watcher[Any]:
                 tell(line.text)
 
     return watch
-
-
-def turn_view_builder() -> TurnViewBuilder:
-    return TurnViewBuilder(read_report)
 
 
 def cycle_journal(log: Log, fold: RunFold[Any]) -> Journal[CycleState]:
@@ -153,20 +145,17 @@ def reload_run(log: Log, run: RunId, known: RunView | None) -> RunView:
 def unfinished_runs(log: Log, kind: type[Plan] | None = None, known: RunView | None = None) -> Iterator[RunView]:
     """The runs (of one flow) that can continue, newest first, without unreadable ones; `known` is loaded already."""
     for run in reversed(log.runs()):
-        view = known if known is not None and known.run == run else _load_unless_ended(log, run)
-        if view is not None and view.outcome in UNFINISHED and (kind is None or isinstance(view.plan, kind)):
-            yield view
-
-
-def _load_unless_ended(log: Log, run: RunId) -> RunView | None:
-    """A run whose last event says that it has ended is not folded."""
-    try:
-        records = [*log.read(run)]
-        last = records[-1].event if records else None
-        ended = isinstance(last, RunAbandoned) or (isinstance(last, RunEnded) and last.outcome not in UNFINISHED)
-        return None if ended else view_run(run, records, read_report)
-    except LogError:
-        return None
+        with suppress(LogError):
+            view = known if known is not None and known.run == run else None
+            if view is None:
+                records = [*log.read(run)]
+                last = records[-1].event if records else None
+                # A run whose last event says that it has ended is not folded.
+                if isinstance(last, RunAbandoned) or (isinstance(last, RunEnded) and last.outcome not in UNFINISHED):
+                    continue
+                view = view_run(run, records, read_report)
+            if view.outcome in UNFINISHED and (kind is None or isinstance(view.plan, kind)):
+                yield view
 
 
 def write_state(settings: Settings, state: RunState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
@@ -175,13 +164,9 @@ def write_state(settings: Settings, state: RunState, ledger: Ledger, run: RunId,
             projection = cycle_state.project(state, ledger, run, seq, settings.api, settings.provider)
             write_cycle_state(settings.state_path, projection, at)
         case LevelsState():
-            write_state_of_build(settings.paths, state, ledger, run, seq, at)
+            write_build_state(settings.paths.build_state, build_state.project(state, ledger, run, seq, at))
         case _:
             raise TypeError(f"no state file for {type(state).__name__}")
-
-
-def write_state_of_build(paths: WorkDir, state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
-    write_build_state(paths.build_state, build_state.project(state, ledger, run, seq, at))
 
 
 def write_run_state(settings: Settings, fold: RunFold[Any]) -> None:

@@ -73,7 +73,7 @@ def list_sessions(run: str | None = None, *, wd: Path | None = None) -> SessionL
         found = [*views_in(work_dir)]
         unreadable += [view for view in found if isinstance(view, Unreadable)]
         listed = [row for view in found if isinstance(view, RunView) for row in rows_of(work_dir, view)]
-        rows += _with_driver(listed, work_dir)
+        rows += _with_driver(listed, driver_at(work_dir))
     rows = sorted((row for row in rows if only in (None, row.run)), key=lambda row: row.session.began)
     gaps = tuple(gap for gap in unreadable if only is None or gap.run in (None, only))
     if gaps and not rows:
@@ -102,14 +102,11 @@ def rows_of(place: Path, view: RunView) -> list[SessionRow]:
         unresumed = session.end == KILLED and session.last == len(view.records) and not session.given_up
         ending = f"{KILLED}, not resumed" if unresumed else session.end
         rows.append(SessionRow(place, view.run, view.plan.flow, session, ending))
-    return [*rows[:-1], replace(rows[-1], newest=True, damage=view.damage)] if rows else []
+    return [*rows[:-1], *(replace(row, newest=True, damage=view.damage) for row in rows[-1:])]
 
 
-def _with_driver(rows: list[SessionRow], place: Path) -> list[SessionRow]:
-    """A driver that runs in a work dir drives the run with the newest event."""
-    driver = driver_at(place)
-    candidates = [row for row in rows if row.newest and not (row.session.outcome or row.session.given_up)]
-    if driver is None or not candidates:
-        return rows
-    driven = max(candidates, key=lambda row: row.session.ended)
+def _with_driver(rows: list[SessionRow], driver: int | None) -> list[SessionRow]:
+    """The driver of a work dir drives the run with the newest event."""
+    open_rows = [row for row in rows if row.newest and not (row.session.outcome or row.session.given_up)]
+    driven = max(open_rows, key=lambda row: row.session.ended, default=None) if driver is not None else None
     return [replace(row, ending=f"at work (pid {driver})", driver=driver) if row is driven else row for row in rows]

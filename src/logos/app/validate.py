@@ -37,7 +37,12 @@ def validate(config: Path, env: Mapping[str, str]) -> Validation:
             check()
         except LogosError as error:
             problems.append(str(error))
-    return Validation(tuple(problems), tuple(_warnings(settings)))
+    warnings: list[str] = []
+    if not settings.project_test_cmd:
+        warnings.append("project_test_cmd is empty: no PASS can be verified by running the tests")
+    elif not settings.verify_pass:
+        warnings.append("verify_pass is off: a tester's PASS is accepted without running project_test_cmd")
+    return Validation(tuple(problems), tuple(warnings))
 
 
 def _check_prompt(settings: Settings) -> None:
@@ -46,11 +51,3 @@ def _check_prompt(settings: Settings) -> None:
         raise PromptError("no prompt: neither prompt nor prompt_file is set; set one, or use `logos run --prompt FILE`")
     refuse_template(settings)
     split_prompt(given)
-
-
-def _warnings(settings: Settings) -> list[str]:
-    if not settings.project_test_cmd:
-        return ["project_test_cmd is empty: no PASS can be verified by running the tests"]
-    if not settings.verify_pass:
-        return ["verify_pass is off: a tester's PASS is accepted without running project_test_cmd"]
-    return []

@@ -64,6 +64,11 @@ def stamp() -> str:
     return time.strftime("%Y%m%d-%H%M%S")
 
 
+def day_of(at: float) -> str:
+    """The day of a time, as a checkpoint is named by it."""
+    return time.strftime("%Y-%m-%d", time.localtime(at))
+
+
 def default_config() -> Path | None:
     path = Path(CONFIG)
     return path if path.is_file() else None

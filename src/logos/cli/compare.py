@@ -40,7 +40,7 @@ def compare(
     if as_json:
         show.document(_comparison_document(found, patch=patch))
         return
-    one, other = (run.view.run for run in found.runs)
+    one, other = (run.end.run for run in found.runs)
     # Only the patch goes to a pipe.
     about = show.console(stderr=patch and not sys.stdout.isatty())
     left, right = (_compared_cells(run, found) for run in found.runs)
@@ -56,7 +56,7 @@ def compare(
 
 
 def _compared_cells(run: ComparedRun, found: Comparison) -> dict[str, object]:
-    view, bill, common = run.view, run.view.bill, found.common
+    view, bill, common = run.end.view, run.end.view.bill, found.common
     rounds = ", ".join({"cycle": "rounds", "levels": "sweeps"}[flow] for flow in sorted(found.flows))
     since = f"since {common.run}@{common.seq}" if common is not None else "since its start"
     return {
@@ -85,7 +85,7 @@ def _partly(text: str, unknown: int, turns: int) -> str:
 def _comparison_document(found: Comparison, *, patch: bool) -> dict[str, Any]:
     runs = [
         {
-            **run_document(status_of(run.end.place, run.view)),
+            **run_document(status_of(run.end.place, run.end.view)),
             "files_changed": None if run.changed is None else len(run.changed),
             "commit": run.end.commit or None,
         }

@@ -6,7 +6,8 @@ import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from logos.app.diff import Diff, DiffSide
+from logos.app.checkpoints import Checkpoint
+from logos.app.diff import Diff
 from logos.app.diff import diff as find_diff
 from logos.cli.options import CHECKPOINT, AsJson, WorkDir, argument, command, flag
 from logos.cli.output import console as show
@@ -80,9 +81,10 @@ def put_changes(found: Diff, *, stat: bool) -> None:
         sys.stdout.flush()
 
 
-def _side_document(side: DiffSide) -> dict[str, Any]:
-    known = {"run": side.view.run, "event": side.seq, "commit": side.commit or None, "wd": str(side.place)}
-    return {**known, "not_kept": None if side.commit else side.why_not_kept}
+def _side_document(side: Checkpoint) -> dict[str, Any]:
+    event, not_kept = None if side.now else side.seq, None if side.commit else side.why_not_kept
+    known = {"run": side.run, "event": event, "commit": side.commit or None, "wd": str(side.place)}
+    return {**known, "not_kept": not_kept}
 
 
 def changes_document(found: Diff, *, patch: bool) -> dict[str, Any]:

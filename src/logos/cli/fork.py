@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from logos.app.checkpoints import NewRun
+from logos.app.rollback import NewRun
 from logos.app.rollback import fork as fork_run
 from logos.cli.options import AsJson, OneRun, WorkDir, command, value
 from logos.cli.output import console as show

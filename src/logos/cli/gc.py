@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from logos.app.gc import Collected, collect_garbage
@@ -40,7 +41,7 @@ def gc(
         return
     target = show.console()
     if not done.removed:
-        show.put(target, f"nothing to remove (keep_days = {done.policy.days}, keep_runs = {done.policy.runs})")
+        show.put(target, f"nothing to remove (keep_days = {done.keep_days}, keep_runs = {done.keep_runs})")
         return
     for removal in done.removed:
         amount = count(len(removal.refs), "ref") if removal.refs else count(len(removal.folders), "folder")
@@ -59,6 +60,4 @@ def _collected_document(done: Collected) -> dict[str, Any]:
         {"what": part.what, "why": part.why, "refs": [ref.name for ref in part.refs], "folders": part.folders}
         for part in done.removed
     ]
-    policy = {"keep_days": done.policy.days, "keep_runs": done.policy.runs}
-    kept = {"commits_freed": done.commits_freed, "in_use": done.in_use, "notes": done.notes}
-    return {"dry_run": done.dry_run, **policy, "removed": removed, **kept}
+    return {**asdict(done), "removed": removed}

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Option
 
-from logos.app.runs import event_document, event_formatter
+from logos.app.runs import event_document, read_report
 from logos.app.workdir import driver_at, find_run, place_of, reading
 from logos.cli.options import AsJson, OneRun, WorkDir, command
 from logos.cli.output import console as show
@@ -16,6 +16,7 @@ from logos.domain.events import Recorded, RunEnded, RunResumed, RunStarted
 from logos.domain.turns import RunId
 from logos.ports import Log
 from logos.views import document as documents
+from logos.views.events import EventFormatter
 from logos.views.run import FLOW_WORDS
 
 
@@ -47,7 +48,7 @@ def log(
 
 
 def _put_events(records: Iterator[Recorded]) -> None:
-    formatter, target = event_formatter(), show.console()
+    formatter, target = EventFormatter(read_report), show.console()
     for record in records:
         first, *more = formatter.lines(record)
         show.put_line(target, first, f"{record.seq:>4}  ")

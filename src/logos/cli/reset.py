@@ -27,10 +27,10 @@ def reset(
     """
     done = reset_run(run, files=files, wd=wd, tell=show.tell)
     if as_json:
-        show.document({"run": done.run, "kept": done.kept or None, "files_restored": done.restored})
+        show.document({"run": done.run, "kept": done.kept or None, "files_restored": bool(done.kept)})
         return
     target, flag = show.console(), wd_flag(done.wd)
-    restored = ", and the files it started with are restored" if done.restored else ""
+    restored = ", and the files it started with are restored" if done.kept else ""
     show.put(target, f"run {done.run} is abandoned{restored}", "bold")
     commands = [(f"logos rollback {done.run}{flag}", "return to where it was left")]
     if done.kept:

@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from logos.app.checkpoints import NewRun
-from logos.app.rollback import restore_files
+from logos.app.rollback import NewRun, restore_files
 from logos.app.rollback import rollback as roll_back
 from logos.app.workdir import wd_flag
 from logos.cli.fork import new_run_document

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
-from logos.app.runs import event_formatter, turn_view_builder
+from logos.app.runs import read_report
 from logos.cli.output import console as show
 from logos.cli.output.console import Part, short
 from logos.cli.output.levels import LevelsView
@@ -22,9 +22,9 @@ from logos.domain.roles import PHASE_DEFS, Role
 from logos.domain.turns import Outcome, RunId
 from logos.flows.cycle.flow import CycleState
 from logos.flows.levels.state import LevelsState
-from logos.views.events import EventLine, Severity, severity_of
+from logos.views.events import EventFormatter, EventLine, Severity, severity_of
 from logos.views.redact import one_line
-from logos.views.run import FLOW_WORDS, State, TurnView
+from logos.views.run import FLOW_WORDS, State, TurnView, TurnViewBuilder
 from logos.views.text import clock, count, duration, first_line
 from logos.views.usage import sum_in_words
 
@@ -45,7 +45,7 @@ class View(AbstractContextManager["View"]):
     def __init__(self, target: Console | None = None) -> None:
         self.run: RunId | None = None
         self._console = target or show.console(stderr=True)
-        self._formatter = event_formatter()
+        self._formatter = EventFormatter(read_report)
 
     def watch(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002 - for the live view
         self.run = record.run
@@ -70,7 +70,7 @@ class LiveView(View):
 
     def __init__(self, target: Console | None = None) -> None:
         super().__init__(target)
-        self._builder = turn_view_builder()
+        self._builder = TurnViewBuilder(read_report)
         self._live: Live | None = None
         self._state: State | None = None
         self._ledger = Ledger()
