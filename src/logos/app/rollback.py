@@ -149,9 +149,7 @@ def _copy_project_files(source: WorkDir, target: WorkDir) -> None:
     if source.profiles.is_dir():
         shutil.copytree(source.profiles, target.profiles)
     if target.telos_file.is_file():
-        setup = read_telos(target.path).setup
-        if setup:
-            run_setup(setup, target.path, source.path)
+        run_setup(read_telos(target.path).setup, target.path, source.path)
 
 
 def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> NewRun:

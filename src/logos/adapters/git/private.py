@@ -49,16 +49,15 @@ class PrivateGit:
             private_folder(self.home / name)
         for name, content in self._files().items():
             (self.home / name).write_bytes(content)
-        variables = {
-            "GIT_DIR": str(self.home),
-            "GIT_WORK_TREE": str(self._repository.top),
-            "GIT_OBJECT_DIRECTORY": str(self._repository.common / "objects"),
-            "GIT_LITERAL_PATHSPECS": "1",
-        }
+        variables = {"GIT_DIR": str(self.home), "GIT_WORK_TREE": str(self._repository.top)}
+        variables |= {"GIT_OBJECT_DIRECTORY": str(self._repository.common / "objects"), "GIT_LITERAL_PATHSPECS": "1"}
         # A filter may remove content when a file is stored that it does not restore.
         filters = without_drivers((key for key in self._settings if key.startswith("filter.")), _TRUSTED_FILTERS)
-        settings = (*DURABLE, *_PLAIN, *self._ignore_file(), *filters)
-        self._git = Git(self._repository.top, variables).with_settings(settings)
+        # The ignore file that the repository's own settings name, if any.
+        scope, path = self._settings.get("core.excludesfile", ("", ""))
+        named = (("core.excludesFile", str(self._repository.top / Path(path).expanduser())),)
+        ignored = named if scope in PLANTABLE else ()
+        self._git = Git(self._repository.top, variables).with_settings((*DURABLE, *_PLAIN, *ignored, *filters))
         return self._git
 
     def _read_settings(self) -> dict[str, tuple[str, str]]:
@@ -78,9 +77,3 @@ class PrivateGit:
             "info/attributes": _ATTRIBUTES,
             "info/exclude": exclude.read_bytes() if exclude.is_file() and os.access(exclude, os.R_OK) else b"",
         }
-
-    def _ignore_file(self) -> Settings:
-        """The ignore file that the repository's own settings name, if any."""
-        scope, path = self._settings.get("core.excludesfile", ("", ""))
-        full = str(self._repository.top / Path(path).expanduser())
-        return (("core.excludesFile", full),) if scope in PLANTABLE else ()
