@@ -1,4 +1,4 @@
-"""Snapshots of a work tree as commits outside branches, made with a separate index, and restored exactly."""
+"""Snapshots of a work tree as commits outside branches, made with a GIT_DIR of our own, and restored exactly."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha1, sha256
 from pathlib import Path
 
-from logos.adapters.git.command import Git, checked_commit, is_repository, repository_of
+from logos.adapters.files import own_folder, private_folder
+from logos.adapters.git.command import PLANTABLE, Git, checked_commit, is_repository, repository_of, without_drivers
 from logos.adapters.git.contents import OURS, Problem, differing, take
-from logos.adapters.git.private import DURABLE, PrivateGit
+from logos.adapters.git.worktrees import remove
 from logos.domain.turns import RunId, TurnId
 from logos.errors import HostError, UsageError
 
@@ -20,6 +22,15 @@ LARGEST_FILE = 100_000_000
 MOST_FILES = 50_000
 MOST_BYTES = 2_000_000_000
 KEPT = "refs/logos/snapshots"
+
+# After a power cut, no ref may point to an object that was lost.
+_DURABLE = (("core.fsync", "committed,loose-object"), ("core.fsyncMethod", "batch"))
+# Never descend into submodules, and write the index with a hash that shows damage.
+_PLAIN = (("submodule.recurse", "false"), ("index.skipHash", "false"))
+# Store bytes unchanged: no conversion of line ends, keywords or encodings.
+_ATTRIBUTES = b"* -text -ident !eol !working-tree-encoding\n"
+# LFS restores what it stores, and without it files would be stored that are too large for a repository.
+_TRUSTED_FILTERS = ("filter.lfs",)
 
 _REPOSITORY = b"160000"
 # How `ls-files -v` marks files that git is told not to check.
@@ -48,9 +59,11 @@ class GitSnapshots:
         # The work dir relative to the top of the work tree.
         self.prefix = self._repository.prefix
         # Git on the shared GIT_DIR, for refs and objects.
-        self._main = self._repository.git.with_settings(DURABLE)
-        # A reader uses another folder, so that it does not disturb a live driver.
-        self._private = PrivateGit(self._wd, self._repository, home)
+        self._main = self._repository.git.with_settings(_DURABLE)
+        # Our own GIT_DIR. A reader uses another folder, so that it does not disturb a live driver.
+        self._home = home or self._wd / ".telos" / "snapshots"
+        self._index = self._home / "index"
+        self._private: Git | None = None
         self._ours = [f"{self.prefix}{name}" for name in (".telos/", *OURS)]
         self._ours += [str(path.relative_to(self.top)) for path in unseen if path.is_relative_to(self.top)]
         # Patterns that match exactly our own files.
@@ -167,17 +180,17 @@ class GitSnapshots:
         """Restore removed files that the current rules ignore: they were not meant to be removed."""
         # `check-ignore` does not support literal pathspecs; no path that begins with ./ is read as a pattern.
         asked = b"".join(b"./" + path + b"\0" for path in gone if not [*self._files_at(path)])
-        git = self._git.using(GIT_LITERAL_PATHSPECS="0", GIT_INDEX_FILE=str(self._private.home / "index.ignored"))
+        git = self._git.using(GIT_LITERAL_PATHSPECS="0", GIT_INDEX_FILE=str(self._home / "index.ignored"))
         ignored = git.run("check-ignore", "--no-index", "-z", "--stdin", stdin=asked).stdout if asked else b""
         if ignored:
             git.ask("read-tree", "--reset", commit)
             git.ask("checkout-index", "-z", "--force", "--stdin", stdin=ignored)
-            (self._private.home / "index.ignored").unlink(missing_ok=True)
+            (self._home / "index.ignored").unlink(missing_ok=True)
 
     # -- taking snapshots
 
     def _taken(self) -> tuple[str, list[Problem]]:
-        self._private.prepare()
+        self._prepare()
         self._check_index()
         try:
             return self._staged()
@@ -185,7 +198,7 @@ class GitSnapshots:
             raise
         except HostError:
             # An agent damaged our index, or `git gc` removed files of an earlier snapshot: start with a new index.
-            self._private.index.unlink(missing_ok=True)
+            self._index.unlink(missing_ok=True)
             self._tree = ""
             return self._staged()
 
@@ -197,10 +210,10 @@ class GitSnapshots:
                 raise SnapshotRefused(f"{rules} is a pipe, and reading it would block")
             if folder == self.top:
                 break
-        if not self._user_head and self._private.index.exists():
+        if not self._user_head and self._index.exists():
             listed = self._git.run("ls-files", "-v", "-z").stdout.split(b"\0")
-            if not _is_intact(self._private.index) or any(line[:1] in _SKIPPED for line in listed):
-                self._private.index.unlink()
+            if not _is_intact(self._index) or any(line[:1] in _SKIPPED for line in listed):
+                self._index.unlink()
             else:
                 # Otherwise files with a new time stamp and the same content would be read every time.
                 self._git.run("update-index", "-q", "--refresh")
@@ -231,7 +244,7 @@ class GitSnapshots:
     def _learn_head(self) -> None:
         """Include every file that the user's HEAD tracks, also ignored ones; our index starts with them."""
         user_head = Git(self._wd).run("rev-parse", "--verify", "--quiet", "HEAD").stdout.decode().strip()
-        known = self._private.index.exists()
+        known = self._index.exists()
         if user_head == self._user_head and known:
             return
         # With our settings: those of the repository could make git fetch missing objects with any program.
@@ -279,9 +292,50 @@ class GitSnapshots:
         for folder, _, names in os.walk(os.path.join(self._root, path)):
             yield from (os.path.relpath(os.path.join(folder, name), self._root) for name in names)
 
+    # -- our own GIT_DIR
+
     @property
     def _git(self) -> Git:
-        return self._private.git
+        return self._private or self._prepare()
+
+    def _prepare(self) -> Git:
+        """Git with our own GIT_DIR. All its files but the index are new each time: an agent may have changed them."""
+        if self._home.is_relative_to(self._wd):
+            own_folder(self._wd / ".telos")
+        # Symbolic links are removed, too: they could lead to the user's GIT_DIR.
+        if self._home.is_symlink() or not self._home.is_dir():
+            remove(self._home)
+        private_folder(self._home)
+        for entry in self._home.iterdir():
+            if entry != self._index or entry.is_symlink() or not entry.is_file():
+                remove(entry)
+        for name in ("info", "objects", "refs"):
+            private_folder(self._home / name)
+        _, names = self._settings.get("extensions.objectformat", ("", "sha1"))
+        version, more = (0, "") if names == "sha1" else (1, f"[extensions]\n\tobjectformat = {names}\n")
+        core = f"[core]\n\trepositoryformatversion = {version}\n\tbare = false\n\tfilemode = true\n"
+        exclude = self._repository.common / "info" / "exclude"
+        excluded = exclude.read_bytes() if exclude.is_file() and os.access(exclude, os.R_OK) else b""
+        files = {"config": f"{core}{more}".encode(), "HEAD": b"ref: refs/heads/none\n"}
+        for name, content in (files | {"info/attributes": _ATTRIBUTES, "info/exclude": excluded}).items():
+            (self._home / name).write_bytes(content)
+        variables = {"GIT_DIR": str(self._home), "GIT_WORK_TREE": str(self.top)}
+        variables |= {"GIT_OBJECT_DIRECTORY": str(self._repository.common / "objects"), "GIT_LITERAL_PATHSPECS": "1"}
+        # A filter may remove content when a file is stored that it does not restore.
+        filters = without_drivers((key for key in self._settings if key.startswith("filter.")), _TRUSTED_FILTERS)
+        # The ignore file that the repository's own settings name, if any.
+        scope, path = self._settings.get("core.excludesfile", ("", ""))
+        named = (("core.excludesFile", str(self.top / Path(path).expanduser())),)
+        ignored = named if scope in PLANTABLE else ()
+        self._private = Git(self.top, variables).with_settings((*_DURABLE, *_PLAIN, *ignored, *filters))
+        return self._private
+
+    @cached_property
+    def _settings(self) -> dict[str, tuple[str, str]]:
+        """Scope and value of every setting of the user's repository, by key."""
+        fields = os.fsdecode(Git(self._wd).ask("config", "--list", "-z", "--show-scope")).split("\0")
+        split = ((scope, *setting.partition("\n")) for scope, setting in zip(fields[::2], fields[1::2], strict=False))
+        return {key: (scope, value) for scope, key, _, value in split}
 
 
 def _is_intact(index: Path) -> bool:
