@@ -264,23 +264,18 @@ def open_database(path: Path) -> sqlite3.Connection:
             # FULL: an accepted event survives a power cut.
             db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
             db.executescript(files("logos.adapters.store").joinpath("schema.sql").read_text("utf-8"))
-            _number_runs(db)
+            if db.execute("PRAGMA user_version").fetchone()[0] < NUMBERED:
+                # A log of an older version, or a new one.
+                with db:
+                    db.execute("BEGIN IMMEDIATE")
+                    db.execute(f"INSERT OR IGNORE INTO runs (run) {RUNS_BY_TIME}")
+                    db.execute(f"PRAGMA user_version = {NUMBERED}")
             return db
         except sqlite3.Error as error:
             db.close()
             if "locked" not in str(error) or time.monotonic() >= until:
                 raise
             time.sleep(0.02)
-
-
-def _number_runs(db: sqlite3.Connection) -> None:
-    """Number the runs of a log of an older version."""
-    if db.execute("PRAGMA user_version").fetchone()[0] >= NUMBERED:
-        return
-    with db:
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("INSERT OR IGNORE INTO runs (run) SELECT run FROM events WHERE seq = 1 ORDER BY at, run")
-        db.execute(f"PRAGMA user_version = {NUMBERED}")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
