@@ -63,7 +63,7 @@ def install_profiles(api: str = "", *, force: bool = False) -> InstallResult:
             if server.install_profile(name, profiles.text(name)):
                 done[name] = Installation.INSTALLED
             elif force:
-                server.replace_profile(name, profiles.text(name))
+                server.install_profile(name, profiles.text(name), replace=True)
                 done[name] = Installation.REPLACED
             else:
                 done[name] = Installation.KEPT

@@ -76,10 +76,7 @@ class GitWorkspace:
                 return WorkGathered(action.id, checkout.name, start, problems=("the worktree was deleted",))
             if checkout.start != start:
                 raise HostError(f"{checkout.folder} was not created at {start}, so its changes cannot be determined")
-            git = self._git_in(checkout)
-            fresh_index(git, checkout.index, start)
-            problems = stage(git, checkout.folder)
-            commit = self._commit(git, start, action.title)
+            git, commit, problems = self._commit_files(checkout, action.title.strip() or "Work")
             gathered = self._gathered(git, action, checkout, base, commit, problems)
             if gathered.problems:
                 # The files stay, compared with the start commit, so that the author can correct them.
@@ -131,7 +128,8 @@ class GitWorkspace:
         checkout = self._checkout(worktree.name)
         with self._locks[worktree.name]:
             if checkout.start == self._start(worktree):
-                self._git.point({f"refs/logos/{self._run}/left/{turn}": self._commit_files(checkout)})
+                _, commit, _ = self._commit_files(checkout, f"Left in {checkout.name}")
+                self._git.point({f"refs/logos/{self._run}/left/{turn}": commit})
 
     def left(self, turn: TurnId) -> str:
         """The commit of the files that a turn left; empty if none was kept."""
@@ -142,15 +140,17 @@ class GitWorkspace:
         for name in sorted(entry.name for entry in self._home.iterdir()) if self._home.is_dir() else ():
             if _SLUG.fullmatch(name):
                 with suppress(HostError):
-                    commit = self._commit_files(self._checkout(name))
+                    _, commit, _ = self._commit_files(self._checkout(name), f"Left in {name}")
                     self._git.point({self._kept_ref(commit): commit})
         self.close(result)
 
-    def _commit_files(self, checkout: WorktreePath) -> str:
+    def _commit_files(self, checkout: WorktreePath, title: str) -> tuple[Git, str, list[Problem]]:
+        """Commit the files of a worktree, unless they are those of its start; with git there, and the problems."""
         git, start = self._git_in(checkout), checked_commit(checkout.start)
         fresh_index(git, checkout.index, start)
-        stage(git, checkout.folder)
-        return self._commit(git, start, f"Left in {checkout.name}")
+        problems, tree = stage(git, checkout.folder), git.line("write-tree")
+        commit = start if tree == git.tree_of(start) else git.commit_tree(tree, [start], title)
+        return git, commit, problems
 
     # -- names
 
@@ -177,10 +177,6 @@ class GitWorkspace:
     def _git_in(self, checkout: WorktreePath) -> Git:
         variables = {"GIT_WORK_TREE": str(checkout.folder), "GIT_INDEX_FILE": str(checkout.index)}
         return Git(checkout.folder, {**self._git.variables, **variables}).disarmed()
-
-    def _commit(self, git: Git, start: str, title: str) -> str:
-        tree = git.line("write-tree")
-        return start if tree == git.tree_of(start) else git.commit_tree(tree, [start], title.strip() or "Work")
 
     # -- creating worktrees
 

@@ -152,23 +152,19 @@ class ApiClient:
         rows = self._list("/agents/profiles")
         return None if rows is None else {str(row.get("name")) for row in rows}
 
-    def install_profile(self, name: str, content: str) -> bool:
-        """Install a profile on the server; False if the name is taken."""
-        answer = self._store("POST", "/agents/profiles", {"name": name, "content": content})
-        if answer.status_code == _CONFLICT:
-            return False
-        self._expect(answer, f"profile {name}")
-        return True
-
-    def replace_profile(self, name: str, content: str) -> None:
-        answer = self._store("PUT", f"/agents/profiles/{quote(name, safe='')}", {"content": content})
-        self._expect(answer, f"profile {name}")
-
-    def _store(self, method: str, path: str, body: dict[str, str]) -> httpx.Response:
+    def install_profile(self, name: str, content: str, *, replace: bool = False) -> bool:
+        """Install a profile on the server, or replace it; False if the name of a new one is taken."""
+        new = "POST", "/agents/profiles", {"name": name, "content": content}
+        again = "PUT", f"/agents/profiles/{quote(name, safe='')}", {"content": content}
+        method, path, body = again if replace else new
         try:
-            return self._client.request(method, path, json=body)
+            answer = self._client.request(method, path, json=body)
         except httpx.TransportError as error:
             raise self._away(error) from error
+        taken = answer.status_code == _CONFLICT and not replace
+        if not taken:
+            self._expect(answer, f"profile {name}")
+        return not taken
 
     def _create(self, path: str, profile: str, options: TerminalOptions) -> Mapping[str, str]:
         provider, key = options["provider"], options.get("idempotency_key", "")
