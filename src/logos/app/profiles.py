@@ -61,5 +61,5 @@ def install_profiles(api: str = "", *, force: bool = False) -> InstallResult:
             if not server.install_profile(name, profiles.text(name)):
                 done[name] = "replaced" if force else "exists, not overwritten (use --force)"
                 if force:
-                    server.replace_profile(name, profiles.text(name))
+                    server.install_profile(name, profiles.text(name), replace=True)
     return InstallResult(server.base_url, done)

@@ -166,8 +166,8 @@ def _copy_project_files(settings: Settings, there: Settings) -> None:
             shutil.copy2(source.path / name, target.path / name)
     if source.profiles.is_dir():
         shutil.copytree(source.profiles, target.profiles)
-    if target.telos_file.is_file() and (setup := read_telos(target.path).setup):
-        run_setup(setup, target.path, source.path)
+    if target.telos_file.is_file():
+        run_setup(read_telos(target.path).setup, target.path, source.path)
 
 
 def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> NewRun:

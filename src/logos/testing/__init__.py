@@ -97,7 +97,7 @@ class ScriptedAgents:
     exited: list[str] = field(default_factory=list[str])
     profiles: dict[str, str] = field(default_factory=dict[str, str])
     agents: dict[str, ScriptedTerminal] = field(default_factory=dict[str, ScriptedTerminal])
-    _known: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    _known: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
@@ -145,17 +145,14 @@ class ScriptedAgents:
         if key is None:
             return {}
         with self._lock:
-            known = self._known.setdefault(key, [])
             # A repeated turn keeps its position in the script.
-            if turn.id not in known:
-                known.append(turn.id)
-            return _at(self.script[key], known.index(turn.id))
+            known = self._known.setdefault(key, {})
+            return _at(self.script[key], known.setdefault(turn.id, len(known)))
 
     def get_status(self, terminal_id: str) -> str:
         """`processing` once after each prompt, so that a watcher has seen the agent work."""
         agent = self._agent(terminal_id)
-        status = agent.status
-        agent.status = "completed" if status == "processing" else status
+        status, agent.status = agent.status, "completed" if agent.status == "processing" else agent.status
         return status
 
     def get_last_output(self, terminal_id: str) -> str:

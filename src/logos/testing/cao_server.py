@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from logos.domain.levels import LEVELS
 from logos.domain.roles import ROLE_DEFS
@@ -76,9 +76,8 @@ class FakeCao(ScriptedAgents):
                     self.close_connection = True
                     return
                 parts = urlsplit(self.path)
-                query = {key: values[0] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
-                length = int(self.headers.get("Content-Length") or 0)
-                self.rfile.read(length)
+                query = dict(parse_qsl(parts.query, keep_blank_values=True))
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 if len(self.path) > MAX_URL:
                     status, body = 400, {"detail": "URL too long"}
                 else:

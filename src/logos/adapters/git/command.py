@@ -22,24 +22,11 @@ LONGEST_SECONDS = 900.0
 
 # These locate the user's settings; every other GIT_* variable could select another repository or index.
 _KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_EXEC_PATH"}
-_STANDING = {
-    "LC_ALL": "C",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_AUTHOR_NAME": "Logos",
-    "GIT_AUTHOR_EMAIL": "logos@localhost",
-    "GIT_COMMITTER_NAME": "Logos",
-    "GIT_COMMITTER_EMAIL": "logos@localhost",
-}
-_SAFE: Settings = (
-    ("core.hooksPath", "/dev/null"),
-    ("core.fsmonitor", "false"),
-    ("core.untrackedCache", "false"),
-    ("core.splitIndex", "false"),
-    ("commit.gpgSign", "false"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-)
+_NAMES = dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "Logos")
+_ADDRESSES = dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "logos@localhost")
+_STANDING = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", **_NAMES, **_ADDRESSES}
+_OFF = ("core.fsmonitor", "core.untrackedCache", "core.splitIndex", "commit.gpgSign", "maintenance.auto")
+_SAFE: Settings = (("core.hooksPath", "/dev/null"), ("gc.auto", "0"), *((key, "false") for key in _OFF))
 # Programs that file attributes can name, and their replacements: no filter, and git's own merge.
 _DISARMED = {
     "filter": (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")),
@@ -135,12 +122,10 @@ class Git:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
-        numbered = {
-            f"GIT_CONFIG_{part}_{number}": text
-            for number, setting in enumerate(self.settings)
-            for part, text in zip(("KEY", "VALUE"), setting, strict=True)
-        }
-        return {**kept, **_STANDING, **numbered, "GIT_CONFIG_COUNT": str(len(self.settings)), **self.variables}
+        keys = {f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in enumerate(self.settings)}
+        values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(self.settings)}
+        count = {"GIT_CONFIG_COUNT": str(len(self.settings))}
+        return {**kept, **_STANDING, **count, **keys, **values, **self.variables}
 
     # -- objects and refs
 
@@ -180,7 +165,13 @@ class Git:
         """The changes of each of these commits against the old one, sorted by path."""
         asked = "".join(f"{checked_commit(commit)} {checked_commit(old)}\n" for commit in commits)
         fields = self.ask("diff-tree", "--stdin", "--no-commit-id", *_DIFF, stdin=asked.encode()).split(b"\0")
-        return sorted(map(_change, fields[0:-1:2], fields[1::2]), key=lambda change: change.path)
+        found: list[PathChange] = []
+        for about, path in zip(fields[0:-1:2], fields[1::2], strict=True):
+            old_mode, mode, old_blob, blob, _ = about.decode().lstrip(":").split()
+            now = (mode, blob) if mode != "000000" else ("", "")
+            before = (old_mode, old_blob) if old_mode != "000000" else ("", "")
+            found.append(PathChange(path, *now, *before))
+        return sorted(found, key=lambda change: change.path)
 
     def blobs(self, hashes: Iterable[str], largest: int) -> dict[str, bytes]:
         """The contents of the blobs of at most `largest` bytes."""
@@ -245,10 +236,3 @@ def checked_commit(commit: str) -> str:
     if not _COMMIT.fullmatch(commit):
         raise HostError(f"{commit!r} is not a commit")
     return commit
-
-
-def _change(about: bytes, path: bytes) -> PathChange:
-    old_mode, mode, old_blob, blob, _ = about.decode().lstrip(":").split()
-    new = (mode, blob) if mode != "000000" else ("", "")
-    old = (old_mode, old_blob) if old_mode != "000000" else ("", "")
-    return PathChange(path, *new, *old)

@@ -76,23 +76,18 @@ def take(git: Git, folder: Path, paths: Iterable[bytes], largest: int = LARGEST_
 
     Not `git add`: it would run git inside nested repositories, with their settings.
     """
-    problems: list[Problem] = []
-    staged: dict[_Flags, list[bytes]] = {_REMOVE: [], _ADD: []}
-    for path in paths:
-        found = _what_to_do(git, os.fsencode(folder), path, largest)
-        if isinstance(found, str):
-            problems.append(Problem(path, found))
-        else:
-            staged[found].append(path)
-    refused: list[bytes] = []
-    for flags, these in staged.items():
+    found = {path: _what_to_do(git, os.fsencode(folder), path, largest) for path in paths}
+    problems = [Problem(path, how) for path, how in found.items() if isinstance(how, str)]
+    for flags in (_REMOVE, _ADD):
+        these = b"".join(path + b"\0" for path, how in found.items() if how == flags)
         if not these:
             continue
-        done = git.run("update-index", *flags, "-z", "--stdin", stdin=b"".join(path + b"\0" for path in these))
+        done = git.run("update-index", *flags, "-z", "--stdin", stdin=these)
         if done.returncode != 0:
             return [*problems, Problem(b"", f"git cannot stage the files: {provider_error(done)}")]
-        refused += [line.removeprefix(_REFUSED) for line in done.stderr.splitlines() if line.startswith(_REFUSED)]
-    return problems + [Problem(path, "has a name that git refuses") for path in refused]
+        refused = (line.removeprefix(_REFUSED) for line in done.stderr.splitlines() if line.startswith(_REFUSED))
+        problems += [Problem(path, "has a name that git refuses") for path in refused]
+    return problems
 
 
 def _what_to_do(git: Git, folder: bytes, path: bytes, largest: int) -> _Flags | str:
@@ -173,12 +168,10 @@ def touched(git: Git, changed: list[PathChange], prefix: str) -> tuple[TouchedFi
     hashes = [blob for it in python for blob in (it.blob, it.old_blob) if blob]
     texts = git.blobs(hashes, LARGEST_PARSED) if hashes else {}
 
-    def defined(path: bytes, blob: str) -> tuple[str, ...]:
-        return defined_in(text_of(path), texts.get(blob, b"").decode("utf-8-sig", "replace"))
-
     def newly_defined(it: PathChange) -> tuple[str, ...]:
-        before = defined(it.path, it.old_blob)
-        return tuple(name for name in defined(it.path, it.blob) if name not in before)
+        before, now = (texts.get(blob, b"").decode("utf-8-sig", "replace") for blob in (it.old_blob, it.blob))
+        known = defined_in(text_of(it.path), before)
+        return tuple(name for name in defined_in(text_of(it.path), now) if name not in known)
 
     return tuple(TouchedFile(seen_from(prefix, it.path), it.blob, newly_defined(it)) for it in changed)
 

@@ -71,9 +71,10 @@ def _merge_each(git: Git, onto: str, contributions: Contributions, date: int, pr
     for component, contribution in contributions:
         new, clashes = _merge_trees(git, commit, contribution)
         if clashes:
-            touched = {name: _touched_since(git, onto, other) for name, other in merged.items()}
+            bases = {name: git.line("merge-base", onto, other) for name, other in merged.items()}
+            touched = {(name, it.path) for name, base in bases.items() for it in git.changes(base, merged[name])}
             for path, detail in clashes.items():
-                others = (name for name, paths in touched.items() if path in paths)
+                others = (name for name in merged if (name, path) in touched)
                 conflicts.append(ContentConflict("merge", (component, *others), seen_from(prefix, path), detail))
         elif new != tree:
             # A contribution without changes is merged already.
@@ -91,25 +92,15 @@ def _merge_trees(git: Git, ours: str, theirs: str) -> tuple[str, dict[bytes, str
     if done.returncode == 0:
         return tree.decode(), {}
     end = fields.index(b"")
-    details = _details(fields[end + 1 :])
-    return tree.decode(), {path: details.get(path, "") for path in fields[:end]}
-
-
-def _details(fields: list[bytes]) -> dict[bytes, str]:
-    """The first conflict message about each path, from records of a count, that many paths, a kind and a message."""
-    details: dict[bytes, str] = {}
+    clashes, fields, details = fields[:end], fields[end + 1 :], dict[bytes, str]()
+    # The first conflict message about each path; a record is a count, that many paths, a kind and a message.
     while fields and fields[0]:
         count = int(fields[0])
         paths, kind, message = fields[1 : count + 1], fields[count + 1], fields[count + 2]
         fields = fields[count + 3 :]
         if kind.startswith(b"CONFLICT"):
-            for path in paths:
-                details.setdefault(path, " ".join(text_of(message).split()))
-    return details
-
-
-def _touched_since(git: Git, onto: str, contribution: str) -> set[bytes]:
-    return {change.path for change in git.changes(git.line("merge-base", onto, contribution), contribution)}
+            details = {**dict.fromkeys(paths, " ".join(text_of(message).split())), **details}
+    return tree.decode(), {path: details.get(path, "") for path in clashes}
 
 
 def _latest_date(git: Git, commits: Iterable[str]) -> int:

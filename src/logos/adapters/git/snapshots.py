@@ -1,4 +1,4 @@
-"""Snapshots of a work tree as commits outside branches, made with a separate index, and restored exactly."""
+"""Snapshots of a work tree as commits outside branches, made with a GIT_DIR of our own, and restored exactly."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha1, sha256
 from pathlib import Path
 
-from logos.adapters.git.command import Git, checked_commit, is_repository, repository_of
+from logos.adapters.files import own_folder, private_folder
+from logos.adapters.git.command import PLANTABLE, Git, checked_commit, is_repository, repository_of, without_drivers
 from logos.adapters.git.contents import OURS, Problem, differing, take
-from logos.adapters.git.private import DURABLE, PrivateGit
+from logos.adapters.git.worktrees import remove
 from logos.domain.turns import RunId, TurnId
 from logos.errors import HostError, UsageError
 
@@ -20,6 +22,15 @@ LARGEST_FILE = 100_000_000
 MOST_FILES = 50_000
 MOST_BYTES = 2_000_000_000
 KEPT = "refs/logos/snapshots"
+
+# After a power cut, no ref may point to an object that was lost.
+_DURABLE = (("core.fsync", "committed,loose-object"), ("core.fsyncMethod", "batch"))
+# Never descend into submodules, and write the index with a hash that shows damage.
+_PLAIN = (("submodule.recurse", "false"), ("index.skipHash", "false"))
+# Store bytes unchanged: no conversion of line ends, keywords or encodings.
+_ATTRIBUTES = b"* -text -ident !eol !working-tree-encoding\n"
+# LFS restores what it stores, and without it files would be stored that are too large for a repository.
+_TRUSTED_FILTERS = ("filter.lfs",)
 
 _REPOSITORY = b"160000"
 # How `ls-files -v` marks files that git is told not to check.
@@ -48,17 +59,17 @@ class GitSnapshots:
         # The work dir relative to the top of the work tree.
         self.prefix = self._repository.prefix
         # Git on the shared GIT_DIR, for refs and objects.
-        self._main = self._repository.git.with_settings(DURABLE)
-        # A reader uses another folder, so that it does not disturb a live driver.
-        self._private = PrivateGit(self._wd, self._repository, home)
+        self._main = self._repository.git.with_settings(_DURABLE)
+        # Our own GIT_DIR. A reader uses another folder, so that it does not disturb a live driver.
+        self._home = home or self._wd / ".telos" / "snapshots"
+        self._index = self._home / "index"
+        self._private: Git | None = None
         self._ours = [f"{self.prefix}{name}" for name in (".telos/", *OURS)]
         self._ours += [str(path.relative_to(self.top)) for path in unseen if path.is_relative_to(self.top)]
         # Patterns that match exactly our own files.
         self._patterns = ["/" + re.sub(r"([\\*?\[\]#! ])", r"\\\1", path) for path in self._ours]
         # The snapshot of a tree and the user's HEAD commit at that time.
         self._known: dict[tuple[str, str], str] = {}
-        # Commits that have a ref: `git gc` does not remove them.
-        self._safe: set[str] = set()
         self._user_head = self._head = self._tree = ""
 
     def take(self) -> str:
@@ -72,11 +83,11 @@ class GitSnapshots:
 
     def keep(self, commit: str) -> None:
         """Keep a commit that belongs to no run."""
-        self._point({f"{KEPT}/{commit[:12]}": commit})
+        self._main.point({f"{KEPT}/{commit[:12]}": commit})
 
     def point(self, run: RunId, commits: Mapping[int, str] | Mapping[str, str]) -> None:
         """Record the commits of a run: of the work tree at its events, those that its log names, and `left/TURN`."""
-        self._point({f"refs/logos/{run}/{name}": checked_commit(commit) for name, commit in commits.items()})
+        self._main.point({f"refs/logos/{run}/{name}": checked_commit(commit) for name, commit in commits.items()})
 
     def left_of(self, run: RunId) -> dict[TurnId, str]:
         folder = f"refs/logos/{run}/left/"
@@ -95,7 +106,6 @@ class GitSnapshots:
         for line in self._git.line("log", *flags, stdin=asked.encode()).splitlines() if asked else ():
             commit, tree, *parents = line.split()
             self._known[tree, parents[0] if parents else ""] = commit
-            self._safe.add(commit)
 
     # -- restoring
 
@@ -107,7 +117,9 @@ class GitSnapshots:
         wanted = {path for path, mode in entries.items() if mode != _REPOSITORY}
         if any(not path.startswith(os.fsencode(self.prefix)) for path in wanted):
             raise UsageError(f"commit {commit[:12]} is not a snapshot of {self._wd}")
-        in_the_way = self._in_the_way(now, commit)
+        coming = [change.path for change in self._git.changes(now, commit) if not change.old_mode]
+        # Files in no snapshot (ignored now, or before) at paths where files are to be restored.
+        in_the_way = sorted({found for path in coming for found in self._files_at(path)} - self._entries(now).keys())
         if in_the_way:
             self._tree = ""
             problems = [*problems, *take(self._git, self.top, in_the_way, LARGEST_FILE)]
@@ -128,7 +140,7 @@ class GitSnapshots:
         return now
 
     def _put_back(self, now: str, commit: str) -> None:
-        gone = self._changed_paths("D", now, commit)
+        gone = [change.path for change in self._git.changes(now, commit) if not change.mode]
         self._tree = ""
         self._git.ask("read-tree", "--reset", "-u", commit)
         left = next((path for path in gone if path in self._files_at(path)), None)
@@ -164,46 +176,30 @@ class GitSnapshots:
         listed = self._git.paths("ls-tree", "-r", "-z", "--full-tree", checked_commit(commit))
         return {path: about.split()[0] for about, _, path in (entry.partition(b"\t") for entry in listed)}
 
-    def _changed_paths(self, kind: str, old: str, new: str) -> list[bytes]:
-        """The paths that were added ("A") or deleted ("D") between two commits."""
-        flags = ("-r", "-z", "--no-renames", "--name-only", f"--diff-filter={kind}")
-        return self._git.paths("diff-tree", *flags, old, new, "--")
-
-    def _in_the_way(self, now: str, commit: str) -> list[bytes]:
-        """Files in no snapshot (ignored now, or before) at paths where files are to be restored."""
-        coming = self._changed_paths("A", now, commit)
-        known = self._entries(now).keys() if coming else set[bytes]()
-        return sorted({found for path in coming for found in self._files_at(path)} - known)
-
     def _give_back_ignored(self, commit: str, gone: list[bytes]) -> None:
         """Restore removed files that the current rules ignore: they were not meant to be removed."""
         # `check-ignore` does not support literal pathspecs; no path that begins with ./ is read as a pattern.
         asked = b"".join(b"./" + path + b"\0" for path in gone if not [*self._files_at(path)])
-        git = self._git.using(GIT_LITERAL_PATHSPECS="0")
-        found = git.run("check-ignore", "--no-index", "-z", "--stdin", stdin=asked).stdout.split(b"\0") if asked else []
-        ignored = b"".join(path.removeprefix(b"./") + b"\0" for path in found if path)
-        if not ignored:
-            return
-        index = self._private.home / "index.ignored"
-        git = self._git.using(GIT_INDEX_FILE=str(index))
-        git.ask("read-tree", "--reset", commit)
-        git.ask("checkout-index", "-z", "--force", "--stdin", stdin=ignored)
-        index.unlink(missing_ok=True)
+        git = self._git.using(GIT_LITERAL_PATHSPECS="0", GIT_INDEX_FILE=str(self._home / "index.ignored"))
+        ignored = git.run("check-ignore", "--no-index", "-z", "--stdin", stdin=asked).stdout if asked else b""
+        if ignored:
+            git.ask("read-tree", "--reset", commit)
+            git.ask("checkout-index", "-z", "--force", "--stdin", stdin=ignored)
+            (self._home / "index.ignored").unlink(missing_ok=True)
 
     # -- taking snapshots
 
     def _taken(self) -> tuple[str, list[Problem]]:
-        self._private.prepare()
+        self._prepare()
         self._check_index()
         try:
             return self._staged()
         except SnapshotRefused:
             raise
         except HostError:
-            # An agent damaged our index, or `git gc` removed an earlier snapshot: start with a new index.
-            self._private.index.unlink(missing_ok=True)
+            # An agent damaged our index, or `git gc` removed files of an earlier snapshot: start with a new index.
+            self._index.unlink(missing_ok=True)
             self._tree = ""
-            self._known = {known: commit for known, commit in self._known.items() if commit in self._safe}
             return self._staged()
 
     def _check_index(self) -> None:
@@ -214,10 +210,10 @@ class GitSnapshots:
                 raise SnapshotRefused(f"{rules} is a pipe, and reading it would block")
             if folder == self.top:
                 break
-        if not self._user_head and self._private.index.exists():
+        if not self._user_head and self._index.exists():
             listed = self._git.run("ls-files", "-v", "-z").stdout.split(b"\0")
-            if not _is_intact(self._private.index) or any(line[:1] in _SKIPPED for line in listed):
-                self._private.index.unlink()
+            if not _is_intact(self._index) or any(line[:1] in _SKIPPED for line in listed):
+                self._index.unlink()
             else:
                 # Otherwise files with a new time stamp and the same content would be read every time.
                 self._git.run("update-index", "-q", "--refresh")
@@ -236,48 +232,38 @@ class GitSnapshots:
         return self._commit(), problems
 
     def _commit(self) -> str:
-        git = self._git
-        self._tree = self._tree or git.line("write-tree")
-        commit = self._known.pop((self._tree, self._head), "")
-        if not commit:
+        self._tree = self._tree or self._git.line("write-tree")
+        known = self._known.get((self._tree, self._head), "")
+        # `git gc` may have removed a commit that has no ref.
+        if not known or not self._git.commit(known):
             parents = [self._head] if self._head else []
-            commit = git.commit_tree(self._tree, parents, "Snapshot of the work tree")
-        elif commit not in self._safe:
-            # It has no ref yet, so `git gc` may have removed it.
-            git.ask("cat-file", "-e", f"{commit}^{{commit}}")
-        self._known[self._tree, self._head] = commit
-        return commit
+            known = self._git.commit_tree(self._tree, parents, "Snapshot of the work tree")
+            self._known[self._tree, self._head] = known
+        return known
 
     def _learn_head(self) -> None:
         """Include every file that the user's HEAD tracks, also ignored ones; our index starts with them."""
         user_head = Git(self._wd).run("rev-parse", "--verify", "--quiet", "HEAD").stdout.decode().strip()
-        if user_head == self._user_head and self._private.index.exists():
+        known = self._index.exists()
+        if user_head == self._user_head and known:
             return
         # With our settings: those of the repository could make git fetch missing objects with any program.
-        head = self._git.commit(user_head)
-        if not self._private.index.exists():
-            self._first_index(head)
-        elif head:
-            self._learn_ignored(head)
-        self._user_head, self._head = user_head, head
-
-    def _learn_ignored(self, head: str) -> None:
-        flags = ("--cached", "--name-only", "-z", "--no-renames", "--diff-filter=D")
-        missing = self._git.paths("diff-index", *flags, head, "--", *([self.prefix] if self.prefix else []))
-        ours = tuple(map(os.fsencode, self._ours))
-        known = [path for path in missing if not path.startswith(ours) and self._size(path) is not None]
-        if known:
-            self._tree = ""
-            take(self._git, self.top, known, LARGEST_FILE)
-
-    def _first_index(self, head: str) -> None:
         git, prefix = self._git, self.prefix
-        if not head or (prefix and git.run("rev-parse", "-q", "--verify", f"{head}:{prefix}").returncode):
+        self._user_head, self._head = user_head, git.commit(user_head)
+        if not self._head or (prefix and git.run("rev-parse", "-q", "--verify", f"{self._head}:{prefix}").returncode):
             return
-        git.ask("read-tree", *([f"--prefix={prefix}", f"{head}:{prefix}"] if prefix else [head]))
-        git.run("rm", "--cached", "-r", "-q", "--ignore-unmatch", "--", *self._ours)
-        # Reads every file once; later the time stamps show what changed.
-        git.run("update-index", "-q", "--refresh")
+        if known:
+            flags = ("--cached", "--name-only", "-z", "--no-renames", "--diff-filter=D")
+            missing = git.paths("diff-index", *flags, self._head, "--", *([prefix] if prefix else []))
+            ours = tuple(map(os.fsencode, self._ours))
+            self._tree = ""
+            there = [path for path in missing if not path.startswith(ours) and self._size(path) is not None]
+            take(git, self.top, there, LARGEST_FILE)
+        else:
+            git.ask("read-tree", *([f"--prefix={prefix}", f"{self._head}:{prefix}"] if prefix else [self._head]))
+            git.run("rm", "--cached", "-r", "-q", "--ignore-unmatch", "--", *self._ours)
+            # Reads every file once; later the time stamps show what changed.
+            git.run("update-index", "-q", "--refresh")
 
     def _check_amount(self, paths: list[bytes]) -> None:
         sizes = [size for size in map(self._size, paths) if size is not None]
@@ -306,15 +292,50 @@ class GitSnapshots:
         for folder, _, names in os.walk(os.path.join(self._root, path)):
             yield from (os.path.relpath(os.path.join(folder, name), self._root) for name in names)
 
-    # -- git
+    # -- our own GIT_DIR
 
     @property
     def _git(self) -> Git:
-        return self._private.git
+        return self._private or self._prepare()
 
-    def _point(self, refs: Mapping[str, str]) -> None:
-        self._main.point(refs)
-        self._safe.update(refs.values())
+    def _prepare(self) -> Git:
+        """Git with our own GIT_DIR. All its files but the index are new each time: an agent may have changed them."""
+        if self._home.is_relative_to(self._wd):
+            own_folder(self._wd / ".telos")
+        # Symbolic links are removed, too: they could lead to the user's GIT_DIR.
+        if self._home.is_symlink() or not self._home.is_dir():
+            remove(self._home)
+        private_folder(self._home)
+        for entry in self._home.iterdir():
+            if entry != self._index or entry.is_symlink() or not entry.is_file():
+                remove(entry)
+        for name in ("info", "objects", "refs"):
+            private_folder(self._home / name)
+        _, names = self._settings.get("extensions.objectformat", ("", "sha1"))
+        version, more = (0, "") if names == "sha1" else (1, f"[extensions]\n\tobjectformat = {names}\n")
+        core = f"[core]\n\trepositoryformatversion = {version}\n\tbare = false\n\tfilemode = true\n"
+        exclude = self._repository.common / "info" / "exclude"
+        excluded = exclude.read_bytes() if exclude.is_file() and os.access(exclude, os.R_OK) else b""
+        files = {"config": f"{core}{more}".encode(), "HEAD": b"ref: refs/heads/none\n"}
+        for name, content in (files | {"info/attributes": _ATTRIBUTES, "info/exclude": excluded}).items():
+            (self._home / name).write_bytes(content)
+        variables = {"GIT_DIR": str(self._home), "GIT_WORK_TREE": str(self.top)}
+        variables |= {"GIT_OBJECT_DIRECTORY": str(self._repository.common / "objects"), "GIT_LITERAL_PATHSPECS": "1"}
+        # A filter may remove content when a file is stored that it does not restore.
+        filters = without_drivers((key for key in self._settings if key.startswith("filter.")), _TRUSTED_FILTERS)
+        # The ignore file that the repository's own settings name, if any.
+        scope, path = self._settings.get("core.excludesfile", ("", ""))
+        named = (("core.excludesFile", str(self.top / Path(path).expanduser())),)
+        ignored = named if scope in PLANTABLE else ()
+        self._private = Git(self.top, variables).with_settings((*_DURABLE, *_PLAIN, *ignored, *filters))
+        return self._private
+
+    @cached_property
+    def _settings(self) -> dict[str, tuple[str, str]]:
+        """Scope and value of every setting of the user's repository, by key."""
+        fields = os.fsdecode(Git(self._wd).ask("config", "--list", "-z", "--show-scope")).split("\0")
+        split = ((scope, *setting.partition("\n")) for scope, setting in zip(fields[::2], fields[1::2], strict=False))
+        return {key: (scope, value) for scope, key, _, value in split}
 
 
 def _is_intact(index: Path) -> bool:

@@ -63,41 +63,33 @@ class GitWorkspace:
             elif anew:
                 # In the same folder: a terminal may already be open in it.
                 self._reset(checkout, start, "-ffdxq")
-                self._set_up(checkout)
+                run_setup(self._setup, Path(self._inside(checkout)), self._wd)
             else:
                 self._repair_link(checkout)
             return self._inside(checkout)
 
     def gather(self, action: Gather) -> WorkGathered:
-        with self._locks[action.place.name]:
-            return self._gather(action)
-
-    def _gather(self, action: Gather) -> WorkGathered:
         checkout, start = self._checkout(action.place.name), self._start(action.place)
         base = self._start(Worktree(action.place.name, action.since)) if action.since else start
-        if not checkout.exists:
-            return WorkGathered(action.id, checkout.name, start, problems=("the worktree was deleted",))
-        if checkout.start != start:
-            raise HostError(f"{checkout.folder} was not created at {start}, so its changes cannot be determined")
-        git = self._git_in(checkout)
-        fresh_index(git, checkout.index, start)
-        problems = stage(git, checkout.folder)
-        commit = self._commit(git, start, action.title)
-        gathered = self._gathered(git, action, checkout, base, commit, problems)
-        if gathered.problems:
-            # The files stay, compared with the start commit, so that the author can correct them.
-            fresh_index(git, checkout.index, start)
-            self._restore_telos(git, checkout, base)
-        now = start if gathered.problems else commit
-        self._git.point({f"refs/heads/{checkout.branch}": now, self._kept_ref(commit): commit})
-        self._sync_index(checkout)
-        return gathered
-
-    def _restore_telos(self, git: Git, checkout: WorktreePath, base: str) -> None:
-        """Restore the user's telos.toml: the start commit of a fork may contain an agent's version."""
-        with suppress(OSError):
-            (Path(self._inside(checkout)) / TELOS).unlink(missing_ok=True)
-        git.run("restore", f"--source={base}", "--worktree", "--", f":(top,literal){self._repository.prefix}{TELOS}")
+        with self._locks[action.place.name]:
+            if not checkout.exists:
+                return WorkGathered(action.id, checkout.name, start, problems=("the worktree was deleted",))
+            if checkout.start != start:
+                raise HostError(f"{checkout.folder} was not created at {start}, so its changes cannot be determined")
+            git, commit, problems = self._commit_files(checkout, action.title.strip() or "Work")
+            gathered = self._gathered(git, action, checkout, base, commit, problems)
+            if gathered.problems:
+                # The files stay, compared with the start commit, so that the author can correct them.
+                fresh_index(git, checkout.index, start)
+                # The user's telos.toml is restored: the start commit of a fork may contain an agent's version.
+                with suppress(OSError):
+                    (Path(self._inside(checkout)) / TELOS).unlink(missing_ok=True)
+                telos = f":(top,literal){self._repository.prefix}{TELOS}"
+                git.run("restore", f"--source={base}", "--worktree", "--", telos)
+            now = start if gathered.problems else commit
+            self._git.point({f"refs/heads/{checkout.branch}": now, self._kept_ref(commit): commit})
+            self._sync_index(checkout)
+            return gathered
 
     def merge(self, action: Merge) -> WorkMerged:
         commit, conflicts = merge_contributions(self._git, action.onto, action.contributions, self._repository.prefix)
@@ -115,7 +107,7 @@ class GitWorkspace:
             return self._inside(checkout)
 
     def close(self, result: str | None) -> None:
-        main, work = f"refs/heads/{self._branch(MAIN)}", f"refs/heads/logos-work/{self._run}/"
+        main, work = f"refs/heads/logos/{self._run}", f"refs/heads/logos-work/{self._run}/"
         # A killed git may have left locks on refs of this run, which no other process uses.
         for folder in (f"refs/logos/{self._run}", work):
             for lock in (self._repository.common / folder).rglob("*.lock"):
@@ -136,43 +128,41 @@ class GitWorkspace:
         checkout = self._checkout(worktree.name)
         with self._locks[worktree.name]:
             if checkout.start == self._start(worktree):
-                self._git.point({self._left_ref(turn): self._commit_files(checkout)})
+                _, commit, _ = self._commit_files(checkout, f"Left in {checkout.name}")
+                self._git.point({f"refs/logos/{self._run}/left/{turn}": commit})
 
     def left(self, turn: TurnId) -> str:
         """The commit of the files that a turn left; empty if none was kept."""
-        return self._git.commit(self._left_ref(turn))
+        return self._git.commit(f"refs/logos/{self._run}/left/{turn}")
 
     def give_up(self, result: str | None) -> None:
         """Remove every worktree and branch like `close`, and keep their work as commits outside branches."""
         for name in sorted(entry.name for entry in self._home.iterdir()) if self._home.is_dir() else ():
             if _SLUG.fullmatch(name):
                 with suppress(HostError):
-                    commit = self._commit_files(self._checkout(name))
+                    _, commit, _ = self._commit_files(self._checkout(name), f"Left in {name}")
                     self._git.point({self._kept_ref(commit): commit})
         self.close(result)
 
-    def _commit_files(self, checkout: WorktreePath) -> str:
+    def _commit_files(self, checkout: WorktreePath, title: str) -> tuple[Git, str, list[Problem]]:
+        """Commit the files of a worktree, unless they are those of its start; with git there, and the problems."""
         git, start = self._git_in(checkout), checked_commit(checkout.start)
         fresh_index(git, checkout.index, start)
-        stage(git, checkout.folder)
-        return self._commit(git, start, f"Left in {checkout.name}")
+        problems, tree = stage(git, checkout.folder), git.line("write-tree")
+        commit = start if tree == git.tree_of(start) else git.commit_tree(tree, [start], title)
+        return git, commit, problems
 
     # -- names
 
     def _checkout(self, name: str) -> WorktreePath:
         if not _SLUG.fullmatch(name):
             raise HostError(f"{name!r} is not a valid worktree name")
-        return WorktreePath(name, self._home / name, self._branch(name))
-
-    def _branch(self, name: str) -> str:
-        return f"logos/{self._run}" if name == MAIN else f"logos-work/{self._run}/{name}"
+        branch = f"logos/{self._run}" if name == MAIN else f"logos-work/{self._run}/{name}"
+        return WorktreePath(name, self._home / name, branch)
 
     def _kept_ref(self, commit: str) -> str:
         """A ref that protects a commit of the log from `git gc`, however long the run is paused."""
         return f"refs/logos/{self._run}/{commit}"
-
-    def _left_ref(self, turn: TurnId) -> str:
-        return f"refs/logos/{self._run}/left/{turn}"
 
     def _inside(self, checkout: WorktreePath) -> str:
         folder = checkout.folder / self._repository.prefix
@@ -184,15 +174,9 @@ class GitWorkspace:
             raise HostError(f"cannot create {folder}: {error.strerror}") from error
         return str(folder)
 
-    # -- git
-
     def _git_in(self, checkout: WorktreePath) -> Git:
         variables = {"GIT_WORK_TREE": str(checkout.folder), "GIT_INDEX_FILE": str(checkout.index)}
         return Git(checkout.folder, {**self._git.variables, **variables}).disarmed()
-
-    def _commit(self, git: Git, start: str, title: str) -> str:
-        tree = git.line("write-tree")
-        return start if tree == git.tree_of(start) else git.commit_tree(tree, [start], title.strip() or "Work")
 
     # -- creating worktrees
 
@@ -220,7 +204,7 @@ class GitWorkspace:
         self._add(checkout, start)
         fresh_index(self._git_in(checkout), checkout.index, start, "-u")
         self._sync_index(checkout)
-        self._set_up(checkout)
+        run_setup(self._setup, Path(self._inside(checkout)), self._wd)
         checkout.mark.write_text(start, encoding="ascii")
 
     def _reset(self, checkout: WorktreePath, start: str, clean: str) -> None:
@@ -232,10 +216,6 @@ class GitWorkspace:
         self._sync_index(checkout)
         checkout.mark.write_text(start, encoding="ascii")
 
-    def _set_up(self, checkout: WorktreePath) -> None:
-        if self._setup:
-            run_setup(self._setup, Path(self._inside(checkout)), self._wd)
-
     def _add(self, checkout: WorktreePath, start: str) -> None:
         """Register an empty worktree by writing the files of `git worktree add`.
 
@@ -244,13 +224,13 @@ class GitWorkspace:
         self._delete(checkout)
         self._git.point({f"refs/heads/{checkout.branch}": start})
         folder, tie = self._registration(checkout), checkout.folder / ".git"
+        head = f"ref: refs/heads/{checkout.branch}"
+        files = {folder / "gitdir": tie, folder / "commondir": "../..", folder / "HEAD": head, tie: f"gitdir: {folder}"}
         try:
             checkout.folder.mkdir(mode=0o700)
             folder.mkdir(parents=True)
-            (folder / "gitdir").write_text(f"{tie}\n", encoding="utf-8")
-            (folder / "commondir").write_text("../..\n", encoding="utf-8")
-            (folder / "HEAD").write_text(f"ref: refs/heads/{checkout.branch}\n", encoding="utf-8")
-            tie.write_text(f"gitdir: {folder}\n", encoding="utf-8")
+            for file, line in files.items():
+                file.write_text(f"{line}\n", encoding="utf-8")
         except OSError as error:
             raise HostError(f"cannot create the worktree {checkout.folder}: {error.strerror}") from error
 
@@ -273,12 +253,12 @@ class GitWorkspace:
 
     def _repair_link(self, checkout: WorktreePath) -> None:
         """Restore the link between the worktree and the repository that an agent or a killed git broke."""
+        tie = checkout.folder / ".git"
         for folder in self._registered(checkout):
             for lock in folder.glob("*.lock"):
                 lock.unlink(missing_ok=True)
-            tie = checkout.folder / ".git"
-            if tie.is_symlink() or not tie.exists():
-                tie.unlink(missing_ok=True)
+            if tie.is_symlink():
+                tie.unlink()
             if not tie.is_dir():
                 tie.write_text(f"gitdir: {folder}\n", encoding="utf-8")
 

@@ -46,7 +46,9 @@ class WorktreePath:
 
 
 def run_setup(command: str, folder: Path, root: Path) -> None:
-    """Run the user's setup command in a new worktree; all its processes end with the call."""
+    """Run the user's setup command, if any, in a new worktree; all its processes end with the call."""
+    if not command:
+        return
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LOGOS_ROOT": str(root)}
     with tempfile.TemporaryFile() as sink:
         process = Popen(

@@ -99,15 +99,13 @@ class ApiClient:
         self._expect(answer, terminal_id)
 
     def get_status(self, terminal_id: str) -> str:
-        answer = self._request("GET", _terminal(terminal_id))
-        self._expect(answer, terminal_id)
-        return str(_body(answer).get("status", "unknown"))
+        return str(self._about(terminal_id).get("status", "unknown"))
 
     def get_last_output(self, terminal_id: str) -> str:
-        return self._output(terminal_id, "last")
+        return whole(str(self._about(terminal_id, "/output", {"mode": "last"}).get("output") or ""))
 
     def get_screen(self, terminal_id: str) -> str:
-        return self._output(terminal_id, "full")
+        return whole(str(self._about(terminal_id, "/output", {"mode": "full"}).get("output") or ""))
 
     def press_key(self, terminal_id: str, key: str) -> None:
         answer = self._request("POST", f"{_terminal(terminal_id)}/key", {"key": key}, once=f"a key for {terminal_id}")
@@ -132,19 +130,15 @@ class ApiClient:
         except errors.HostUnreachable as error:
             why = f"no CAO server answers at {self.base_url} ({_name(error.__cause__)})"
             raise errors.HostUnreachable(f"{why}; start one with `cao-server`, or set API") from error
-        known = self.providers()
-        profiles = self.profiles()
-        warnings: list[str] = []
+        known, profiles, missing = self.providers(), self.profiles(), dict[str, None]()
         for agent in agents:
             check_provider(agent.name, agent.provider, set(known))
             if profiles is not None and agent.profile not in profiles:
-                raise errors.ConfigError(
-                    f"{agent.name}: the CAO server has no profile {agent.profile!r}; "
-                    f"`logos profiles install` installs ours (provider {agent.provider})"
-                )
+                hint = f"`logos profiles install` installs ours (provider {agent.provider})"
+                raise errors.ConfigError(f"{agent.name}: the CAO server has no profile {agent.profile!r}; {hint}")
             if known.get(agent.provider) is False:
-                warnings.append(f"the CAO server does not find the program of {agent.provider} on its own PATH")
-        return list(dict.fromkeys(warnings))
+                missing[agent.provider] = None
+        return [f"the CAO server does not find the program of {provider} on its own PATH" for provider in missing]
 
     def providers(self) -> dict[str, bool | None]:
         """The providers that the server accepts, and whether their programs are installed (None: unknown)."""
@@ -158,47 +152,37 @@ class ApiClient:
         rows = self._list("/agents/profiles")
         return None if rows is None else {str(row.get("name")) for row in rows}
 
-    def install_profile(self, name: str, content: str) -> bool:
-        """Install a profile on the server; False if the name is taken."""
-        answer = self._store("POST", "/agents/profiles", {"name": name, "content": content})
-        if answer.status_code == _CONFLICT:
-            return False
-        self._expect(answer, f"profile {name}")
-        return True
-
-    def replace_profile(self, name: str, content: str) -> None:
-        answer = self._store("PUT", f"/agents/profiles/{quote(name, safe='')}", {"content": content})
-        self._expect(answer, f"profile {name}")
-
-    def _store(self, method: str, path: str, body: dict[str, str]) -> httpx.Response:
+    def install_profile(self, name: str, content: str, *, replace: bool = False) -> bool:
+        """Install a profile on the server, or replace it; False if the name of a new one is taken."""
+        new = "POST", "/agents/profiles", {"name": name, "content": content}
+        again = "PUT", f"/agents/profiles/{quote(name, safe='')}", {"content": content}
+        method, path, body = again if replace else new
         try:
-            return self._client.request(method, path, json=body)
+            answer = self._client.request(method, path, json=body)
         except httpx.TransportError as error:
             raise self._away(error) from error
+        taken = answer.status_code == _CONFLICT and not replace
+        if not taken:
+            self._expect(answer, f"profile {name}")
+        return not taken
 
     def _create(self, path: str, profile: str, options: TerminalOptions) -> Mapping[str, str]:
         provider, key = options["provider"], options.get("idempotency_key", "")
         folder = options.get("working_directory") or self.working_directory
         wanted = {"provider": provider, "agent_profile": profile, "working_directory": folder}
-        if key:
-            wanted["idempotency_key"] = key
+        wanted |= {"idempotency_key": key} if key else {}
+        # Without a key, repeating an interrupted request could start a second agent.
+        once, who = "" if key else f"a request for {profile}", f"{profile} ({provider})"
         try:
-            # Without a key, repeating an interrupted request could start a second agent.
-            answer = self._request(
-                "POST", path, wanted, once="" if key else f"a request for {profile}", seconds=CREATE_SECONDS
-            )
+            answer = self._request("POST", path, wanted, once=once, seconds=CREATE_SECONDS)
         except (errors.HostUnreachable, errors.DeliveryUnknown) as error:
-            why = _name(error.__cause__)
-            raise errors.TerminalNotCreated(f"{profile} ({provider}): the connection broke ({why})") from error
+            raise errors.TerminalNotCreated(f"{who}: the connection broke ({_name(error.__cause__)})") from error
         if answer.is_error:
-            raise errors.TerminalNotCreated(
-                f"{profile} ({provider}) did not start: {_detail(answer)}{self._hint(profile, provider)}"
-            )
+            why = f"{_detail(answer)}{self._hint(profile, provider)}"
+            raise errors.TerminalNotCreated(f"{who} did not start: {why}")
         made = _body(answer)
         if not made.get("id") or not made.get("session_name"):
-            raise errors.TerminalNotCreated(
-                f"{profile} ({provider}): {self.base_url} answers, but not as a CAO server does"
-            )
+            raise errors.TerminalNotCreated(f"{who}: {self.base_url} answers, but not as a CAO server does")
         self._folders[str(made["id"])] = Path(folder)
         return {"id": str(made["id"]), "session_name": str(made["session_name"])}
 
@@ -224,10 +208,10 @@ class ApiClient:
             self._folders[terminal_id] = next(trees, Path(self.working_directory))
         return self._folders[terminal_id]
 
-    def _output(self, terminal_id: str, mode: str) -> str:
-        answer = self._request("GET", f"{_terminal(terminal_id)}/output", {"mode": mode})
+    def _about(self, terminal_id: str, path: str = "", params: dict[str, str] | None = None) -> Json:
+        answer = self._request("GET", f"{_terminal(terminal_id)}{path}", params)
         self._expect(answer, terminal_id)
-        return whole(str(_body(answer).get("output") or ""))
+        return _body(answer)
 
     def _list(self, path: str) -> list[Json] | None:
         """The rows of a listing; None if the server does not support it."""

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -69,21 +69,14 @@ class ProcessHost:
     def exit_terminal(self, terminal_id: str) -> None:
         """End a terminal; its folder is renamed and kept."""
         folder = self._root / terminal_id
-        with suppress(TerminalGone):
-            self._end(terminal_id)
+        self._end(terminal_id)
         if folder.is_dir():
             folder.rename(folder.with_name(f"{terminal_id}.closed-{uuid.uuid4().hex[:6]}"))
 
     def close(self) -> None:
         """End the agents' processes in parallel, because each may take seconds; those of a killed driver continue."""
-
-        def end(terminal: str) -> None:
-            with suppress(TerminalGone):
-                self._end(terminal)
-
-        running = list(self._children)
-        with ThreadPoolExecutor(max_workers=max(len(running), 1)) as threads:
-            list(threads.map(end, running))
+        with ThreadPoolExecutor(max_workers=max(len(self._children), 1)) as threads:
+            list(threads.map(self._end, list(self._children)))
 
     def _about(self, terminal: str) -> Json:
         try:
@@ -110,20 +103,13 @@ class ProcessHost:
         self, folder: Path, command: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: Path | None = None
     ) -> None:
         """Start the process of a turn in a new session, so that it continues when its driver dies."""
+        files = ((stdin or Path(os.devnull), "rb"), (folder / "out", "ab"), (folder / "err", "ab"))
+        wrapped, marked = ["/bin/sh", "-c", _WRAPPER, "sh", str(folder), *command], {**env, MARK: str(folder.parent)}
         try:
-            with (
-                (stdin or Path(os.devnull)).open("rb") as source,
-                (folder / "out").open("ab") as out,
-                (folder / "err").open("ab") as err,
-            ):
+            with ExitStack() as stack:
+                source, out, err = (stack.enter_context(path.open(mode)) for path, mode in files)
                 self._children[folder.parent.name] = subprocess.Popen(
-                    ["/bin/sh", "-c", _WRAPPER, "sh", str(folder), *command],
-                    cwd=cwd,
-                    env={**env, MARK: str(folder.parent)},
-                    stdin=source,
-                    stdout=out,
-                    stderr=err,
-                    start_new_session=True,
+                    wrapped, cwd=cwd, env=marked, stdin=source, stdout=out, stderr=err, start_new_session=True
                 )
         except OSError as error:
             raise HostError(f"cannot start {command[0]}: {error.strerror}") from error
@@ -136,7 +122,13 @@ class ProcessHost:
 
     def _end(self, terminal: str) -> None:
         """End all processes of a terminal, first with SIGTERM, then with SIGKILL."""
-        group, child = self._group(terminal), self._children.get(terminal)
+        child, group = self._children.get(terminal), None
+        if child is not None and child.poll() is None:
+            group = child.pid
+        else:
+            with suppress(TerminalGone):
+                running = [turn for turn in self._turns(terminal)[-1:] if not (turn / "exit").exists()]
+                group = noted_pid(running[0] / "pid") if running else None
         for signum in (signal.SIGTERM, signal.SIGKILL):
             if group is None or not _alive(group):
                 break
@@ -147,26 +139,15 @@ class ProcessHost:
                 time.sleep(0.02)
                 if child is not None:
                     child.poll()
-        self._sweep(terminal)
-        self._children.pop(terminal, None)
-        if child is not None:
-            child.poll()
-
-    def _group(self, terminal: str) -> int | None:
-        """The process group that runs in a terminal."""
-        child = self._children.get(terminal)
-        if child is not None and child.poll() is None:
-            return child.pid
-        turns = self._turns(terminal)
-        return noted_pid(turns[-1] / "pid") if turns and not (turns[-1] / "exit").exists() else None
-
-    def _sweep(self, terminal: str) -> None:
-        """End descendants that are in other sessions; they inherit the terminal's mark in their environment."""
+        # Descendants in other sessions inherit the terminal's mark in their environment.
         mark = f"{MARK}={self._root / terminal}".encode()
         for entry in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError, ValueError):
                 if mark in entry.read_bytes().split(b"\0"):
                     os.kill(int(entry.parent.name), signal.SIGKILL)
+        self._children.pop(terminal, None)
+        if child is not None:
+            child.poll()
 
 
 def exit_code(turn: Path) -> int | None:
@@ -192,12 +173,11 @@ def _alive(group: int | None) -> bool:
         return False
     except PermissionError:
         return True
-    # Zombies are still in their group; without /proc they cannot be told apart, and the group counts as alive.
-    proc = Path("/proc")
     # The leader usually lives as long as the group, and reading all processes is slow.
-    if _is_running(proc / str(group) / "stat", group):
+    if _is_running(Path(f"/proc/{group}/stat"), group):
         return True
-    entries = list(proc.glob("[0-9]*/stat"))
+    # Zombies are still in their group; without /proc they cannot be told apart, and the group counts as alive.
+    entries = list(Path("/proc").glob("[0-9]*/stat"))
     return not entries or any(_is_running(entry, group) for entry in entries)
 
 

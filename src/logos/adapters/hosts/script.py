@@ -5,22 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, cast
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    StrictStr,
-    ValidationError,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StrictStr, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError, ValidationError
 
 from logos.domain.levels import ALL_LEVELS, LEVELS, PROVEN_BY_TOOLS, Level
 from logos.domain.reports import TurnKind
@@ -107,6 +98,10 @@ TurnName = Annotated[StrictStr, AfterValidator(_turn_id)]
 AgentKey = Annotated[StrictStr, AfterValidator(_agent_key), WithJsonSchema(_KNOWN_KEYS)]
 
 
+def _contradiction(why: str) -> PydanticCustomError:
+    return PydanticCustomError(CONTRADICTION, "{why}", {"why": why})
+
+
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -144,15 +139,13 @@ class ScriptStep(Part):
     @model_validator(mode="after")
     def _fits(self) -> ScriptStep:
         if self.say is not None and self.report is not None:
-            raise PydanticCustomError(CONTRADICTION, "`say` and `report` are two ways to give one response")
+            raise _contradiction("`say` and `report` are two ways to give one response")
         if self.times is not None and self.fault is None:
-            raise PydanticCustomError(CONTRADICTION, "`times` needs a `fault`")
+            raise _contradiction("`times` needs a `fault`")
         if self.message and self.fault not in _WITH_MESSAGE:
-            raise PydanticCustomError(
-                CONTRADICTION, "`message` needs one of the faults {faults}", {"faults": ", ".join(_WITH_MESSAGE)}
-            )
+            raise _contradiction(f"`message` needs one of the faults {', '.join(_WITH_MESSAGE)}")
         if self.question and self.fault is not Fault.PERMISSION:
-            raise PydanticCustomError(CONTRADICTION, "`question` needs the fault permission")
+            raise _contradiction("`question` needs the fault permission")
         return self
 
 
@@ -176,16 +169,12 @@ class Script(Part):
         of_cycle = [name for name in named if name not in of_levels]
         if of_levels and of_cycle:
             both = f"{of_cycle[0]} and {of_levels[0]}"
-            raise PydanticCustomError(
-                CONTRADICTION, "a script has steps for roles or for levels, not for both: {both}", {"both": both}
-            )
-        steps: dict[Location, ScriptStep] = {
-            ("agents", agent, n): step for agent, own in self.agents.items() for n, step in enumerate(own)
-        }
-        steps |= {("turns", turn): step for turn, step in self.turns.items()}
-        wrong = [_location(location) for location, step in steps.items() if of_cycle and step.report is not None]
-        if wrong:
-            raise PydanticCustomError(CONTRADICTION, "{location}: `report` is for levels", {"location": wrong[0]})
+            raise _contradiction(f"a script has steps for roles or for levels, not for both: {both}")
+        own: list[tuple[Location, ScriptStep]] = [(("turns", turn), step) for turn, step in self.turns.items()]
+        all_ = [(("agents", agent, n), step) for agent, steps in self.agents.items() for n, step in enumerate(steps)]
+        for location, step in (*all_, *own):
+            if of_cycle and step.report is not None:
+                raise _contradiction(f"{_location(location)}: `report` is for levels")
         return self
 
     @property
@@ -201,30 +190,10 @@ class Script(Part):
         return "", (ScriptStep.model_validate({}),) if self.otherwise is Otherwise.GOOD else ()
 
 
-# The response of a step without one: it passes every gate.
-_APPROVED = """REVIEW_RESULT: APPROVED
-REVIEW_NOTES:
-- artifact proposal.md read; P1 traceability holds; downstream contract unchanged; the handoff is actionable
-- code in the diff read; test command run; regression risk low; no defect or gap found
-"""
-GOOD: dict[Role, str] = {
-    Role.ANALYST: """ANALYST_SUMMARY:
-- Scope: what was asked (simulated)
-- OpenSpec artifacts created/updated: none, this is a simulation
-- Implementation notes for programmer: as asked
-- Risks/assumptions: none
-- Downstream impact: none
-""",
-    Role.PEER_ANALYST: _APPROVED,
-    Role.PROGRAMMER: """PROGRAMMER_SUMMARY:
-- openspec-apply-change result: applied (simulated)
-- Files changed: those in the script
-- Behavior implemented: as asked
-- Known limitations: none
-""",
-    Role.PEER_PROGRAMMER: _APPROVED,
-    Role.TESTER: "RESULT: {verdict}\nEVIDENCE:\n- simulated\n{output}\n",
-}
+_RESPONSES: dict[str, str] = yaml.safe_load(
+    files("logos.adapters.hosts").joinpath("good_responses.yaml").read_text("utf-8")
+)
+GOOD = {Role(role): response for role, response in _RESPONSES.items()}
 
 
 def load_script(path: Path) -> Script:

@@ -120,10 +120,18 @@ class ScriptedHost(ProcessHost):
 
     def provider_error(self, terminal_id: str) -> str:
         turns = self._turns(terminal_id)
-        return _failure(turns[-1]) if turns and not self._is_running(terminal_id) else ""
+        if not turns or self._is_running(terminal_id) or (code := exit_code(turns[-1])) == 0:
+            return ""
+        output = end_of(text_of_file(turns[-1] / "err"))
+        is_provider_error = code is not None and _orders_in(turns[-1]).get("fault") in _PROVIDER_ERRORS
+        return output if is_provider_error else exit_message(code, output)
 
     def usage(self, terminal_id: str) -> Usage | None:
-        return total_of([_usage_of(turn) for turn in self._turns(terminal_id)])
+        """The usage that the turns reported; those that did not end normally report none."""
+        reported = [
+            _orders_in(turn).get("usage") if exit_code(turn) == 0 else None for turn in self._turns(terminal_id)
+        ]
+        return total_of([Usage(**usage) if usage else None for usage in reported])
 
     def _waiting_turn(self, terminal_id: str) -> Path | None:
         """The folder of a turn that waits for an answer."""
@@ -169,25 +177,22 @@ def role_of(prompt: str) -> Role | None:
 def _orders(step: ScriptStep, who: Role | LevelTurn, tries: int) -> Json:
     """What an agent's process does in one try of a turn: the step, with a good response where it has none."""
     fault = step.fault if step.times is None or tries < step.times else None
-    return {
+    orders = {
         **step.model_dump(mode="json", include={"delay", "after", "edit", "run", "usage"}),
         "fault": fault.value if fault is not None else None,
         "message": _message(fault, step.message),
         "question": step.question or _QUESTION,
-        **(_role_response(step, who) if isinstance(who, Role) else _level_response(step, who)),
     }
-
-
-def _role_response(step: ScriptStep, role: Role) -> Json:
-    if step.say is not None or step.run:
-        return {"say": GOOD[role] if step.say is None else step.say}
-    return {"say": GOOD[role].replace("{verdict}", "PASS").replace("{output}\n", "")}
+    if step.say is not None:
+        return {**orders, "say": step.say}
+    if isinstance(who, LevelTurn):
+        return {**orders, **_level_response(step, who)}
+    good = GOOD[who]
+    return {**orders, "say": good if step.run else good.replace("{verdict}", "PASS").replace("{output}\n", "")}
 
 
 def _level_response(step: ScriptStep, turn: LevelTurn) -> Json:
-    """A level's response is a report, unless the step has a text; a validation with a command may have `failed`."""
-    if step.say is not None:
-        return {"say": step.say}
+    """A level's response is a report; a validation with a command may have `failed`."""
     changes = step.report or {}
     edit = step.edit if "edit" in step.model_fields_set else good_edit(turn, changes)
     report = good_report(turn, edit, changes)
@@ -257,20 +262,6 @@ def _message(fault: Fault | None, message: str) -> str:
     default, kind, prefix = _PROVIDER_ERRORS[fault]
     message = message or default
     return message if failure_kind_of(message) is kind else f"{prefix}: {message}"
-
-
-def _usage_of(turn: Path) -> Usage | None:
-    """The usage that a turn reported; None when it did not end normally."""
-    usage = _orders_in(turn).get("usage")
-    return Usage(**usage) if usage and exit_code(turn) == 0 else None
-
-
-def _failure(turn: Path) -> str:
-    code, output = exit_code(turn), end_of(text_of_file(turn / "err"))
-    if code == 0:
-        return ""
-    is_provider_error = code is not None and _orders_in(turn).get("fault") in _PROVIDER_ERRORS
-    return output if is_provider_error else exit_message(code, output)
 
 
 def _orders_in(turn: Path) -> Json:

@@ -50,20 +50,15 @@ class Head:
 class Reconciled:
     """The result of comparing the mirror of a run with the database.
 
-    `missing` events were only in the mirror, `dropped` events were only in the database and are rejected; `mirror` is
-    the reason to rewrite the mirror file, or empty.
+    The database has the first `kept` events; `dropped` ones were only there and are rejected. `mirror` is the reason
+    to rewrite the mirror file, or empty.
     """
 
     run: RunId
     rows: Rows
-    missing: int
+    kept: int
     dropped: Rows
     mirror: str
-
-    @property
-    def kept(self) -> int:
-        """The number of events that stay in the database."""
-        return len(self.rows) - self.missing
 
 
 def first_hash(run: RunId) -> str:
@@ -72,8 +67,7 @@ def first_hash(run: RunId) -> str:
 
 
 def make_line(previous: str, row: Row) -> tuple[bytes, str]:
-    seq, at, body = row
-    stored = b'"seq":%d,"at":%s,"event":%s}' % (seq, repr(at).encode(), body)
+    stored = b'"seq":%d,"at":%a,"event":%s}' % row
     hashed = _chained(previous, stored)
     return b'{"hash":"%s",%s\n' % (hashed.encode(), stored), hashed
 
@@ -125,7 +119,7 @@ def reconcile(
     if chain is None:
         why = "it was missing" if rows else ""
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(rows, stored, strict=False)))
-    return Reconciled(run, rows, len(rows) - same, stored[same:], why)
+    return Reconciled(run, rows, same, stored[same:], why)
 
 
 def _known_rows(run: RunId, chain: Chain, stored: Rows, known: Head) -> tuple[Rows, str]:

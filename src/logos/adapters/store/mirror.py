@@ -28,7 +28,6 @@ Tell = Callable[[str], None]
 Versions = tuple[int, tuple[int, int, int] | None]
 
 RECORD = "log.json"
-_ID = re.compile(r"[0-9a-f]{32}")
 # A run id becomes the name of a file.
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -308,6 +307,4 @@ def read_record(folder: Path) -> LogRecord | None:
 
 def _moved(stored_id: str) -> tuple[Path, LogRecord] | None:
     """The mirror with this id if its work dir no longer exists; otherwise the current work dir is a copy."""
-    if not _ID.fullmatch(stored_id):
-        return None
-    return next((found for found in abandoned() if found[1].id == stored_id), None)
+    return next((found for found in abandoned() if found[1].id == stored_id), None) if stored_id else None

@@ -13,23 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from logos.adapters.files import opened_folder, own_folder, refused
+from logos.adapters.store import sqlite
 from logos.adapters.store.chain import Reconciled, readable
 from logos.adapters.store.mirror import Mirror, Tell, attach, find, is_run_id
-from logos.adapters.store.rows import (
-    UNREACHABLE,
-    Stored,
-    beside,
-    copy_database,
-    describe,
-    error_kind,
-    insert,
-    is_damage,
-    keep_copy,
-    read_stored,
-    write_list,
-    write_rows,
-)
-from logos.adapters.store.sqlite import ReadOnlyLog, connect_readonly, in_words, open_database
+from logos.adapters.store.sqlite import ReadOnlyLog, Stored, beside, describe, in_words, is_damage, open_database
 from logos.errors import LogError
 
 # How long a reader waits before it reads again, and how often, because a driver may be writing.
@@ -65,7 +52,7 @@ def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
             damaged = replace(damaged, damage=str(error))
     mirror = attach(path, damaged.id, damaged.runs, tell, driving=driving)
     found = _corrected(mirror, damaged, write=True)
-    kept, new = keep_copy(path), beside(path, ".repaired")
+    kept, new = sqlite.keep_copy(path), beside(path, ".repaired")
     _write(new, found, mirror.record.id if mirror is not None else "")
     # SQLite would apply an old write-ahead log to the new database.
     for suffix in SUFFIXES:
@@ -81,15 +68,15 @@ def _repair_in_place(path: Path, tell: Tell, *, driving: bool, mirrored: bool) -
     existed = path.exists()
     with closing(open_database(path)) as db, db:
         db.execute("BEGIN IMMEDIATE")
-        stored = read_stored(db)
+        stored = sqlite.read_stored(db)
         mirror = attach(path, stored.id, stored.runs, tell, driving=driving)
         if mirror is None:
             return None
         found = _corrected(mirror, stored, write=True)
-        kept = keep_copy(path) if any(run.dropped for run in found) else ""
+        kept = sqlite.keep_copy(path) if any(run.dropped for run in found) else ""
         for run in found:
-            write_rows(db, run)
-        write_list(db, mirror.record.id, [run.run for run in found if run.rows], stored)
+            sqlite.write_rows(db, run)
+        sqlite.write_list(db, mirror.record.id, [run.run for run in found if run.rows], stored)
         if not mirror.failed:
             db.execute("DELETE FROM seals")
     if not mirrored:
@@ -125,7 +112,7 @@ def _open_readonly(path: Path, elsewhere: Callable[[], Path], tell: Tell, *, dri
     try:
         damage, found = _believed(path, path, tell, driven=driven)
     except sqlite3.Error as error:
-        if error_kind(error) not in UNREACHABLE or not path.exists():
+        if sqlite.error_kind(error) not in sqlite.UNREACHABLE or not path.exists():
             raise
         source, barred = _copied(path, elsewhere()), "it or its folder is read-only"
         damage, found = _believed(path, source, tell, driven=driven)
@@ -161,8 +148,8 @@ def examine(path: Path) -> Stored:
     if size == 0:
         return Stored(damage="it is empty, but its write-ahead log is not" if wal else "")
     try:
-        with closing(connect_readonly(path)) as db:
-            stored = read_stored(db)
+        with closing(sqlite.connect_readonly(path)) as db:
+            stored = sqlite.read_stored(db)
             # SQLite reads the missing end of a page as zeros.
             whole = size % db.execute("PRAGMA page_size").fetchone()[0] == 0
         return stored if whole or stored.damage else replace(stored, damage="it is truncated")
@@ -182,7 +169,7 @@ def _corrected(mirror: Mirror | None, stored: Stored, *, write: bool) -> list[Re
         else:
             # A mirror knows no run with an invalid name.
             whole = readable(rows) if mirror is None else ()
-            found.append(Reconciled(run, whole, 0, rows[len(whole) :], ""))
+            found.append(Reconciled(run, whole, len(whole), rows[len(whole) :], ""))
     return found
 
 
@@ -193,8 +180,8 @@ def _write(path: Path, found: Iterable[Reconciled], id_: str) -> None:
     runs = [run for run in found if run.rows]
     with closing(open_database(path)) as db, db:
         for run in runs:
-            insert(db, run.run, run.rows)
-        write_list(db, id_, [run.run for run in runs], Stored())
+            sqlite.insert(db, run.run, run.rows)
+        sqlite.write_list(db, id_, [run.run for run in runs], Stored())
 
 
 def _copied(path: Path, to: Path) -> Path:
@@ -206,7 +193,7 @@ def _copied(path: Path, to: Path) -> Path:
 
     for _ in range(TRIES):
         before = version()
-        copy_database(path, to)
+        sqlite.copy_database(path, to)
         if version() == before:
             break
         time.sleep(MOMENT)

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from logos.adapters.files import own_folder
-from logos.adapters.store.chain import Row
+from logos.adapters.files import aside, own_folder
+from logos.adapters.store.chain import Reconciled, Row, Rows
 from logos.adapters.store.codec import Undecodable, decode, encode
 from logos.adapters.store.mirror import Mirror
-from logos.adapters.store.rows import ROWS, RUNS, RUNS_BY_TIME, describe, error_kind, keep_copy, read_run, write_rows
-from logos.adapters.store.rows import insert as insert_rows
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, LogDamaged, LogError
 
+# Errors that do not mean that the file is damaged.
+UNREACHABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+_NOT_NOW = (
+    *(*UNREACHABLE, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PERM),
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT),
+)
+# CAST so that corrupt columns still have the expected type.
+ROWS = """
+SELECT seq, ifnull(CAST(at AS REAL), 9e999), ifnull(CAST(body AS BLOB), x'')
+FROM events WHERE run = ? AND seq >= ? ORDER BY seq
+"""
+# No limit: a corrupt number may be below 1.
+_FROM_START = -(2**63)
+RUNS = "SELECT run FROM runs ORDER BY number"
+# Logs of older versions have no numbers of runs.
+RUNS_BY_TIME = "SELECT run FROM events WHERE seq = 1 ORDER BY at, run"
 # Messages for errors that the user can correct; the others keep SQLite's message.
 _MESSAGES = {
     sqlite3.SQLITE_FULL: "no space is left on the disk",
@@ -97,8 +115,7 @@ class SqliteLog:
 
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
         from_seq = max(from_seq, 1)
-        rows = self._batches(ROWS, run, from_seq)
-        for expected, (seq, at, body) in enumerate(rows, from_seq):
+        for expected, (seq, at, body) in enumerate(self._rows(ROWS, run, from_seq), from_seq):
             if seq != expected:
                 raise LogDamaged(run, expected, "it is missing")
             if not abs(at) < END_OF_TIME:
@@ -110,11 +127,10 @@ class SqliteLog:
 
     def runs(self) -> list[RunId]:
         """Every run, oldest first."""
-        if self._rows("PRAGMA user_version")[0][0] >= NUMBERED:
-            return [RunId(str(row[0])) for row in self._rows(RUNS)]
+        numbered = next(self._rows("PRAGMA user_version"))[0] >= NUMBERED
         # A reader may open the file before the schema exists.
-        begun = self._rows("SELECT 1 FROM sqlite_master WHERE name = 'events'")
-        return [RunId(str(row[0])) for row in self._rows(RUNS_BY_TIME)] if begun else []
+        begun = numbered or any(self._rows("SELECT 1 FROM sqlite_master WHERE name = 'events'"))
+        return [RunId(str(row[0])) for row in self._rows(RUNS if numbered else RUNS_BY_TIME)] if begun else []
 
     def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:
         while True:
@@ -162,7 +178,7 @@ class SqliteLog:
                 raise
 
     def _insert(self, run: RunId, rows: list[Row]) -> None:
-        insert_rows(self._db, run, rows)
+        insert(self._db, run, rows)
         if rows[0][0] == 1:
             self._db.execute("INSERT OR IGNORE INTO runs (run) VALUES (?)", (run,))
         if self._mirror is not None and (seal := self._mirror.seal(run)):
@@ -170,10 +186,11 @@ class SqliteLog:
 
     def _verify(self, run: RunId, mirror: Mirror) -> int:
         """Compare a run with its mirror if another process has written to either since the last event."""
-        version = self._rows("PRAGMA data_version")[0][0]
+        version = next(self._rows("PRAGMA data_version"))[0]
         if mirror.is_unchanged(run, version):
             return version
-        found = mirror.reconcile(run, *read_run(self._db, run))
+        seal = next(self._rows("SELECT seal FROM seals WHERE run = ?", run), ("",))[0]
+        found = mirror.reconcile(run, tuple(self._rows(ROWS, run, _FROM_START)), str(seal))
         notes = [*describe([found], keep_copy(self._path) if found.dropped else "")]
         write_rows(self._db, found)
         if notes:
@@ -181,12 +198,9 @@ class SqliteLog:
         return version
 
     def _last(self, run: RunId) -> int:
-        return self._rows("SELECT coalesce(max(seq), 0) FROM events WHERE run = ?", run)[0][0]
+        return next(self._rows("SELECT coalesce(max(seq), 0) FROM events WHERE run = ?", run))[0]
 
-    def _rows(self, query: str, *values: object) -> list[Row]:
-        return [*self._batches(query, *values)]
-
-    def _batches(self, query: str, *values: object) -> Iterator[Row]:
+    def _rows(self, query: str, *values: object) -> Iterator[Row]:
         """Rows in batches, so that the first ones are available at once."""
         try:
             cursor = self._db.execute(query, values)
@@ -232,7 +246,7 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
 
     SQLite creates a missing write-ahead log even to read, and only a connection that may write removes it again.
     """
-    mode = "ro" if path.with_name(f"{path.name}-wal").exists() else "rw"
+    mode = "ro" if beside(path, "-wal").exists() else "rw"
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=10, check_same_thread=False)
 
 
@@ -250,7 +264,12 @@ def open_database(path: Path) -> sqlite3.Connection:
             # FULL: an accepted event survives a power cut.
             db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
             db.executescript(files("logos.adapters.store").joinpath("schema.sql").read_text("utf-8"))
-            _number_runs(db)
+            if db.execute("PRAGMA user_version").fetchone()[0] < NUMBERED:
+                # A log of an older version, or a new one.
+                with db:
+                    db.execute("BEGIN IMMEDIATE")
+                    db.execute(f"INSERT OR IGNORE INTO runs (run) {RUNS_BY_TIME}")
+                    db.execute(f"PRAGMA user_version = {NUMBERED}")
             return db
         except sqlite3.Error as error:
             db.close()
@@ -259,19 +278,117 @@ def open_database(path: Path) -> sqlite3.Connection:
             time.sleep(0.02)
 
 
-def _number_runs(db: sqlite3.Connection) -> None:
-    """Number the runs of a log of an older version."""
-    if db.execute("PRAGMA user_version").fetchone()[0] >= NUMBERED:
-        return
-    with db:
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("INSERT OR IGNORE INTO runs (run) SELECT run FROM events WHERE seq = 1 ORDER BY at, run")
-        db.execute(f"PRAGMA user_version = {NUMBERED}")
-
-
 def _connect(path: Path) -> sqlite3.Connection:
     fresh = not path.exists()
     db = sqlite3.connect(path, timeout=10, check_same_thread=False)
     if fresh:
         path.chmod(0o600)
     return db
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The content of a database. `damage` describes a damaged file; the runs are then its readable rows."""
+
+    id: str = ""
+    runs: Mapping[RunId, Rows] = field(default_factory=dict[RunId, Rows])
+    seals: Mapping[RunId, str] = field(default_factory=dict[RunId, str])
+    listed: tuple[RunId, ...] = ()
+    damage: str = ""
+
+
+def read_stored(db: sqlite3.Connection) -> Stored:
+    """Read all tables, each until its first error."""
+    db.text_factory = partial(str, encoding="utf-8", errors="replace")
+    listed, begun = ([RunId(str(row[0])) for row in _until_error(db, query)] for query in (RUNS, RUNS_BY_TIME))
+    others = (RunId(str(row[0])) for row in _until_error(db, "SELECT DISTINCT run FROM events"))
+    runs = {run: tuple(_until_error(db, ROWS, run, _FROM_START)) for run in dict.fromkeys((*listed, *begun, *others))}
+    ids = [str(row[0]) for row in _until_error(db, "SELECT id FROM log")]
+    seals = {RunId(str(run)): str(seal) for run, seal in _until_error(db, "SELECT run, seal FROM seals")}
+    return Stored(ids[0] if len(ids) == 1 else "", runs, seals, tuple(listed), _damage(db))
+
+
+def insert(db: sqlite3.Connection, run: RunId, rows: Iterable[Row]) -> None:
+    db.executemany("INSERT INTO events VALUES (?, ?, ?, CAST(? AS TEXT))", ((run, *row) for row in rows))
+
+
+def write_rows(db: sqlite3.Connection, found: Reconciled) -> None:
+    """Correct the rows of a run."""
+    if found.dropped:
+        db.execute("DELETE FROM events WHERE run = ? AND NOT seq <= ?", (found.run, found.kept))
+    insert(db, found.run, found.rows[found.kept :])
+
+
+def write_list(db: sqlite3.Connection, id_: str, runs: Iterable[RunId], before: Stored) -> None:
+    """Correct the id of a log and the order of its runs."""
+    names = tuple(runs)
+    if names != before.listed:
+        db.execute("DELETE FROM runs")
+        db.executemany("INSERT INTO runs (run) VALUES (?)", ((name,) for name in names))
+    if id_ != before.id:
+        db.execute("DELETE FROM log")
+        db.execute("INSERT INTO log VALUES (?)", (id_,))
+
+
+def keep_copy(path: Path) -> str:
+    """Copy a database and its write-ahead log before rows are dropped; returns the name of the copy."""
+    kept = aside(path, time.strftime("%Y%m%d-%H%M%S"))
+    copy_database(path, kept)
+    return kept.name
+
+
+def copy_database(path: Path, to: Path) -> None:
+    for end in ("", "-wal"):
+        if beside(path, end).exists() and (not end or beside(path, end).stat().st_size):
+            shutil.copyfile(beside(path, end), beside(to, end))
+            beside(to, end).chmod(0o600)
+
+
+def describe(found: Iterable[Reconciled], kept: str = "") -> Iterator[str]:
+    """The differences, for the user; `kept` is the name of the copy of the database."""
+    for result in found:
+        if result.mirror:
+            yield f"the mirror of run {result.run} was rewritten ({result.mirror})"
+        if missing := len(result.rows) - result.kept:
+            yield f"{_count(missing)} of run {result.run} missing in the database, restored from the mirror"
+        if result.dropped:
+            yield f"{_count(len(result.dropped))} of run {result.run} dropped, not in the mirror or unreadable"
+    if kept:
+        yield f"the previous database is kept as {kept}"
+
+
+def beside(path: Path, end: str) -> Path:
+    return path.with_name(f"{path.name}{end}")
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    return error_kind(error) not in _NOT_NOW
+
+
+def error_kind(error: sqlite3.Error) -> int:
+    """The primary error code, which is the lower byte; decode errors carry none, and count as corruption."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+
+
+def _until_error(db: sqlite3.Connection, query: str, *values: object) -> Iterator[Any]:
+    try:
+        yield from db.execute(query, values)
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
+
+
+def _damage(db: sqlite3.Connection) -> str:
+    try:
+        checked = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+        # Our schema has none; a foreign trigger could change inserted rows.
+        foreign = db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('trigger', 'view')").fetchone()
+    except sqlite3.Error as error:
+        if not is_damage(error):
+            raise
+        return str(error)
+    return checked.splitlines()[-1] if checked != "ok" else "it has triggers or views" if foreign else ""
+
+
+def _count(events: int) -> str:
+    return f"{events} event{'' if events == 1 else 's'}"
