@@ -115,18 +115,13 @@ def lineage_document(run: RunId, state: LevelsState, spec: Spec | None) -> dict[
         for known in state.specs
         if spec is None or known.level <= spec.level
     ]
-    components = [
-        {
-            "name": component.name,
-            "depends_on": component.depends_on,
-            "commit": contribution.commit if contribution else None,
-            "merged": contribution.merged if contribution else False,
-            "files": contribution.files if contribution else (),
-            "tests": contribution.tests if contribution else (),
-        }
-        for component in state.components
-        for contribution in (state.contributions.get(component.name),)
-    ]
+    components: list[dict[str, Any]] = []
+    for component in state.components:
+        built = state.contributions.get(component.name)
+        done = {"commit": None, "merged": False, "files": (), "tests": ()}
+        if built is not None:
+            done = {"commit": built.commit, "merged": built.merged, "files": built.files, "tests": built.tests}
+        components.append({"name": component.name, "depends_on": component.depends_on, **done})
     purpose = [{"level": level.name, "text": text} for level, text in state.plan.telos]
     build = {"version": VERSION, "run": run, "feature": state.plan.feature, "purpose": purpose}
     return {**build, "specs": specs, "components": components}

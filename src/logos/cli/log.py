@@ -39,20 +39,14 @@ def log(
         records = _following(source, found, place, show.tell) if follow else source.read(found)
         if as_json and not follow:
             show.document(documents.events_document(found, [event_document(record) for record in records]))
-        elif as_json:
-            for record in records:
-                show.json_line(event_document(record))
-        else:
-            _put_events(records)
-
-
-def _put_events(records: Iterator[Recorded]) -> None:
-    formatter, target = event_formatter(), show.console()
-    for record in records:
-        first, *more = formatter.lines(record)
-        show.put_line(target, first, f"{record.seq:>4}  ")
-        for line in more:
-            show.put_line(target, line, " " * 6)
+            return
+        formatter, target = event_formatter(), show.console()
+        for record in records:
+            if as_json:
+                show.document(event_document(record), indent=None)
+                continue
+            for number, line in enumerate(formatter.lines(record)):
+                show.put_line(target, line, " " * 6 if number else f"{record.seq:>4}  ")
 
 
 def _following(source: Log, run: RunId, place: Path, tell: Callable[[str], None]) -> Iterator[Recorded]:

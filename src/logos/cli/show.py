@@ -11,6 +11,7 @@ from logos.cli.output import console as page
 from logos.errors import UsageError
 from logos.views import document as documents
 from logos.views.events import Severity, severity_of
+from logos.views.redact import clean
 from logos.views.run import RunView, TurnView
 from logos.views.text import duration, number
 from logos.views.usage import in_words
@@ -65,4 +66,5 @@ def _put_turn(view: RunView, turn: TurnView) -> None:
         page.put(target, f"failed: {turn.failure}", page.STYLES[Severity.BAD])
     for title, text in (("prompt", turn.prompt), ("response", turn.response)):
         page.put(target, f"\n--- {title}, {number(len(text))} characters ---", "bold cyan")
-        page.whole(text)
+        # Unchanged: no colours, no wrapping, tabs kept.
+        print(clean(text).rstrip("\n"), flush=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from logos.cli.output.report_timeline import LOOKS, timeline
+from logos.cli.output.report_timeline import timeline
 from logos.views.continuity.entries import Entry
 from logos.views.continuity.report import HEADED, LISTED_ELSEWHERE, ContinuityReport, heading, lane_title
 from logos.views.events import Severity
@@ -35,7 +35,7 @@ def as_markdown(report: ContinuityReport) -> str:
 
 def as_page(report: ContinuityReport) -> str:
     longest = max((row.seconds for row in report.efforts), default=0.0)
-    return _render("report_page.html.j2", report, looks=LOOKS, longest=longest, **timeline(report))
+    return _render("report_page.html.j2", report, longest=longest, **timeline(report))
 
 
 def _render(template: str, report: ContinuityReport, **values: object) -> str:
@@ -51,10 +51,14 @@ def _templates() -> Environment:
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         undefined=StrictUndefined,
-        finalize=lambda value: clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+        finalize=_cleaned,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _cleaned(value: object) -> object:
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def aligned(table: str) -> str:

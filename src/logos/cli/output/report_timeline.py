@@ -31,23 +31,13 @@ TICKS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 7
 TICKS_APART, HOUR, DAY = 64, 16, 86400
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How a bar looks: its mark and hatch show the result as well as its colour."""
-
-    name: str
-    mark: str
-    words: str
-    hatched: bool = False
-
-
-GOOD = Look("good", "✓", "passed, approved, agreed")
-BAD = Look("bad", "✗", "failed, no response", hatched=True)
-WARNING = Look("warning", "!", "to revise, objected, sent back", hatched=True)
-NEUTRAL = Look("neutral", "", "work without a verdict")
-OPEN = Look("open", "…", "in flight")
-LOOKS = (GOOD, BAD, WARNING, NEUTRAL, OPEN)
-_BY_SEVERITY = {Severity.GOOD: GOOD, Severity.BAD: BAD, Severity.WARNING: WARNING, Severity.ALARM: WARNING}
+# How a bar looks, and its mark, which shows the result as well as the colour.
+LOOKS = {
+    Severity.GOOD: ("good", "✓"),
+    Severity.BAD: ("bad", "✗"),
+    Severity.WARNING: ("warning", "!"),
+    Severity.ALARM: ("warning", "!"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +96,11 @@ def scale_of(sessions: Sequence[Session]) -> Scale:
 
 
 def _bar(span: TurnSpan, scale: Scale, top: float) -> dict[str, object]:
-    look = OPEN if span.in_flight else _BY_SEVERITY.get(span.severity, NEUTRAL)
+    look, mark = ("open", "…") if span.in_flight else LOOKS.get(span.severity, ("neutral", ""))
     width = max(scale.x(span.over) - scale.x(span.begun), LEAST_BAR)
     x = min(scale.x(span.begun), 100 - width)
     component = span.who.partition(" ")[2] if span.lane == "L2" else ""
-    words = _fitting(scale.room(width) + MARK, f"{look.mark} {component}".strip(), look.mark, "")
+    words = _fitting(scale.room(width) + MARK, f"{mark} {component}".strip(), mark, "")
     return {"span": span, "look": look, "words": words, "x": x, "width": width, "top": top}
 
 
