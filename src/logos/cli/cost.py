@@ -31,8 +31,8 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> Non
         return
     target, total = show.console(), view.bill
     simulated = " (simulated)" if view.simulated else ""
-    words = sum_in_words(total, view.characters)
-    show.put(target, f"run {view.run}{simulated}: {count(total.turns, 'turn')}, {words}", "bold")
+    spent = f"{count(total.turns, 'turn')}, {sum_in_words(total, view.characters)}"
+    show.put(target, f"run {view.run}{simulated}: {spent}", "bold")
     if total.turns:
         show.put(target, "")
         rows = [

@@ -54,8 +54,8 @@ def demo(
         try:
             result = run_demo(settings, levels=levels, watchers=[shown.watch], tell=shown.tell)
         except (LogosError, Interrupted) as error:
-            again = " --levels" if levels else ""
-            error.add_note(f"what was done so far is in {folder}; `logos demo{again}` starts a new one")
+            again = "logos demo --levels" if levels else "logos demo"
+            error.add_note(f"what was done so far is in {folder}; `{again}` starts a new one")
             raise
     ended = read_run(folder, result.run)
     _put_demo(show.console(stderr=as_json), ended, folder)

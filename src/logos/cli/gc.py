@@ -56,5 +56,5 @@ def gc(
     does = "would remove" if done.dry_run else "removed"
     show.put(target, f"{does} {count(refs, 'ref')} and {count(folders, 'folder')}", "bold")
     if refs:
-        commits = f"{count(done.commits_freed, 'commit')} that nothing else holds"
-        show.put(target, f"git frees the space of {commits} at its next `git gc`")
+        freed = count(done.commits_freed, "commit")
+        show.put(target, f"git frees the space of {freed} that nothing else holds at its next `git gc`")

@@ -61,8 +61,7 @@ def _chosen(log: Log, words: list[str]) -> tuple[RunId, str]:
 def _find_spec(state: LevelsState, wanted: str) -> Spec:
     """A spec by its id, its level, its component, or their beginning; the newest version."""
     for spec in reversed(state.specs):
-        names = (spec.id, spec.id.rpartition(".v")[0], spec.component)
-        if wanted.casefold() in map(str.casefold, names):
+        if wanted.casefold() in map(str.casefold, (spec.id, spec.id.rpartition(".v")[0], spec.component)):
             return spec
     known = ", ".join(dict.fromkeys(spec.id for spec in state.specs)) or "none yet"
     raise UsageError(f"this build has no spec {wanted!r}; it has {known}")

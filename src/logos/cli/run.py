@@ -23,6 +23,9 @@ from logos.domain.roles import Role
 from logos.errors import UsageError
 from logos.views.run import RunView
 
+WORDS = "A JSON configuration (default: ./logos.json), then the task in plain words."
+RESUME = "Resume the unfinished run, or start a new one. Default: resume if there is one."
+
 
 @command(
     "logos run                                   # with ./logos.json, as `logos init` writes it",
@@ -32,19 +35,11 @@ from logos.views.run import RunView
     "logos run --simulate script.yaml            # scripted agents instead of models, to try a configuration",
 )
 def run(
-    words: Annotated[
-        list[str] | None,
-        argument("CONFIG|TEXT", "A JSON configuration (default: ./logos.json), then the task in plain words."),
-    ] = None,
+    words: Annotated[list[str] | None, argument("CONFIG|TEXT", WORDS)] = None,
     prompt: Annotated[str, value("FILE", "A file with both parts of the prompt; - reads stdin.")] = "",
     test: Annotated[str, value("CMD", "The project's test command.")] = "",
     settings: drive.Overrides = None,
-    resume: Annotated[
-        bool | None,
-        Option(
-            "--resume/--fresh", help="Resume the unfinished run, or start a new one. Default: resume if there is one."
-        ),
-    ] = None,
+    resume: Annotated[bool | None, Option("--resume/--fresh", help=RESUME)] = None,
     recreate: drive.Recreate = False,
     simulate: drive.Simulate = None,
     as_json: AsJson = False,

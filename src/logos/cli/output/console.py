@@ -52,10 +52,7 @@ def put_line(target: Console, line: EventLine, lead: str = "") -> None:
 
 def short(*parts: Part) -> Text:
     """Styled words on one line, cut at the width of the terminal."""
-    text = Text(no_wrap=True, overflow="ellipsis")
-    for words, style in parts:
-        text.append(words, style)
-    return text
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def document(data: object, indent: int | None = 2) -> None:
@@ -109,11 +106,9 @@ def put_summary(target: Console, view: RunView) -> None:
     reason = "it is blocked on a question" if view.question else view.reason
     target.print(Text(word, f"bold {'green' if passed else 'red'}").append(f": {one_line(reason)}", ""))
     settled = f"{count(len(view.build.settled), 'reconciliation')}, " if view.build is not None else ""
-    put(
-        target,
-        f"{view.words.run} {view.run}: {view.rounds_in_words}, {count(view.answered, 'turn')}, {settled}"
-        f"{duration(view.seconds)}, {bill.sum_in_words(view.bill, view.characters)}",
-    )
+    spent = f"{duration(view.seconds)}, {bill.sum_in_words(view.bill, view.characters)}"
+    turns = count(view.answered, "turn")
+    put(target, f"{view.words.run} {view.run}: {view.rounds_in_words}, {turns}, {settled}{spent}")
     if view.build is None:
         return
     if view.branch:
@@ -137,8 +132,8 @@ def put_question(target: Console, question: Question, at: str = "") -> None:
     for objection in question.objections:
         put(target, f"- {objection}")
     options = [(f"logos resolve {choice}{at}", f"option {choice}") for choice in range(1, len(question.options) + 1)]
-    own_words = (f'logos resolve "…"{at}', "in words of your own")
-    put_next(target, [*options, own_words, (f"logos build --resume{at}", "then go on")], "Decide with")
+    more = [(f'logos resolve "…"{at}', "in words of your own"), (f"logos build --resume{at}", "then go on")]
+    put_next(target, [*options, *more], "Decide with")
 
 
 def put_next(target: Console, commands: Commands, title: str = "Where to look next") -> None:

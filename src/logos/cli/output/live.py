@@ -117,7 +117,7 @@ class LiveView(View):
         if state is None:
             return Text("starting")
         heading = Text(f"logos · {FLOW_WORDS[state.plan.flow].run} {self.run}", "bold")
-        alarms = [] if state.outcome is not None else [_alarm(turn) for turn in self._turns if turn.waits]
+        alarms = [_alarm(turn) for turn in self._turns if turn.waits and state.outcome is None]
         match state:
             case CycleState():
                 rounds = f" · round {state.round} of {state.plan.max_rounds}"
