@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logos.app.runs import load_run
-from logos.cli.output.report import as_markdown, as_page
-from logos.cli.output.report_timeline import NARROWEST, scale_of
+from logos.cli.output.report import NARROWEST, as_markdown, as_page, scale_of
 from logos.cli.report import Format, rendered
 from logos.domain.events import (
     Event,

@@ -37,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LogosError, Interrupted) as error:
         if error.exit_code == 128 + signal.SIGHUP:
             _redirect_closed_terminal()
-        return _fail(_message(error), error.exit_code, arguments, getattr(error, "__notes__", []))
+        text = str(error) or type(error).__doc__ or type(error).__name__
+        if isinstance(error, Interrupted):
+            text = f"stopped by {signal.Signals(error.exit_code - 128).name}"
+        return _fail(text, error.exit_code, arguments, getattr(error, "__notes__", []))
 
 
 def _redirect_closed_terminal() -> None:
@@ -46,12 +49,6 @@ def _redirect_closed_terminal() -> None:
     for descriptor in (1, 2):
         if stat.S_ISCHR(os.fstat(descriptor).st_mode):
             os.dup2(null, descriptor)
-
-
-def _message(error: LogosError | Interrupted) -> str:
-    if isinstance(error, Interrupted):
-        return f"stopped by {signal.Signals(error.exit_code - 128).name}"
-    return str(error) or type(error).__doc__ or type(error).__name__
 
 
 def _fail(text: str, exit_code: int, arguments: Sequence[str], hints: Sequence[str] = ()) -> int:

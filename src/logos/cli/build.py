@@ -15,11 +15,10 @@ from logos.app.runs import RunRecorder
 from logos.app.settings import load_settings
 from logos.app.start import build_here, check_work_dir
 from logos.app.workdir import default_config, wd_flag
-from logos.cli.drive import Overrides, Simulate, named, put_end, read_stdin, repeated, resume_hint
+from logos.cli import drive
 from logos.cli.options import AsJson, WorkDir, argument, command, flag, value
 from logos.cli.output import console as show
 from logos.cli.output.live import view
-from logos.cli.output.unfinished import decide
 from logos.domain.turns import Outcome
 from logos.flows.levels.state import LevelsState
 from logos.views.run import RunView
@@ -38,11 +37,11 @@ def build(
     allow_dirty: Annotated[
         bool, flag("--allow-dirty", "Build on a snapshot of uncommitted changes; your files stay.")
     ] = False,
-    settings: Overrides = None,
+    settings: drive.Overrides = None,
     resume: Annotated[
         bool | None, Option("--resume/--fresh", help="Resume the unfinished build, or start a new one.")
     ] = None,
-    simulate: Simulate = None,
+    simulate: drive.Simulate = None,
     config: Annotated[Path | None, value("FILE", "A JSON configuration (default: ./logos.json).")] = None,
     wd: WorkDir = None,
     as_json: AsJson = False,
@@ -56,9 +55,9 @@ def build(
     flags = [*(settings or []), *([f"levels={levels}"] if levels else [])]
     flags += [f"build.max_parallel={max_parallel}"] if max_parallel is not None else []
     flags += [f"wd={wd}"] if wd is not None else []
-    again = repeated(flags, simulate)
+    again = drive.repeated(flags, simulate)
     flags += [] if resume is None else [f"resume={int(resume)}"]
-    feature = read_stdin() if words == ["-"] else " ".join(words or []).strip()
+    feature = drive.read_stdin() if words == ["-"] else " ".join(words or []).strip()
     return run_levels(feature, config, flags, again, allow_dirty=allow_dirty, simulate=simulate, as_json=as_json)
 
 
@@ -79,23 +78,19 @@ def run_levels(
     loaded = load_settings(config, os.environ, flags)
     check_work_dir(loaded)
     ask = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
-    settings, feature, known = decide(loaded, feature, show.tell, ask=ask, known=known)
+    settings, feature, known = drive.decide(loaded, feature, show.tell, ask=ask, known=known)
     place, recorder = settings.work_dir, RunRecorder(known)
     moved = ["--wd", str(place)] if place != loaded.work_dir else []
-    file = [part for name in named(config) for part in ("--config", name)]
-    with view() as shown, resume_hint(shown, settings, ["logos", "build", *file, *again, *moved]):
+    file = [part for name in drive.named(config) for part in ("--config", name)]
+    with view() as shown, drive.resume_hint(shown, settings, ["logos", "build", *file, *again, *moved]):
+        host = simulated(simulate, "levels", shown.tell) if simulate else None
+        watchers = [shown.watch, recorder.watch]
         result = build_here(
-            settings,
-            feature,
-            allow_dirty=allow_dirty,
-            make_host=simulated(simulate, "levels", shown.tell) if simulate else None,
-            watchers=[shown.watch, recorder.watch],
-            tell=shown.tell,
-            known=known,
+            settings, feature, allow_dirty=allow_dirty, make_host=host, watchers=watchers, tell=shown.tell, known=known
         )
     ended, changed = recorder.view(place, result.run), built_changes(place, result.state)
     commands = _after_build(result.run, result.state, wd_flag(place))
-    return put_end(settings, ended, result.exit_code, changed, commands, as_json=as_json)
+    return drive.put_end(settings, ended, result.exit_code, changed, commands, as_json=as_json)
 
 
 def _after_build(run: str, state: LevelsState, at: str) -> list[tuple[str, str]]:

@@ -86,15 +86,13 @@ def _comparison_document(found: Comparison, *, patch: bool) -> dict[str, Any]:
     runs = [
         {
             **run_document(status_of(run.end.place, run.end.view)),
-            "files_changed": None if run.changed is None else len(run.changed),
+            "files_changed": changed,
             "commit": run.end.commit or None,
         }
         for run in found.runs
+        for changed in [None if run.changed is None else len(run.changed)]
     ]
-    common = found.common and {
-        "run": found.common.run,
-        "event": found.common.seq,
-        "commit": found.common.commit or None,
-    }
+    at = found.common
+    common = at and {"run": at.run, "event": at.seq, "commit": at.commit or None}
     changes = changes_document(found.diff, patch=patch)
     return {"version": VERSION, "runs": runs, "common": common, **changes, "not_comparable": found.gaps}

@@ -10,7 +10,7 @@ from logos.domain.roles import Role, phase_def_of
 from logos.domain.usage import Spent
 from logos.flows.levels.turn_ids import level_turn
 from logos.views import document as documents
-from logos.views.run import RunView, TurnView
+from logos.views.run import RunView
 from logos.views.text import count
 from logos.views.usage import dollars, sum_in_words, tokens
 
@@ -31,8 +31,8 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> Non
         return
     target, total = show.console(), view.bill
     simulated = " (simulated)" if view.simulated else ""
-    words = sum_in_words(total, view.characters)
-    show.put(target, f"run {view.run}{simulated}: {count(total.turns, 'turn')}, {words}", "bold")
+    spent = f"{count(total.turns, 'turn')}, {sum_in_words(total, view.characters)}"
+    show.put(target, f"run {view.run}{simulated}: {spent}", "bold")
     if total.turns:
         show.put(target, "")
         rows = [
@@ -46,19 +46,16 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> Non
 def _grouped(view: RunView) -> dict[str, dict[str, Spent]]:
     """The usage of turns, grouped in three ways, in the order of the turns."""
     groups: dict[str, dict[str, Spent]] = {by: {} for by in _GROUPS[view.plan.flow]}
-    for turn in view.turns:
-        if turn.bills:
-            for by, name in zip(groups, _groups_of(turn), strict=True):
-                groups[by][name] = groups[by].get(name, Spent()).plus(*turn.bills)
+    for turn in (turn for turn in view.turns if turn.bills):
+        level = level_turn(turn.turn)
+        if level is not None:
+            names = (level.level.name, level.kind.value, str(level.sweep))
+        else:
+            phase = phase_def_of(Role(turn.agent)).phase.value if turn.agent in set(Role) else "-"
+            names = (turn.agent, phase, turn.turn.partition(".")[0].removeprefix("r"))
+        for by, name in zip(groups, names, strict=True):
+            groups[by][name] = groups[by].get(name, Spent()).plus(*turn.bills)
     return groups
-
-
-def _groups_of(turn: TurnView) -> tuple[str, str, str]:
-    level = level_turn(turn.turn)
-    if level is not None:
-        return level.level.name, level.kind.value, str(level.sweep)
-    phase = phase_def_of(Role(turn.agent)).phase.value if turn.agent in set(Role) else "-"
-    return turn.agent, phase, turn.turn.partition(".")[0].removeprefix("r")
 
 
 def _cost_row(title: str, spent: Spent) -> tuple[object, ...]:

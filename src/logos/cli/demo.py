@@ -19,7 +19,6 @@ from logos.cli.output import console as show
 from logos.cli.output.live import view
 from logos.errors import Interrupted, LogosError
 from logos.flows.levels.reconcile import Dispute
-from logos.flows.levels.state import LevelsState
 from logos.views.document import turn_document
 from logos.views.events import Severity, proposal_in_short
 from logos.views.run import RunView
@@ -55,44 +54,39 @@ def demo(
         try:
             result = run_demo(settings, levels=levels, watchers=[shown.watch], tell=shown.tell)
         except (LogosError, Interrupted) as error:
-            again = " --levels" if levels else ""
-            error.add_note(f"what was done so far is in {folder}; `logos demo{again}` starts a new one")
+            again = "logos demo --levels" if levels else "logos demo"
+            error.add_note(f"what was done so far is in {folder}; `{again}` starts a new one")
             raise
     ended = read_run(folder, result.run)
     _put_demo(show.console(stderr=as_json), ended, folder)
     if as_json:
         timeline = [turn_document(turn) for turn in ended.turns]
         more = {"folder": str(folder), "timeline": timeline, "diff": code_diff(folder, ended.branch)}
-        build = {} if ended.build is None else _build_document(ended, ended.build)
-        show.document({**ended_document(settings, ended, result.exit_code), **more, **build})
+        if ended.build is not None:
+            settled = [_settled_document(settled) for settled in ended.build.settled]
+            more |= {"settled": settled, "lineage": lineage_document(ended.run, ended.build, None)}
+        show.document({**ended_document(settings, ended, result.exit_code), **more})
     return result.exit_code
 
 
-def _build_document(ended: RunView, build: LevelsState) -> dict[str, Any]:
-    settled = [
-        {
-            "id": settled.id,
-            "cause": settled.cause.value,
-            "level": settled.level.name,
-            "question": settled.question,
-            "evidence": settled.evidence,
-            "decision": settled.proposal.summary,
-            "rework": settled.proposal.rework,
-        }
-        for settled in build.settled
-    ]
-    return {"settled": settled, "lineage": lineage_document(ended.run, build, None)}
+def _settled_document(settled: Dispute) -> dict[str, Any]:
+    conflict = {"id": settled.id, "cause": settled.cause.value, "level": settled.level.name}
+    found = {"question": settled.question, "evidence": settled.evidence}
+    return {**conflict, **found, "decision": settled.proposal.summary, "rework": settled.proposal.rework}
 
 
 def _put_demo(target: Console, ended: RunView, folder: Path) -> None:
     build = ended.build
     if build is None:
-        _put_changes(target, "What the agents changed:", changes(folder), code_diff(folder, ""))
+        title, changed, tests = "What the agents changed:", changes(folder), ()
     else:
-        if build.result:
-            diff = code_diff(folder, ended.branch, without=TESTS)
-            title = f"What was built, on the branch {ended.branch}:"
-            _put_changes(target, title, built_changes(folder, build), diff)
+        title, changed, tests = f"What was built, on the branch {ended.branch}:", built_changes(folder, build), TESTS
+    if build is None or build.result:
+        show.put(target, f"\n{title}", "bold")
+        for line in (*changed, ""):
+            show.put(target, line)
+        show.put_diff(target, code_diff(folder, ended.branch, without=tests))
+    if build is not None:
         show.put(target, "\nThe conflicts, and how the levels settled them:", "bold")
         for settled in build.settled:
             put_settled(target, settled)
@@ -103,14 +97,7 @@ def _put_demo(target: Console, ended: RunView, folder: Path) -> None:
         put_lineage(target, ended.run, build, None)
     show.put(target, "")
     show.put_summary(target, ended)
-    show.put_next(target, _after_cycle(ended, folder) if build is None else _after_levels(ended, folder))
-
-
-def _put_changes(target: Console, title: str, lines: list[str], diff: str) -> None:
-    show.put(target, f"\n{title}", "bold")
-    for line in (*lines, ""):
-        show.put(target, line)
-    show.put_diff(target, diff)
+    show.put_next(target, _next_commands(ended, folder))
 
 
 def put_settled(target: Console, settled: Dispute) -> None:
@@ -123,19 +110,16 @@ def put_settled(target: Console, settled: Dispute) -> None:
     show.put(target, f"  decided by {settled.by}: {decision}", show.STYLES[Severity.GOOD])
 
 
-def _after_cycle(ended: RunView, folder: Path) -> list[tuple[str, str]]:
-    at = wd_flag(folder)
-    return [
-        (f"logos show {ended.run} r1.tester{at}", "how the tests caught the first attempt"),
-        (f"logos show {ended.run} r2.programmer{at}", "what the programmer was told then"),
-        (f"logos log {ended.run}{at}", "every event"),
-        ("logos demo --levels", "the nine levels of `logos build`"),
-        ("logos init", "in your own repository; then logos run"),
-    ]
-
-
-def _after_levels(ended: RunView, folder: Path) -> list[tuple[str, str]]:
+def _next_commands(ended: RunView, folder: Path) -> show.Commands:
     at, git = wd_flag(folder), "git" if folder == Path.cwd() else f"git -C {shlex.quote(str(folder))}"
+    if ended.build is None:
+        return [
+            (f"logos show {ended.run} r1.tester{at}", "how the tests caught the first attempt"),
+            (f"logos show {ended.run} r2.programmer{at}", "what the programmer was told then"),
+            (f"logos log {ended.run}{at}", "every event"),
+            ("logos demo --levels", "the nine levels of `logos build`"),
+            ("logos init", "in your own repository; then logos run"),
+        ]
     return [
         (f"logos show {ended.run} s1.q1.L3.propose{at}", "how two authors agreed"),
         (f"logos show {ended.run} s2.L5.check{at}", "the journey that failed"),

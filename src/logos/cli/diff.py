@@ -43,15 +43,7 @@ def diff(
         sides = {"from": _side_document(found.one), "to": _side_document(found.other)}
         show.document({**sides, "timeline": turns, **changes_document(found, patch=not stat)})
         return
-    _put_turns(found)
-    for side in found.missing:
-        show.tell(f"the files at {side.name} were not kept: {side.why_not_kept}")
-    if not found.missing:
-        put_changes(found, stat=stat)
-
-
-def _put_turns(found: Diff) -> None:
-    """List the turns on stderr: stdout is for the patch."""
+    # Stdout is for the patch.
     target = show.console(stderr=True)
     show.put(target, f"from {found.one.name} to {found.other.name}", "dim")
     rows = [
@@ -62,6 +54,10 @@ def _put_turns(found: Diff) -> None:
         show.put(target, f"  {line}", "dim")
     if found.turns is not None and not rows:
         show.put(target, "  no turn ended between them", "dim")
+    for side in found.missing:
+        show.tell(f"the files at {side.name} were not kept: {side.why_not_kept}")
+    if not found.missing:
+        put_changes(found, stat=stat)
 
 
 def put_changes(found: Diff, *, stat: bool) -> None:

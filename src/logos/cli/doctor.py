@@ -21,8 +21,7 @@ def doctor(wd: WorkDir = None, as_json: AsJson = False) -> int:
     if as_json:
         checks = [{**asdict(check), "remedy": check.remedy or None} for check in found.checks]
         host = {"name": found.host.name, "why": found.host.why}
-        agents = [asdict(cli) for cli in found.agents]
-        show.document({"ok": found.ok, "host": host, "agents": agents, "checks": checks})
+        show.document({"ok": found.ok, "host": host, "agents": [asdict(cli) for cli in found.agents], "checks": checks})
         return int(not found.ok)
     target, width = show.console(), max(len(check.about) for check in found.checks)
     for check in found.checks:

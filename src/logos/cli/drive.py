@@ -1,4 +1,4 @@
-"""What `logos run`, `build` and `resume` share: their options, the hint how to resume, the end of a run."""
+"""What `logos run`, `build` and `resume` share: their options, what to do with an unfinished run, how a run ends."""
 
 from __future__ import annotations
 
@@ -11,16 +11,23 @@ from typing import Annotated
 
 from typer import Option
 
+from logos.app.checkpoints import checkpoint_at
+from logos.app.rollback import fork_at
+from logos.app.run_start import blocked
 from logos.app.settings import Settings
-from logos.app.workdir import default_config
+from logos.app.start import newest_unfinished
+from logos.app.workdir import Tell, default_config, wd_flag
 from logos.cli.options import flag, value
 from logos.cli.output import console as show
 from logos.cli.output.live import View
-from logos.errors import BudgetReached, Interrupted, LimitReached, LogosError, PromptError, UsageError
+from logos.domain.plans import LevelsPlan
+from logos.errors import BudgetReached, Interrupted, LimitReached, LogosError, PromptError, StateError, UsageError
 from logos.views.document import result_document
 from logos.views.document_shapes import ResultDocument
 from logos.views.run import RunView
-from logos.views.status import RunStatus
+from logos.views.status import BUDGET, RunStatus
+from logos.views.text import count, date, duration, listed
+from logos.views.usage import sum_in_words
 
 Overrides = Annotated[
     list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a setting; `logos schema --keys` lists them.")
@@ -28,6 +35,9 @@ Overrides = Annotated[
 Simulate = Annotated[Path | None, value("SCRIPT", "Agents follow this YAML script; no agent CLI, no model.")]
 Recreate = Annotated[bool, flag("--recreate", "On resume, open new terminals for agents whose terminals are gone.")]
 RECREATE = "handoff.recreate_terminals=1"
+# So many sessions, and so many next turns, are named one by one.
+SHOWN = 3
+ANSWERS = {"r": "resume", "s": "reset", "f": "fork", "q": "quit"}
 
 
 def repeated(settings: Sequence[str], simulate: Path | None) -> list[str]:
@@ -94,20 +104,94 @@ def ended_document(settings: Settings, view: RunView, exit_code: int) -> ResultD
 
 
 def put_end(
-    settings: Settings,
-    view: RunView,
-    exit_code: int,
-    changed: Sequence[str],
-    next_commands: Sequence[tuple[str, str]],
-    *,
-    as_json: bool,
+    settings: Settings, view: RunView, exit_code: int, changed: Sequence[str], commands: show.Commands, *, as_json: bool
 ) -> int:
     """The end of a run: its outcome, what changed, where to look next. Returns the exit code."""
     target = show.console(stderr=as_json)
     show.put_summary(target, view)
     for line in changed:
         show.put(target, line)
-    show.put_next(target, next_commands)
+    show.put_next(target, commands)
     if as_json:
         show.document(ended_document(settings, view, exit_code))
     return exit_code
+
+
+def present(place: Path, view: RunView | None, tell: Tell) -> None:
+    """What a person needs who returns to a run after hours or days."""
+    if view is None:
+        return
+    origin = f", from {view.came_from}" if view.came_from else ""
+    tell(f"unfinished {'build' if view.build is not None else 'run'} {view.run}{origin}: {view.asked_for}")
+    earlier = len(view.own_sessions) - SHOWN
+    if earlier > 0:
+        tell(count(earlier, "earlier session"))
+    for session in view.own_sessions[-SHOWN:]:
+        answered = f"{count(len(session.answered), 'turn')} answered"
+        tell(f"session {session.number}, {date(session.began)}: {duration(session.seconds)}, {answered}")
+    inherited = f" (and {view.inherited} before the fork)" if view.inherited else ""
+    tell(f"{count(view.answered, 'turn')} answered{inherited}, {sum_in_words(view.bill, view.characters)}")
+    next_turns = view.state.next_turns
+    next_text = f"next is {listed(next_turns[:SHOWN])}" if next_turns else "nothing is due"
+    tell(f"it is at {view.state.position.text}; {next_text}")
+    if view.state.stalled or view.left:
+        tell(f"it stopped: {view.state.stalled or view.left}")
+    tell(f"recommended: {_recommended(view, wd_flag(place))}")
+
+
+def _recommended(view: RunView, at: str) -> str:
+    """The next action, and its command."""
+    if view.question is not None:
+        return f"answer its question (logos resolve{at})"
+    budget = BUDGET.match(view.left)
+    if budget is not None:
+        return f"resume it with a larger {budget[1]} ({view.resumes_with}{at} --set {budget[1]}=…)"
+    return f"resume it ({view.resumes_with}{at})"
+
+
+def decide(
+    settings: Settings, feature: str, tell: Tell, *, ask: bool, known: RunView | None = None
+) -> tuple[Settings, str, RunView | None]:
+    """Settings, feature and loaded build to start with: an unfinished build is resumed, reset or forked.
+
+    `ask` says whether a person can be asked; if not, and it was not said, it is an error before anything is changed.
+    """
+    if settings.resume is False:
+        return settings, feature, None
+    place, flag = settings.work_dir, wd_flag(settings.work_dir)
+    view = known or newest_unfinished(place, LevelsPlan)
+    present(place, view, tell)
+    if view is None:
+        return settings, feature, None
+    if view.question is not None:
+        raise blocked(view.run, place)
+    if settings.resume:
+        return settings, feature, view
+    if not ask:
+        raise UsageError(
+            f"an unfinished build is here ({view.run}: {view.asked_for!r}): --resume continues it, "
+            f"--fresh abandons it and starts anew, `logos fork {view.run}{flag}` continues it in another worktree"
+        )
+    match _asked(feature, tell):
+        case "reset":
+            return settings.model_copy(update={"resume": False}), feature or getattr(view.plan, "feature", ""), None
+        case "fork":
+            started = fork_at(settings, checkpoint_at(place, view, None), None, tell)
+            tell(f"build {started.run} is forked from {started.at.run}@{started.at.seq} and continues in {started.wd}")
+            return settings.model_copy(update={"wd": str(started.wd), "resume": True}), "", None
+        case _:
+            return settings.model_copy(update={"resume": True}), "", view
+
+
+def _asked(feature: str, tell: Tell) -> str:
+    anew = "abandon it and start the new one" if feature else "abandon it and start it anew"
+    while True:
+        tell(f"[r]esume it, re[s]et: {anew}, [f]ork it and continue in another worktree, or [q]uit? (r)")
+        line = sys.stdin.readline()
+        answer = line.strip().lower() or "r"
+        if not line or answer in ("q", "quit"):
+            raise StateError("nothing was done: the build is still unfinished")
+        for letter, word in ANSWERS.items():
+            if answer in (letter, word):
+                return word
+        tell(f"{answer!r} is none of {', '.join(ANSWERS.values())}")

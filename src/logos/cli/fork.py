@@ -40,13 +40,6 @@ def fork(
 
 
 def new_run_document(started: NewRun) -> dict[str, Any]:
-    return {
-        "run": started.run,
-        "forked_from": started.at.run,
-        "at": started.at.seq,
-        "wd": str(started.wd),
-        "commit": started.at.commit or None,
-        "kept": started.kept or None,
-        "files_restored": started.restored,
-        "next": started.next_command,
-    }
+    origin = {"forked_from": started.at.run, "at": started.at.seq, "wd": str(started.wd)}
+    files = {"commit": started.at.commit or None, "kept": started.kept or None, "files_restored": started.restored}
+    return {"run": started.run, **origin, **files, "next": started.next_command}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
-from logos.app.gc import Collected, collect_garbage
+from logos.app.gc import collect_garbage
 from logos.cli.options import AsJson, WorkDir, command, flag, value
 from logos.cli.output import console as show
 from logos.views.text import count
@@ -37,27 +37,23 @@ def gc(
     for note in (*done.notes, *(f"not removed, it is in use: {name}" for name in done.in_use)):
         show.tell(f"warning: {note}")
     if as_json:
-        show.document(_collected_document(done))
+        removed = [
+            {"what": part.what, "why": part.why, "refs": [ref.name for ref in part.refs], "folders": part.folders}
+            for part in done.removed
+        ]
+        show.document({**asdict(done), "removed": removed})
         return
     target = show.console()
     if not done.removed:
         show.put(target, f"nothing to remove (keep_days = {done.keep_days}, keep_runs = {done.keep_runs})")
         return
+    refs = folders = 0
     for removal in done.removed:
+        refs, folders = refs + len(removal.refs), folders + len(removal.folders)
         amount = count(len(removal.refs), "ref") if removal.refs else count(len(removal.folders), "folder")
         show.put(target, f"{removal.what} ({removal.why}): {amount}")
-    refs = sum(len(removal.refs) for removal in done.removed)
-    folders = sum(len(removal.folders) for removal in done.removed)
     does = "would remove" if done.dry_run else "removed"
     show.put(target, f"{does} {count(refs, 'ref')} and {count(folders, 'folder')}", "bold")
     if refs:
-        commits = f"{count(done.commits_freed, 'commit')} that nothing else holds"
-        show.put(target, f"git frees the space of {commits} at its next `git gc`")
-
-
-def _collected_document(done: Collected) -> dict[str, Any]:
-    removed = [
-        {"what": part.what, "why": part.why, "refs": [ref.name for ref in part.refs], "folders": part.folders}
-        for part in done.removed
-    ]
-    return {**asdict(done), "removed": removed}
+        freed = count(done.commits_freed, "commit")
+        show.put(target, f"git frees the space of {freed} that nothing else holds at its next `git gc`")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from logos.app.init import PROMPT, InitResult
+from logos.app.init import PROMPT
 from logos.app.init import init as write_files
 from logos.app.telos_file import TELOS_FILE
 from logos.app.workdir import CONFIG, place_of
@@ -20,29 +20,25 @@ def init(
 ) -> None:
     """Write logos.json, prompt.md and telos.toml into the work dir, with the test command and the tools found there."""
     result = write_files(place_of(wd), force=force)
-    tools = [(tool.level.name, tool.name, tool.command) for tool in result.detected.found]
-    missing = [(tool.level.name, tool.what, tool.instead) for tool in result.detected.missing]
+    detected = result.detected
+    tools = [{"level": tool.level.name, "name": tool.name, "command": tool.command} for tool in detected.found]
+    missing = [{"level": tool.level.name, "what": tool.what, "instead": tool.instead} for tool in detected.missing]
     if as_json:
         files = {"wd": str(result.wd), "written": result.written, "kept": result.kept}
-        found = [dict(zip(("level", "name", "command"), row, strict=True)) for row in tools]
-        replaced = [dict(zip(("level", "what", "instead"), row, strict=True)) for row in missing]
-        show.document({**files, "project_test_cmd": result.test_command, "tools": found, "missing": replaced})
+        show.document({**files, "project_test_cmd": result.test_command, "tools": tools, "missing": missing})
         return
-    _put_written(result)
+    target = show.console()
+    for name in (CONFIG, PROMPT, TELOS_FILE):
+        written = "written" if name in result.written else "exists, not overwritten (use --force)"
+        show.put(target, f"{name}: {written}")
+    if CONFIG in result.written:
+        none = "none found; set project_test_cmd in logos.json, so that a PASS can be verified"
+        show.put(target, f"test command: {result.test_command or none}")
     # The commands that Logos would run to prove a level, and what replaces those that are missing.
     for title, rows in (("tools that prove a level", tools), ("not found, and what replaces it", missing)):
         if rows and TELOS_FILE in result.written:
-            show.put(show.console(), f"{title}:")
-            for line in show.columns(("", "", ""), rows)[1:]:
-                show.put(show.console(), f"  {line}")
-    show.put(show.console(), f"next: describe the task in {PROMPT}, then `logos doctor` and `logos run`", "bold")
-    show.put(show.console(), f'or:   describe the project\'s purpose in {TELOS_FILE}, then `logos build "…"`', "bold")
-
-
-def _put_written(result: InitResult) -> None:
-    for name in (CONFIG, PROMPT, TELOS_FILE):
-        written = "written" if name in result.written else "exists, not overwritten (use --force)"
-        show.put(show.console(), f"{name}: {written}")
-    if CONFIG in result.written:
-        none = "none found; set project_test_cmd in logos.json, so that a PASS can be verified"
-        show.put(show.console(), f"test command: {result.test_command or none}")
+            show.put(target, f"{title}:")
+            for line in show.columns(("", "", ""), [[*row.values()] for row in rows])[1:]:
+                show.put(target, f"  {line}")
+    show.put(target, f"next: describe the task in {PROMPT}, then `logos doctor` and `logos run`", "bold")
+    show.put(target, f'or:   describe the project\'s purpose in {TELOS_FILE}, then `logos build "…"`', "bold")

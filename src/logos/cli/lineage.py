@@ -61,8 +61,7 @@ def _chosen(log: Log, words: list[str]) -> tuple[RunId, str]:
 def _find_spec(state: LevelsState, wanted: str) -> Spec:
     """A spec by its id, its level, its component, or their beginning; the newest version."""
     for spec in reversed(state.specs):
-        names = (spec.id, spec.id.rpartition(".v")[0], spec.component)
-        if wanted.casefold() in map(str.casefold, names):
+        if wanted.casefold() in map(str.casefold, (spec.id, spec.id.rpartition(".v")[0], spec.component)):
             return spec
     known = ", ".join(dict.fromkeys(spec.id for spec in state.specs)) or "none yet"
     raise UsageError(f"this build has no spec {wanted!r}; it has {known}")
@@ -115,18 +114,13 @@ def lineage_document(run: RunId, state: LevelsState, spec: Spec | None) -> dict[
         for known in state.specs
         if spec is None or known.level <= spec.level
     ]
-    components = [
-        {
-            "name": component.name,
-            "depends_on": component.depends_on,
-            "commit": contribution.commit if contribution else None,
-            "merged": contribution.merged if contribution else False,
-            "files": contribution.files if contribution else (),
-            "tests": contribution.tests if contribution else (),
-        }
-        for component in state.components
-        for contribution in (state.contributions.get(component.name),)
-    ]
+    components: list[dict[str, Any]] = []
+    for component in state.components:
+        built = state.contributions.get(component.name)
+        done = {"commit": None, "merged": False, "files": (), "tests": ()}
+        if built is not None:
+            done = {"commit": built.commit, "merged": built.merged, "files": built.files, "tests": built.tests}
+        components.append({"name": component.name, "depends_on": component.depends_on, **done})
     purpose = [{"level": level.name, "text": text} for level, text in state.plan.telos]
     build = {"version": VERSION, "run": run, "feature": state.plan.feature, "purpose": purpose}
     return {**build, "specs": specs, "components": components}

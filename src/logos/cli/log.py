@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -37,26 +37,20 @@ def log(
     place = place_of(wd)
     with reading(place) as source:
         found = find_run(source, run)
-        records = _following(source, found, place, show.tell) if follow else source.read(found)
+        records = _following(source, found, place) if follow else source.read(found)
         if as_json and not follow:
             show.document(documents.events_document(found, [event_document(record) for record in records]))
-        elif as_json:
-            for record in records:
-                show.json_line(event_document(record))
-        else:
-            _put_events(records)
+            return
+        formatter, target = EventFormatter(read_report), show.console()
+        for record in records:
+            if as_json:
+                show.document(event_document(record), indent=None)
+                continue
+            for number, line in enumerate(formatter.lines(record)):
+                show.put_line(target, line, " " * 6 if number else f"{record.seq:>4}  ")
 
 
-def _put_events(records: Iterator[Recorded]) -> None:
-    formatter, target = EventFormatter(read_report), show.console()
-    for record in records:
-        first, *more = formatter.lines(record)
-        show.put_line(target, first, f"{record.seq:>4}  ")
-        for line in more:
-            show.put_line(target, line, " " * 6)
-
-
-def _following(source: Log, run: RunId, place: Path, tell: Callable[[str], None]) -> Iterator[Recorded]:
+def _following(source: Log, run: RunId, place: Path) -> Iterator[Recorded]:
     """Events as they come, until the run has ended and its driver has left."""
     command, ended, alone = "", False, False
     for record in source.watch(run):
@@ -70,5 +64,5 @@ def _following(source: Log, run: RunId, place: Path, tell: Callable[[str], None]
         if ended and driver is None:
             return
         if driver is None and not alone:
-            tell(f"no driver is attached to run {run}; `{command} --resume` continues it, Ctrl-C ends this")
+            show.tell(f"no driver is attached to run {run}; `{command} --resume` continues it, Ctrl-C ends this")
         alone = driver is None

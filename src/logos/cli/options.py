@@ -37,8 +37,7 @@ def _known_runs(incomplete: str) -> list[str]:
 
 AsJson = Annotated[bool, flag("--json", "Print one JSON document on stdout, everything else on stderr.")]
 WorkDir = Annotated[
-    Path | None,
-    Option("--wd", metavar="DIR", help="The work dir; default: WD, `wd` in ./logos.json, the current directory."),
+    Path | None, value("DIR", "The work dir; default: WD, `wd` in ./logos.json, the current directory.")
 ]
 OneRun = Annotated[
     str | None, argument("RUN", "A run id or its beginning; default: the newest.", autocompletion=_known_runs)

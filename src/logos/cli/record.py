@@ -6,8 +6,8 @@ import sys
 from typing import Annotated
 
 from logos.app.report import script_of, script_text, write_output
-from logos.app.runs import load_run
-from logos.app.workdir import find_run, place_of, reading
+from logos.app.runs import read_status
+from logos.app.workdir import place_of
 from logos.cli.options import AsJson, OneRun, Output, WorkDir, command, flag
 from logos.cli.output import console as show
 
@@ -29,8 +29,7 @@ def record(
 
     File changes of agents are not in the log, so the script does not contain them. Secrets are redacted.
     """
-    with reading(place_of(wd)) as log:
-        view = load_run(log, find_run(log, run))
+    view = read_status(place_of(wd), run).view
     script = script_of(view, delays=delays)
     if output is not None:
         write_output(output, script_text(view, script), force=force)

@@ -57,10 +57,6 @@ def report(
 
 def rendered(found: ContinuityReport, form: Format) -> str:
     """The report in one of its formats, without secrets and control characters."""
-    match form:
-        case Format.MD:
-            return clean(as_markdown(found)).rstrip("\n")
-        case Format.HTML:
-            return as_page(found).rstrip("\n")
-        case Format.JSON:
-            return json.dumps(redacted(report_document(found)), indent=2)
+    if form is Format.JSON:
+        return json.dumps(redacted(report_document(found)), indent=2)
+    return (as_page(found) if form is Format.HTML else clean(as_markdown(found))).rstrip("\n")

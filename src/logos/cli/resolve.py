@@ -30,15 +30,15 @@ def resolve(
     target, at = show.console(), wd_flag(place)
     if words:
         answer, resume = questions.resolve(place, words), f"logos build --resume{at}"
+        chosen = f"option {answer.option}" if answer.option else "your decision"
         if as_json:
             show.document({**asdict(answer), "next": resume})
-            return
-        chosen = f"option {answer.option}" if answer.option else "your decision"
-        show.put(target, f"recorded: {chosen} on {answer.question} of build {answer.run}; next: {resume}", "bold")
+        else:
+            show.put(target, f"recorded: {chosen} on {answer.question} of build {answer.run}; next: {resume}", "bold")
         return
     found = questions.open_question(place)
     if as_json:
         show.document({"run": found.run, "question": question_document(found.question)})
-        return
-    show.put(target, f"build {found.run} is blocked on a question", "bold")
-    show.put_question(target, found.question, at)
+    else:
+        show.put(target, f"build {found.run} is blocked on a question", "bold")
+        show.put_question(target, found.question, at)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from logos.app.start import prepare_resume
+from logos.cli import drive
 from logos.cli.build import run_levels
-from logos.cli.drive import RECREATE, Overrides, Recreate, Simulate, repeated
 from logos.cli.options import AsJson, OneRun, WorkDir, command, value
 from logos.cli.run import run_cycle
 
@@ -19,9 +19,9 @@ from logos.cli.run import run_cycle
 )
 def resume(
     run: OneRun = None,
-    recreate: Recreate = False,
-    settings: Overrides = None,
-    simulate: Simulate = None,
+    recreate: drive.Recreate = False,
+    settings: drive.Overrides = None,
+    simulate: drive.Simulate = None,
     config: Annotated[Path | None, value("FILE", "A JSON configuration (default: logos.json there).")] = None,
     wd: WorkDir = None,
     as_json: AsJson = False,
@@ -30,10 +30,10 @@ def resume(
 
     Exit codes are those of `logos run` and `logos build`.
     """
-    overrides = [*(settings or []), *([RECREATE] if recreate else [])]
+    overrides = [*(settings or []), *([drive.RECREATE] if recreate else [])]
     prepared = prepare_resume(run, overrides=overrides, config=config, wd=wd)
     known, config, flags = prepared.view, prepared.config, [*prepared.overrides, "resume=1"]
-    again = repeated(prepared.overrides, simulate)
+    again = drive.repeated(prepared.overrides, simulate)
     if known.build is not None:
         return run_levels("", config, flags, again, simulate=simulate, as_json=as_json, known=known)
     words = [str(config)] if config is not None else []

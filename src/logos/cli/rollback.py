@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 from logos.app.rollback import NewRun, restore_files
@@ -38,7 +37,13 @@ def rollback(
     files.
     """
     if files:
-        _rollback_files(checkpoint, wd, as_json=as_json)
+        restored = restore_files(checkpoint, wd=wd, tell=show.tell)
+        if as_json:
+            show.document(asdict(restored))
+            return
+        target, commit = show.console(), restored.commit[:12]
+        show.put(target, f"the files are as they were in {commit}; the run state is unchanged", "bold")
+        show.put_next(target, [(f"logos rollback --files {restored.kept[:12]}{wd_flag(restored.wd)}", REPLACED)])
         return
     started = roll_back(checkpoint, wd=wd, tell=show.tell)
     if as_json:
@@ -62,13 +67,3 @@ def _files_text(started: NewRun) -> str:
     if started.at.state.head is not None:
         return f"what was built then is commit {started.at.commit[:12]}; your own files are as they were"
     return "no checkpoint of the files was kept: they stay as they are, only the run state was rolled back"
-
-
-def _rollback_files(checkpoint: str, wd: Path | None, *, as_json: bool) -> None:
-    restored = restore_files(checkpoint, wd=wd, tell=show.tell)
-    if as_json:
-        show.document(asdict(restored))
-        return
-    target = show.console()
-    show.put(target, f"the files are as they were in {restored.commit[:12]}; the run state is unchanged", "bold")
-    show.put_next(target, [(f"logos rollback --files {restored.kept[:12]}{wd_flag(restored.wd)}", REPLACED)])

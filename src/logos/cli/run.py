@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +15,16 @@ from logos.app.prompt import run_settings
 from logos.app.runs import RunRecorder
 from logos.app.start import newest_unfinished, run_here
 from logos.app.workdir import default_config, wd_flag
-from logos.cli.drive import RECREATE, Overrides, Recreate, Simulate, named, put_end, read_stdin, repeated, resume_hint
+from logos.cli import drive
 from logos.cli.options import AsJson, argument, command, value
 from logos.cli.output.live import view
-from logos.cli.output.unfinished import present
 from logos.domain.plans import CyclePlan
 from logos.domain.roles import Role
 from logos.errors import UsageError
 from logos.views.run import RunView
+
+WORDS = "A JSON configuration (default: ./logos.json), then the task in plain words."
+RESUME = "Resume the unfinished run, or start a new one. Default: resume if there is one."
 
 
 @command(
@@ -32,21 +35,13 @@ from logos.views.run import RunView
     "logos run --simulate script.yaml            # scripted agents instead of models, to try a configuration",
 )
 def run(
-    words: Annotated[
-        list[str] | None,
-        argument("CONFIG|TEXT", "A JSON configuration (default: ./logos.json), then the task in plain words."),
-    ] = None,
+    words: Annotated[list[str] | None, argument("CONFIG|TEXT", WORDS)] = None,
     prompt: Annotated[str, value("FILE", "A file with both parts of the prompt; - reads stdin.")] = "",
     test: Annotated[str, value("CMD", "The project's test command.")] = "",
-    settings: Overrides = None,
-    resume: Annotated[
-        bool | None,
-        Option(
-            "--resume/--fresh", help="Resume the unfinished run, or start a new one. Default: resume if there is one."
-        ),
-    ] = None,
-    recreate: Recreate = False,
-    simulate: Simulate = None,
+    settings: drive.Overrides = None,
+    resume: Annotated[bool | None, Option("--resume/--fresh", help=RESUME)] = None,
+    recreate: drive.Recreate = False,
+    simulate: drive.Simulate = None,
     as_json: AsJson = False,
 ) -> int:
     """Run the cycle: analyst, peer analyst, programmer, peer programmer, tester, until the tests pass.
@@ -56,8 +51,8 @@ def run(
     """
     flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
     flags += [] if resume is None else [f"resume={int(resume)}"]
-    flags += [RECREATE] if recreate else []
-    again = [*(("--test", test) if test else ()), *repeated(settings or [], simulate)]
+    flags += [drive.RECREATE] if recreate else []
+    again = [*(("--test", test) if test else ()), *drive.repeated(settings or [], simulate)]
     return run_cycle(words or [], prompt, flags, again, as_json=as_json, simulate=simulate)
 
 
@@ -79,13 +74,13 @@ def run_cycle(
             shown.tell(f"using ./{config}")
         if prompt and task:
             raise UsageError(f"two prompts: --prompt {prompt} and the words {task[:40]!r}; give one")
-        source = {"prompt": read_stdin()} if prompt == "-" else {"prompt_file": prompt}
+        source = {"prompt": drive.read_stdin()} if prompt == "-" else {"prompt_file": prompt}
         settings = run_settings(config, os.environ, flags, task=task, **source)
         if settings.resume is not False:
             known = known or newest_unfinished(settings.work_dir, CyclePlan)
-            present(settings.work_dir, known, shown.tell)
+            drive.present(settings.work_dir, known, shown.tell)
         recorder = RunRecorder(known)
-        with resume_hint(shown, settings, ["logos", "run", *named(config), *again]):
+        with drive.resume_hint(shown, settings, ["logos", "run", *drive.named(config), *again]):
             watchers = [shown.watch, recorder.watch]
             result = run_here(settings, make_host=make_host, watchers=watchers, tell=shown.tell, known=known)
     place, at = settings.work_dir, wd_flag(settings.work_dir)
@@ -95,7 +90,7 @@ def run_cycle(
     if last is not None:
         commands.append((f"logos show {ended.run} {last.turn}{at}", "one prompt and its response in full"))
     changed = ["\nUncommitted changes in the work dir:", *changed] if changed else []
-    return put_end(settings, ended, result.exit_code, changed, commands, as_json=as_json)
+    return drive.put_end(settings, ended, result.exit_code, changed, commands, as_json=as_json)
 
 
 def split_words(words: list[str]) -> tuple[Path | None, str]:
@@ -103,13 +98,9 @@ def split_words(words: list[str]) -> tuple[Path | None, str]:
     if not words or not (words[0].endswith(".json") or Path(words[0]).is_file()):
         return None, " ".join(words)
     config = Path(words[0])
-    if config.suffix != ".json" and not _looks_like_json(config):
-        raise UsageError(f"{config} is not a JSON configuration; if it is the prompt: logos run --prompt {config}")
+    # What cannot be read is reported when it is loaded.
+    with suppress(OSError):
+        begins = config.read_bytes()[:1000].decode("utf-8-sig", "replace").lstrip()[:1]
+        if config.suffix != ".json" and begins != "{":
+            raise UsageError(f"{config} is not a JSON configuration; if it is the prompt: logos run --prompt {config}")
     return config, " ".join(words[1:])
-
-
-def _looks_like_json(path: Path) -> bool:
-    try:
-        return path.read_bytes()[:1000].decode("utf-8-sig", "replace").lstrip().startswith("{")
-    except OSError:
-        return True

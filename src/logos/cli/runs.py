@@ -37,10 +37,10 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> None:
 
 
 def _run_row(run: RunStatus | UnreadableRun) -> dict[str, object]:
-    blank = dict.fromkeys(("run", "flow", "from", "started", "status", "rounds", "turns"), "-")
     if isinstance(run, UnreadableRun):
-        unknown = {"tokens": tokens(None), "cost": dollars(None)}
-        return {**blank, "run": run.run, "status": "DAMAGED", **unknown, "asked for": run.why}
+        blank = dict.fromkeys(("run", "flow", "from", "started", "status", "rounds", "turns"), "-")
+        known = {"run": run.run, "status": "DAMAGED", "tokens": tokens(None), "cost": dollars(None)}
+        return {**blank, **known, "asked for": run.why}
     view = run.view
     return {
         "run": view.run,

@@ -9,8 +9,9 @@ from logos.app.workdir import place_of
 from logos.cli.options import AsJson, ThisRun, WorkDir, argument, command
 from logos.cli.output import console as page
 from logos.errors import UsageError
-from logos.views import document as documents
+from logos.views.document import timeline_document, turn_text_document
 from logos.views.events import Severity, severity_of
+from logos.views.redact import clean
 from logos.views.run import RunView, TurnView
 from logos.views.text import duration, number
 from logos.views.usage import in_words
@@ -32,8 +33,7 @@ def show(
     status = read_status(place_of(wd), run)
     found = _find_turn(status.view, turn) if turn is not None else None
     if as_json:
-        document = documents.turn_text_document(status.view, found) if found else documents.timeline_document(status)
-        page.document(document)
+        page.document(turn_text_document(status.view, found) if found else timeline_document(status))
     elif found is not None:
         _put_turn(status.view, found)
     else:
@@ -46,11 +46,10 @@ def _find_turn(view: RunView, wanted: str) -> TurnView:
     matches = matches or [turn for turn in view.turns if wanted and turn.turn.startswith(wanted)]
     if len(matches) == 1:
         return matches[0]
+    names = ", ".join(turn.turn for turn in matches or view.turns)
     if matches:
-        names = ", ".join(turn.turn for turn in matches)
         raise UsageError(f"{wanted!r} is the beginning of {len(matches)} turns: {names}")
-    known = ", ".join(turn.turn for turn in view.turns) or "none yet"
-    raise UsageError(f"run {view.run} has no turn {wanted!r}; it has {known}")
+    raise UsageError(f"run {view.run} has no turn {wanted!r}; it has {names or 'none yet'}")
 
 
 def _put_turn(view: RunView, turn: TurnView) -> None:
@@ -65,4 +64,5 @@ def _put_turn(view: RunView, turn: TurnView) -> None:
         page.put(target, f"failed: {turn.failure}", page.STYLES[Severity.BAD])
     for title, text in (("prompt", turn.prompt), ("response", turn.response)):
         page.put(target, f"\n--- {title}, {number(len(text))} characters ---", "bold cyan")
-        page.whole(text)
+        # Unchanged: no colours, no wrapping, tabs kept.
+        print(clean(text).rstrip("\n"), flush=True)

@@ -36,12 +36,9 @@ def _put_status(status: RunStatus, at: str) -> None:
     head = f"{view.words.run} {view.run}{simulated}: {status.word}, {status.reason}"
     show.put(target, head, show.STYLES[status.severity])
     came_from = f" at {view.came_from}" if view.came_from else ""
-    show.put(
-        target,
-        f"began {date(view.started)}{came_from}, last event {date(view.last)}; "
-        f"{count(len(view.own_sessions), 'session')}, {view.rounds_in_words}, "
-        f"{count(view.answered, 'turn')} answered, {sum_in_words(view.bill, view.characters)}",
-    )
+    when = f"began {date(view.started)}{came_from}, last event {date(view.last)}"
+    answered = f"{count(view.answered, 'turn')} answered, {sum_in_words(view.bill, view.characters)}"
+    show.put(target, f"{when}; {count(len(view.own_sessions), 'session')}, {view.rounds_in_words}, {answered}")
     for turn in status.in_flight:
         terminal = status.terminal_of(turn)
         where = f" in terminal {terminal.id} ({terminal.provider})" if terminal else ""

@@ -15,7 +15,6 @@ from logos.app.workdir import wd_flag
 from logos.domain.specs import Question
 from logos.domain.usage import Usage
 from logos.flows.levels.briefing import proposal_in_words
-from logos.flows.levels.state import LevelsState
 from logos.views import usage as bill
 from logos.views.events import EventLine, Severity, severity_of
 from logos.views.redact import clean, one_line, redacted
@@ -32,6 +31,8 @@ STYLES: dict[Severity, str] = {
 }
 # Words and their style.
 Part = tuple[str, str]
+# Commands to use next, and what each is for.
+Commands = Sequence[tuple[str, str]]
 _NUMBER = re.compile(r"-|unknown|\$?[\d.,]+")
 
 
@@ -51,40 +52,22 @@ def put_line(target: Console, line: EventLine, lead: str = "") -> None:
 
 def short(*parts: Part) -> Text:
     """Styled words on one line, cut at the width of the terminal."""
-    text = Text(no_wrap=True, overflow="ellipsis")
-    for words, style in parts:
-        text.append(words, style)
-    return text
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
-def whole(text: str) -> None:
-    """Print a long text unchanged: no colours, no wrapping, tabs kept."""
-    print(clean(text).rstrip("\n"), flush=True)
-
-
-def document(data: object) -> None:
+def document(data: object, indent: int | None = 2) -> None:
     """Print the one JSON document of a command."""
-    print(json.dumps(redacted(data), indent=2, default=str), flush=True)
-
-
-def json_line(data: object) -> None:
-    print(json.dumps(redacted(data)), flush=True)
+    print(json.dumps(redacted(data), indent=indent, default=str), flush=True)
 
 
 def columns(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """A table aligned by spaces, numbers to the right: the same on a terminal and in a pipe."""
     body = [[one_line(cell) for cell in row] for row in rows]
-    lines = [[*headers], *body]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
-    right = [bool(body) and all(_NUMBER.fullmatch(line[column]) for line in body) for column in range(len(headers))]
-    sides = list(zip(widths, right, strict=True))
-    return [
-        "  ".join(
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, (width, to_right) in zip(line, sides, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
+    aligned: list[list[str]] = []
+    for column in zip(headers, *body, strict=True):
+        width, right = max(map(len, column)), bool(body) and all(map(_NUMBER.fullmatch, column[1:]))
+        aligned.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
+    return ["  ".join(line).rstrip() for line in zip(*aligned, strict=True)]
 
 
 def put_table(
@@ -123,24 +106,19 @@ def put_summary(target: Console, view: RunView) -> None:
     reason = "it is blocked on a question" if view.question else view.reason
     target.print(Text(word, f"bold {'green' if passed else 'red'}").append(f": {one_line(reason)}", ""))
     settled = f"{count(len(view.build.settled), 'reconciliation')}, " if view.build is not None else ""
-    put(
-        target,
-        f"{view.words.run} {view.run}: {view.rounds_in_words}, {count(view.answered, 'turn')}, {settled}"
-        f"{duration(view.seconds)}, {bill.sum_in_words(view.bill, view.characters)}",
-    )
-    if view.build is not None:
-        _put_build(target, view, view.build)
-
-
-def _put_build(target: Console, view: RunView, build: LevelsState) -> None:
+    spent = f"{duration(view.seconds)}, {bill.sum_in_words(view.bill, view.characters)}"
+    turns = count(view.answered, "turn")
+    put(target, f"{view.words.run} {view.run}: {view.rounds_in_words}, {turns}, {settled}{spent}")
+    if view.build is None:
+        return
     if view.branch:
         put(target, f"what was built is on the branch {view.branch}")
     if view.unproven:
         put(target, f"unproven: {', '.join(view.unproven)}; telos.toml names no tool for it", STYLES[Severity.WARNING])
-    for alternative in build.alternatives:
+    for alternative in view.build.alternatives:
         put(target, f"  instead: {one_line(alternative)}")
     if view.question is not None:
-        put_question(target, view.question, wd_flag(Path(build.plan.wd)))
+        put_question(target, view.question, wd_flag(Path(view.build.plan.wd)))
 
 
 def put_question(target: Console, question: Question, at: str = "") -> None:
@@ -153,19 +131,13 @@ def put_question(target: Console, question: Question, at: str = "") -> None:
         put(target, "\nWhat was said against them:", "bold")
     for objection in question.objections:
         put(target, f"- {objection}")
-    put(target, "\nDecide with:", "bold")
     options = [(f"logos resolve {choice}{at}", f"option {choice}") for choice in range(1, len(question.options) + 1)]
-    own_words = (f'logos resolve "…"{at}', "in words of your own")
-    _put_commands(target, [*options, own_words, (f"logos build --resume{at}", "then go on")])
+    more = [(f'logos resolve "…"{at}', "in words of your own"), (f"logos build --resume{at}", "then go on")]
+    put_next(target, [*options, *more], "Decide with")
 
 
-def put_next(target: Console, commands: Sequence[tuple[str, str]]) -> None:
-    """Commands to use next, and what each shows."""
-    put(target, "\nWhere to look next:", "bold")
-    _put_commands(target, commands)
-
-
-def _put_commands(target: Console, commands: Sequence[tuple[str, str]]) -> None:
+def put_next(target: Console, commands: Commands, title: str = "Where to look next") -> None:
+    put(target, f"\n{title}:", "bold")
     width = max(len(command) for command, _ in commands)
     for command, why in commands:
         put(target, f"  {command.ljust(width)}  {why}")

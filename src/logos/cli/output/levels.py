@@ -45,7 +45,6 @@ _FLOOR = {Stage.BUILD: Level.L2, Stage.MERGE: Level.L2, Stage.LINT: Level.L1}
 _TITLE = max(len(level_def.title) for level_def in LEVELS.values())
 # Before a title: mark and level.
 _LEAD = len("✓ L9 ")
-_GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +85,11 @@ class LevelsView:
     def _line(self, level_def: LevelDef, width: int) -> Text:
         state, level = self.state, level_def.level
         mark, style, doing = self._standing(level)
-        title = level_def.title.ljust(_TITLE) + _GAP
+        title = f"{level_def.title:<{_TITLE}}  "
         text = " · ".join(part for part in (doing, *_results(state, level)) if part)
         if level is Level.L2 and level in _at_work(state) and state.stage is Stage.BUILD:
             # Authors are many, so their line begins right after its title.
-            title = level_def.title + _GAP
+            title = f"{level_def.title}  "
             text = self._authors(width - _LEAD - len(title))
         quiet = "dim" if style == "dim" else ""
         return short((f"{mark} {level_def.name} ", style), (title, quiet), (text, quiet))

@@ -34,7 +34,7 @@ KEPT_EVENTS = 20
 ALARMS_OF_A_BUILD = 2
 REDRAW_SECONDS = 0.1
 # Between events only the times change. Drawing them each second would take most of what an idle driver uses.
-CLOCK_SECONDS = 2.0
+CLOCK_RATE = 0.5
 _UNREMARKABLE = (TurnSent, TerminalOpened, TerminalClosed)
 _ORDER = [role for stage in PHASE_DEFS for role in (stage.author, stage.reviewer) if role is not None]
 
@@ -93,11 +93,7 @@ class LiveView(View):
             self._warnings = (*self._warnings, drawn[0])[-2:]
         if isinstance(event, RunStarted | RunResumed):
             self._live = Live(
-                console=self._console,
-                get_renderable=self.frame,
-                refresh_per_second=1 / CLOCK_SECONDS,
-                redirect_stdout=False,
-                vertical_overflow="ellipsis",
+                console=self._console, get_renderable=self.frame, refresh_per_second=CLOCK_RATE, redirect_stdout=False
             )
             self._live.start()
         # Drawn at once, unless the frame is fresh: with many agents, events come faster than they can be read.
@@ -121,10 +117,12 @@ class LiveView(View):
         if state is None:
             return Text("starting")
         heading = Text(f"logos · {FLOW_WORDS[state.plan.flow].run} {self.run}", "bold")
-        alarms = [] if state.outcome is not None else [_alarm(turn) for turn in self._turns if turn.waits]
+        alarms = [_alarm(turn) for turn in self._turns if turn.waits and state.outcome is None]
         match state:
             case CycleState():
-                parts = self._cycle(state, now, alarms)
+                rounds = f" · round {state.round} of {state.plan.max_rounds}"
+                where = short(*(_stopped(state) or self._doing(state, now)), (rounds, ""))
+                parts = [where, _roles(state), self._numbers(now), Text(), *self._events(LAST_EVENTS), *alarms]
             case LevelsState():
                 heading.append(f" · {one_line(first_line(state.plan.feature, width))}")
                 parts = self._levels(state, now, width - 4, alarms)
@@ -132,11 +130,6 @@ class LiveView(View):
         heading.truncate(width - 6, overflow="ellipsis")
         border = _ended_style(state) if state.outcome is not None else "red" if state.stalled else "cyan"
         return Panel(Group(*parts), title=heading, title_align="left", border_style=border, width=width)
-
-    def _cycle(self, state: CycleState, now: float, alarms: list[RenderableType]) -> list[RenderableType]:
-        rounds = f" · round {state.round} of {state.plan.max_rounds}"
-        where = short(*(_stopped(state) or self._doing(state, now)), (rounds, ""))
-        return [where, _roles(state), self._numbers(now), Text(), *self._events(LAST_EVENTS), *alarms]
 
     def _levels(self, state: LevelsState, now: float, width: int, alarms: list[RenderableType]) -> list[RenderableType]:
         """The nine levels come first; events get the lines that are left."""
