@@ -20,7 +20,7 @@ from logos.cli.output.live import view
 from logos.errors import Interrupted, LogosError
 from logos.flows.levels.reconcile import Dispute
 from logos.flows.levels.state import LevelsState
-from logos.views.document import turn_document
+from logos.views.document import TurnDocument
 from logos.views.events import Severity, proposal_in_short
 from logos.views.run import RunView
 
@@ -61,7 +61,7 @@ def demo(
     ended = read_run(folder, result.run)
     _put_demo(show.console(stderr=as_json), ended, folder)
     if as_json:
-        timeline = [turn_document(turn) for turn in ended.turns]
+        timeline = [TurnDocument.of(turn) for turn in ended.turns]
         more = {"folder": str(folder), "timeline": timeline, "diff": code_diff(folder, ended.branch)}
         build = {} if ended.build is None else _build_document(ended, ended.build)
         show.document({**ended_document(settings, ended, result.exit_code), **more, **build})

@@ -157,6 +157,11 @@ class RunView:
         return tuple(session for session in self.sessions if not session.inherited)
 
     @property
+    def driven(self) -> float:
+        """The seconds with a driver attached."""
+        return sum(session.seconds for session in self.own_sessions)
+
+    @property
     def characters(self) -> int:
         return self.ledger.characters
 

@@ -59,6 +59,11 @@ class RunStatus:
         return stopped or self.where
 
     @property
+    def stopped_because(self) -> str:
+        """Why the last driver left; empty with an outcome or a driver."""
+        return "" if self.view.outcome or self.driver else self.view.left
+
+    @property
     def where(self) -> str:
         return self.view.state.position.text
 

@@ -14,8 +14,7 @@ from logos.domain.turns import FailureKind
 from logos.views.continuity import of_build, of_cycle
 from logos.views.continuity.entries import Entry, Sections, Steps, entry, printable, printable_columns, transitions
 from logos.views.continuity.turns import Effort, TurnSpan, efforts_of, lanes_of, spans_of
-from logos.views.document import iso, run_document, spent_document, turn_document
-from logos.views.document_shapes import ChangedDocument, EffortRowDocument, EntryDocument, ReportDocument, SpanDocument
+from logos.views.document import EffortDocument, ReportParts, RunDocument
 from logos.views.events import Severity
 from logos.views.run import RunView
 from logos.views.sessions import Session
@@ -131,7 +130,7 @@ def continuity(status: RunStatus, since: int, next_step: str, files: Iterable[st
         since=sessions[since - 1],
         sessions=sessions,
         days=len({session.date.partition(" ")[0] for session in sessions}),
-        driven=sum(session.seconds for session in sessions if not session.inherited),
+        driven=view.driven,
         spans=spans,
         in_flight=() if view.outcome else tuple(span for span in spans if span.in_flight),
         sections=sections,
@@ -250,68 +249,6 @@ def lane_title(lane: str) -> str:
     return "Logos" if lane == LOGOS else lane.replace("_", " ")
 
 
-def report_document(report: ContinuityReport) -> ReportDocument:
-    sections = report.sections
-    return {
-        **run_document(report.status),
-        "next": report.next,
-        "in_flight": [_span(span) for span in report.in_flight],
-        "completed": _entries(sections.completed),
-        "pending": _entries(sections.pending),
-        "blocked": _entries(sections.blocked),
-        "decisions": _entries(sections.decisions),
-        "since": {"session": report.since.number, "began_at": iso(report.since.began)},
-        "changed": _changed(report.changed),
-        "effort": {"by": report.by, "rows": [_effort(row) for row in report.efforts], "total": _effort(report.total)},
-    }
-
-
-def _changed(changed: Changes) -> ChangedDocument:
-    sections = changed.sections
-    return {
-        "outcomes": _entries(sections.outcomes),
-        "completed": _entries(sections.completed),
-        "timeline": [_span(span) for span in changed.turns],
-        "checks": _entries(sections.checks),
-        "merges": _entries(sections.merges),
-        "specs": _entries(sections.specs),
-        "decisions": _entries(sections.decisions),
-        "settings": _entries(sections.settings),
-        "files": list(changed.files),
-    }
-
-
-def _entries(entries: Iterable[Entry]) -> list[EntryDocument]:
-    return [
-        {
-            "part": line.part,
-            "what": line.what,
-            "how": line.how,
-            "about": line.about or None,
-            "turn": line.turn or None,
-            "at": None if line.at is None else iso(line.at),
-            "session": line.session,
-            "inherited": line.inherited,
-        }
-        for line in entries
-    ]
-
-
-def _span(span: TurnSpan) -> SpanDocument:
-    return {
-        **turn_document(span.view),
-        "asked_in_session": span.begun[0],
-        "answered_in_session": None if span.in_flight else span.over[0],
-        "seconds_driven": round(span.seconds, 3),
-    }
-
-
-def _effort(effort: Effort) -> EffortRowDocument:
-    return {
-        "name": effort.name,
-        "turns": effort.turns,
-        "seconds": round(effort.seconds, 3),
-        "characters_sent": effort.sent,
-        "characters_received": effort.received,
-        "usage": spent_document(effort.bill),
-    }
+def report_document(report: ContinuityReport) -> dict[str, Any]:
+    parts = {**ReportParts.of(report), "effort": EffortDocument.of(report)}
+    return {**RunDocument.of(report.status), **parts}
