@@ -39,15 +39,15 @@ NonEmpty = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 LevelName = Annotated[str, BeforeValidator(lambda level: level.name)]
 
 
-def shown(about: str, source: str = "", within: str = "", **default: Any) -> Any:
+def shown(about: str = "", source: str = "", within: str = "", **default: Any) -> Any:
     """A field and the attribute it is read from, also through others: `view.run`; by default the one of its name.
 
     The attribute may also belong to the attribute `within` of what is shown.
     """
-    paths = [path for path in (f"{within}.{source}" if within else "", source) if path]
-    steps = [[int(step) if step.lstrip("-").isdecimal() else step for step in path.split(".")] for path in paths]
+    paths = [path.split(".") for path in (f"{within}.{source}" if within else "", source) if path]
+    steps = [(first, *(int(step) if step.lstrip("-").isdecimal() else step for step in rest)) for first, *rest in paths]
     alias = AliasChoices(*(AliasPath(*path) for path in steps)) if steps else None
-    return Field(validation_alias=alias, description=about, **default)
+    return Field(validation_alias=alias, description=about or None, **default)
 
 
 _version = partial(shown, "version of these documents; fields may be added without a new version", default=VERSION)
@@ -361,6 +361,9 @@ class EntryDocument(Document):
     inherited: bool = shown("comes from the run that this one was forked from")
 
 
+Entries = list[EntryDocument]
+
+
 class SinceDocument(Document):
     """The session from which on things count as new."""
 
@@ -371,16 +374,14 @@ class SinceDocument(Document):
 class ChangedDocument(Document):
     """What happened since the beginning of a session."""
 
-    outcomes: list[EntryDocument] = shown("outcomes of the run", "sections.outcomes")
-    completed: list[EntryDocument] = shown("phases, specs, components and levels that are done", "sections.completed")
+    outcomes: Entries = shown("outcomes of the run", "sections.outcomes")
+    completed: Entries = shown("phases, specs, components and levels that are done", "sections.completed")
     timeline: list[SpanDocument] = shown("turns answered since", "turns")
-    checks: list[EntryDocument] = shown("commands that Logos ran itself", "sections.checks")
-    merges: list[EntryDocument] = shown("merges, in a build", "sections.merges")
-    specs: list[EntryDocument] = shown("specs written or revised, in a build", "sections.specs")
-    decisions: list[EntryDocument] = shown(
-        "reconciliations, answers of a person, overruled verdicts", "sections.decisions"
-    )
-    settings: list[EntryDocument] = shown("settings that a new driver changed", "sections.settings")
+    checks: Entries = shown("commands that Logos ran itself", "sections.checks")
+    merges: Entries = shown("merges, in a build", "sections.merges")
+    specs: Entries = shown("specs written or revised, in a build", "sections.specs")
+    decisions: Entries = shown("reconciliations, answers of a person, overruled verdicts", "sections.decisions")
+    settings: Entries = shown("settings that a new driver changed", "sections.settings")
     files: list[str] = shown("lines of `git diff --stat`")
 
 
@@ -398,7 +399,7 @@ class EffortRowDocument(Document):
 class EffortDocument(Document):
     """Time and usage per role or level."""
 
-    by: str = shown("role or level")
+    by: str = shown("role or level", "view.words.group")
     rows: list[EffortRowDocument] = shown("roles or levels in their order", "efforts")
     total: EffortRowDocument = shown("all agents; steps of Logos itself are not counted")
 
@@ -408,12 +409,10 @@ class ReportParts(Document):
 
     next: str = shown("the command to use next")
     in_flight: list[SpanDocument] = shown("turns that agents work on")
-    completed: list[EntryDocument] = shown("phases, specs, components and levels that are done", "sections.completed")
-    pending: list[EntryDocument] = shown("reviews, tests and levels that the run still needs", "sections.pending")
-    blocked: list[EntryDocument] = shown("what cannot continue, and what it waits for", "sections.blocked")
-    decisions: list[EntryDocument] = shown(
-        "reconciliations, answers of a person, overruled verdicts", "sections.decisions"
-    )
+    completed: Entries = shown("phases, specs, components and levels that are done", "sections.completed")
+    pending: Entries = shown("reviews, tests and levels that the run still needs", "sections.pending")
+    blocked: Entries = shown("what cannot continue, and what it waits for", "sections.blocked")
+    decisions: Entries = shown("reconciliations, answers of a person, overruled verdicts", "sections.decisions")
     since: SinceDocument = shown("the session from which on `changed` counts")
     changed: ChangedDocument = shown("what happened since")
 

@@ -193,11 +193,6 @@ class RunView:
         return ""
 
     @property
-    def goes_on_with(self) -> str:
-        """The command of its flow, without `--resume`."""
-        return f"{self.words.command}{' --simulate SCRIPT' if self.simulated else ''}"
-
-    @property
     def resumes_with(self) -> str:
         """The command that resumes it, whichever flow it is; with new terminals where the old ones are gone."""
         simulated = " --simulate SCRIPT" if self.simulated else ""

@@ -39,8 +39,9 @@ def as_page(report: ContinuityReport) -> str:
 
 
 def _render(template: str, report: ContinuityReport, **values: object) -> str:
-    several = len(report.sessions) > 1
-    facts = {"report": report, "view": report.view, "changed": report.changed, "several": several}
+    # Nothing happened before the first session.
+    sets = {"several": len(report.sessions) > 1, "all_new": report.since.number == 1}
+    facts = {"report": report, "view": report.view, "changed": report.changed, **sets}
     return _templates().get_template(template).render(**facts, **values, **_WORDS)
 
 

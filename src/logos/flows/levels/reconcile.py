@@ -53,6 +53,10 @@ class Dispute:
         return self.proposals[-1]
 
     @property
+    def decision(self) -> str | None:
+        return self.proposal.summary if self.by else None
+
+    @property
     def asked(self) -> tuple[Level, ...]:
         """The levels whose answers are needed now."""
         match self.kind:

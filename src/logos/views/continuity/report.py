@@ -81,7 +81,6 @@ class ContinuityReport:
     next: str
     run: str
     wd: str
-    flow: str
     asked_for: str
     reason: str
     damage: str
@@ -90,16 +89,10 @@ class ContinuityReport:
     since: Session
     sessions: tuple[Session, ...]
     days: int
-    # The seconds in which this run itself had a driver.
-    driven: float
     spans: tuple[TurnSpan, ...]
     in_flight: tuple[TurnSpan, ...]
     sections: Sections
     changed: Changes
-    # Whether nothing happened before `since`.
-    all_new: bool
-    # What efforts are added up by: role or level.
-    by: str
     lanes: tuple[str, ...]
     efforts: tuple[Effort, ...]
     # All agents together, without the steps of Logos itself.
@@ -122,7 +115,6 @@ def continuity(status: RunStatus, since: int, next_step: str, files: Iterable[st
         next=printable(next_step),
         run=printable(view.run),
         wd=printable(status.work_dir),
-        flow=view.plan.flow,
         asked_for=printable(first_line(view.plan.request, _ASKED_FOR)),
         reason=printable(status.reason),
         damage=printable(view.damage),
@@ -130,13 +122,10 @@ def continuity(status: RunStatus, since: int, next_step: str, files: Iterable[st
         since=sessions[since - 1],
         sessions=sessions,
         days=len({session.date.partition(" ")[0] for session in sessions}),
-        driven=view.driven,
         spans=spans,
         in_flight=() if view.outcome else tuple(span for span in spans if span.in_flight),
         sections=sections,
         changed=Changes(sections.since(since), new, tuple(map(printable_columns, files))),
-        all_new=since == 1,
-        by=view.words.group,
         lanes=lanes,
         efforts=efforts_of(spans, lanes),
         total=reduce(Effort.plus, (span for span in agents if not span.inherited), Effort("total")),
