@@ -189,8 +189,8 @@ def _pending(state: LevelsState) -> list[Handoff]:
     """Handoffs whose receiver has not finished its turn."""
     waiting = {ask.level for ask in state.pending_turns}
     latest = {(handoff.to_level, handoff.toward): handoff for handoff in state.handoffs}
-    now = f"s{state.sweep}."
-    return [handoff for handoff in latest.values() if handoff.to_level in waiting and handoff.turn.startswith(now)]
+    now = state.handoffs_now
+    return [handoff for handoff in latest.values() if handoff.to_level in waiting and handoff in now]
 
 
 def _specs(state: LevelsState) -> list[Json]:

@@ -84,9 +84,7 @@ def timeline(report: ContinuityReport) -> dict[str, object]:
                 ends.append(0.0)
             ends[row] = max(ends[row], scale.x(span.over))
             bars.append(_bar(span, scale, top + PAD / 2 + row * ROW))
-        name, _, more = (
-            lane_title(lane).partition(" ") if report.view.plan.flow == "levels" else (lane_title(lane), "", "")
-        )
+        name, _, more = lane_title(lane).partition(" ") if report.view.build else (lane_title(lane), "", "")
         height = len(ends) * ROW + PAD
         lanes.append({"name": name, "more": more, "top": top, "middle": top + height / 2})
         top += height
