@@ -40,7 +40,7 @@ from logos.domain.usage import Usage
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.turn_ids import level_turn
 from logos.testing import MemoryLog
-from logos.views.document import run_document
+from logos.views.document import RunDocument
 from logos.views.events import EventFormatter
 from logos.views.status import RunStatus
 from tests.builders import a_quick_plan
@@ -510,7 +510,7 @@ def summary(events: Iterable[Event]) -> tuple[str, dict[str, Any]]:
     story = load_run(log, RUN)
     page = Console(file=io.StringIO(), width=200)
     show.put_summary(page, story)
-    return page.file.getvalue(), dict(run_document(RunStatus(Path("/repo"), story, None)))  # type: ignore[attr-defined]
+    return page.file.getvalue(), dict(RunDocument.of(RunStatus(Path("/repo"), story, None)))  # type: ignore[attr-defined]
 
 
 def test_a_passed_build_says_where_its_work_is_and_what_nothing_proves() -> None:

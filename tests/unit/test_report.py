@@ -268,7 +268,7 @@ def test_time_is_what_somebody_drove_and_not_the_nights_between() -> None:
     turn, agent = TurnId("r1.analyst.c1"), AgentName("analyst")
     asked = [RunStarted(QUICK), TurnAsked(turn, agent, "p" * 100), TurnSent(turn)]
     done = told(asked, [RunResumed(QUICK), TurnAnswered(turn, "what to do")])
-    assert done.driven == 3 * MINUTE
+    assert done.view.driven == 3 * MINUTE
     (effort,) = done.efforts
     assert (effort.turns, effort.seconds, effort.sent, effort.received) == (1, 2 * MINUTE, 100, 10)
 
@@ -278,7 +278,7 @@ def test_a_persons_answer_days_later_does_not_make_a_session_longer() -> None:
     longer = a_log([*a_cycle(QUICK, until=lambda state: state.role == "peer_analyst")])
     longer._clock = lambda: moment("2026-12-24 18:00")
     longer.append(RUN, RunAbandoned("no time"), 4)
-    assert report_of(longer).driven == done.driven == 3 * MINUTE
+    assert report_of(longer).view.driven == done.view.driven == 3 * MINUTE
 
 
 def test_a_clock_that_was_set_back_gives_no_negative_times_and_keeps_the_order() -> None:
@@ -371,7 +371,7 @@ def test_what_a_fork_inherited_is_marked_and_not_counted() -> None:
     assert [effort.name for effort in done.efforts] == ["programmer"]
     assert (done.total.turns, done.total.sent) == (1, done.view.characters)
     assert [act.inherited for act in done.spans] == [True] * 5 + [False]
-    assert done.driven == 3 * MINUTE
+    assert done.view.driven == 3 * MINUTE
     assert [entry.inherited for entry in done.sections.completed] == [True] * 3
     assert [act.turn for act in done.changed.turns] == ["r2.programmer.c1"]
     assert lines(done.sections.decisions) == ["person fork forked from k3report@20"]

@@ -11,7 +11,7 @@ from logos.app.settings import json_schema
 from logos.app.telos_file import telos_schema
 from logos.errors import UsageError
 from logos.views.build_state import state_schema
-from logos.views.document_shapes import output_schema
+from logos.views.document import output_schema
 
 
 def script_schema() -> dict[str, Any]:

@@ -11,8 +11,7 @@ from logos.app.runs import status_of
 from logos.cli.diff import changes_document, put_changes
 from logos.cli.options import AsJson, ThisRun, WorkDir, command, flag
 from logos.cli.output import console as show
-from logos.views.document import run_document
-from logos.views.document_shapes import VERSION
+from logos.views.document import VERSION, RunDocument
 from logos.views.text import cut, date, duration, number
 from logos.views.usage import UNKNOWN, dollars, tokens
 
@@ -70,7 +69,7 @@ def _compared_cells(run: ComparedRun, found: Comparison) -> dict[str, object]:
         "characters sent": number(view.characters),
         "tokens": _partly(tokens(bill.usage.tokens), bill.tokens_unknown, bill.turns),
         "cost": _partly(dollars(bill.usage.cost_usd), bill.cost_unknown, bill.turns),
-        "time driven": duration(sum(session.seconds for session in view.own_sessions)),
+        "time driven": duration(view.driven),
         "sessions": len(view.own_sessions),
         f"files changed {since}": UNKNOWN if run.changed is None else len(run.changed),
         "folder": str(run.end.place),
@@ -85,7 +84,7 @@ def _partly(text: str, unknown: int, turns: int) -> str:
 def _comparison_document(found: Comparison, *, patch: bool) -> dict[str, Any]:
     runs = [
         {
-            **run_document(status_of(run.end.place, run.end.view)),
+            **RunDocument.of(status_of(run.end.place, run.end.view)),
             "files_changed": changed,
             "commit": run.end.commit or None,
         }

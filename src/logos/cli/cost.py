@@ -9,7 +9,7 @@ from logos.cli.output import console as show
 from logos.domain.roles import Role, phase_def_of
 from logos.domain.usage import Spent
 from logos.flows.levels.turn_ids import level_turn
-from logos.views import document as documents
+from logos.views.document import RunDocument, SpentDocument
 from logos.views.run import RunView
 from logos.views.text import count
 from logos.views.usage import dollars, sum_in_words, tokens
@@ -27,7 +27,8 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> Non
     status = read_status(place_of(wd), run)
     view, groups = status.view, _grouped(status.view)
     if as_json:
-        show.document(documents.cost_document(status, groups))
+        by = {name: {key: SpentDocument.of(spent) for key, spent in rows.items()} for name, rows in groups.items()}
+        show.document({**RunDocument.of(status), "usage_by": by})
         return
     target, total = show.console(), view.bill
     simulated = " (simulated)" if view.simulated else ""

@@ -19,7 +19,7 @@ from logos.cli.output import console as show
 from logos.cli.output.live import view
 from logos.errors import Interrupted, LogosError
 from logos.flows.levels.reconcile import Dispute
-from logos.views.document import turn_document
+from logos.views.document import TurnDocument
 from logos.views.events import Severity, proposal_in_short
 from logos.views.run import RunView
 
@@ -60,7 +60,7 @@ def demo(
     ended = read_run(folder, result.run)
     _put_demo(show.console(stderr=as_json), ended, folder)
     if as_json:
-        timeline = [turn_document(turn) for turn in ended.turns]
+        timeline = [TurnDocument.of(turn) for turn in ended.turns]
         more = {"folder": str(folder), "timeline": timeline, "diff": code_diff(folder, ended.branch)}
         if ended.build is not None:
             settled = [_settled_document(settled) for settled in ended.build.settled]

@@ -11,7 +11,7 @@ from logos.app.diff import Diff
 from logos.app.diff import diff as find_diff
 from logos.cli.options import CHECKPOINT, AsJson, WorkDir, argument, command, flag
 from logos.cli.output import console as show
-from logos.views.document import turn_document
+from logos.views.document import TurnDocument
 from logos.views.text import duration
 
 
@@ -39,7 +39,7 @@ def diff(
     """
     found = find_diff(a, b, wd=wd, tell=show.tell)
     if as_json:
-        turns = None if found.turns is None else [turn_document(turn) for turn in found.turns]
+        turns = None if found.turns is None else [TurnDocument.of(turn) for turn in found.turns]
         sides = {"from": _side_document(found.one), "to": _side_document(found.other)}
         show.document({**sides, "timeline": turns, **changes_document(found, patch=not stat)})
         return

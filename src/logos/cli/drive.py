@@ -7,7 +7,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -22,8 +22,7 @@ from logos.cli.output import console as show
 from logos.cli.output.live import View
 from logos.domain.plans import LevelsPlan
 from logos.errors import BudgetReached, Interrupted, LimitReached, LogosError, PromptError, StateError, UsageError
-from logos.views.document import result_document
-from logos.views.document_shapes import ResultDocument
+from logos.views.document import RunDocument
 from logos.views.run import RunView
 from logos.views.status import BUDGET, RunStatus
 from logos.views.text import count, date, duration, listed
@@ -98,9 +97,10 @@ def _with_double_budget(command: list[str], error: BudgetReached) -> list[str]:
     return [*kept, "--set", f"{error.key}={error.limit * 2}"]
 
 
-def ended_document(settings: Settings, view: RunView, exit_code: int) -> ResultDocument:
+def ended_document(settings: Settings, view: RunView, exit_code: int) -> dict[str, Any]:
     state_file = settings.state_path if view.build is None else settings.paths.build_state
-    return result_document(RunStatus(settings.work_dir, view, None), str(state_file), exit_code)
+    run = RunDocument.of(RunStatus(settings.work_dir, view, None))
+    return {**run, "exit_code": exit_code, "state_file": str(state_file)}
 
 
 def put_end(

@@ -18,7 +18,7 @@ from logos.domain.turns import RunId
 from logos.errors import UsageError
 from logos.flows.levels.state import LevelsState
 from logos.ports import Log
-from logos.views.document_shapes import VERSION
+from logos.views.document import VERSION
 from logos.views.redact import one_line
 
 

@@ -15,7 +15,7 @@ from logos.cli.output import console as show
 from logos.domain.events import Recorded, RunEnded, RunResumed, RunStarted
 from logos.domain.turns import RunId
 from logos.ports import Log
-from logos.views import document as documents
+from logos.views.document import VERSION
 from logos.views.events import EventFormatter
 from logos.views.run import FLOW_WORDS
 
@@ -39,7 +39,8 @@ def log(
         found = find_run(source, run)
         records = _following(source, found, place) if follow else source.read(found)
         if as_json and not follow:
-            show.document(documents.events_document(found, [event_document(record) for record in records]))
+            events = [event_document(record) for record in records]
+            show.document({"version": VERSION, "run": found, "events": events})
             return
         formatter, target = EventFormatter(read_report), show.console()
         for record in records:

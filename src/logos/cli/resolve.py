@@ -9,7 +9,7 @@ from logos.app import resolve as questions
 from logos.app.workdir import place_of, wd_flag
 from logos.cli.options import AsJson, WorkDir, argument, command
 from logos.cli.output import console as show
-from logos.views.document import question_document
+from logos.views.document import QuestionDocument
 
 
 @command(
@@ -38,7 +38,7 @@ def resolve(
         return
     found = questions.open_question(place)
     if as_json:
-        show.document({"run": found.run, "question": question_document(found.question)})
+        show.document({"run": found.run, "question": QuestionDocument.of(found.question)})
     else:
         show.put(target, f"build {found.run} is blocked on a question", "bold")
         show.put_question(target, found.question, at)

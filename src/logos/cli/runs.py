@@ -6,7 +6,7 @@ from logos.app.runs import load_statuses
 from logos.app.workdir import has_log, place_of, reading
 from logos.cli.options import AsJson, WorkDir, command
 from logos.cli.output import console as show
-from logos.views import document as documents
+from logos.views.document import runs_document
 from logos.views.events import Severity
 from logos.views.status import RunStatus, UnreadableRun
 from logos.views.text import date
@@ -22,7 +22,7 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> None:
         with reading(place) as log:
             found = load_statuses(place, log)
     if as_json:
-        show.document(documents.runs_document(str(place), found))
+        show.document(runs_document(str(place), found))
         return
     if not found:
         show.put(show.console(), f"no runs in {place} yet; `logos run` starts one")

@@ -8,8 +8,7 @@ from typing import Annotated
 from logos.app.sessions import SessionRow, list_sessions
 from logos.cli.options import AsJson, WorkDir, argument, command
 from logos.cli.output import console as show
-from logos.views.document import session_document
-from logos.views.document_shapes import VERSION, SessionRowDocument
+from logos.views.document import VERSION, SessionRowDocument
 from logos.views.events import Severity
 from logos.views.text import date, duration
 
@@ -39,7 +38,7 @@ def sessions(
         show.tell(f"warning: {gap.place}: {gap.why}")
     if as_json:
         unreadable = [{"wd": str(gap.place), "run": gap.run, "why": gap.why} for gap in found.unreadable]
-        listed = [_session_document(row) for row in found.rows]
+        listed = [SessionRowDocument.of(row) for row in found.rows]
         show.document({"version": VERSION, "wd": str(found.place), "sessions": listed, "unreadable": unreadable})
     elif not found.rows:
         show.put(show.console(), f"no sessions in {found.place} yet; `logos run` starts one")
@@ -63,20 +62,4 @@ def _session_row(row: SessionRow, here: Path) -> dict[str, object]:
         "how it ended": row.ending,
         "lineage": row.lineage,
         "folder": "" if row.place == here else str(row.place),
-    }
-
-
-def _session_document(row: SessionRow) -> SessionRowDocument:
-    origin = row.session.forked
-    return {
-        **session_document(row.run, row.session),
-        "ended": row.ending,
-        "flow": row.flow,
-        "driver_pid": row.driver,
-        "forked_from": origin.parent if origin else None,
-        "forked_at": origin.at if origin else None,
-        "forked_by": origin.way if origin else None,
-        "given_up": row.session.given_up or None,
-        "damage": row.damage or None,
-        "wd": str(row.place),
     }

@@ -9,7 +9,7 @@ from logos.app.workdir import place_of
 from logos.cli.options import AsJson, ThisRun, WorkDir, argument, command
 from logos.cli.output import console as page
 from logos.errors import UsageError
-from logos.views.document import timeline_document, turn_text_document
+from logos.views.document import VERSION, TimelineDocument, TurnDocument
 from logos.views.events import Severity, severity_of
 from logos.views.redact import clean
 from logos.views.run import RunView, TurnView
@@ -32,8 +32,11 @@ def show(
     """List the turns of a run, or show the whole prompt and response of one. Secrets are redacted."""
     status = read_status(place_of(wd), run)
     found = _find_turn(status.view, turn) if turn is not None else None
-    if as_json:
-        page.document(turn_text_document(status.view, found) if found else timeline_document(status))
+    if as_json and found is not None:
+        texts = {"prompt": found.prompt, "response": found.response}
+        page.document({"version": VERSION, "run": status.view.run, **TurnDocument.of(found), **texts})
+    elif as_json:
+        page.document(TimelineDocument.of(status))
     elif found is not None:
         _put_turn(status.view, found)
     else:

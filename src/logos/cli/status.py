@@ -8,7 +8,7 @@ from logos.app.runs import read_status
 from logos.app.workdir import has_log, place_of, wd_flag
 from logos.cli.options import AsJson, WorkDir, command
 from logos.cli.output import console as show
-from logos.views import document as documents
+from logos.views.document import VERSION, status_document
 from logos.views.events import Severity
 from logos.views.status import RunStatus, next_command
 from logos.views.text import clock, count, date, duration
@@ -21,9 +21,9 @@ def status(wd: WorkDir = None, as_json: AsJson = False) -> None:
     place = place_of(wd)
     found = read_status(place, None) if has_log(place) else None
     if as_json and found is None:
-        show.document(documents.no_run_document(str(place)))
+        show.document({"version": VERSION, "run": None, "wd": str(place), "next": "logos run"})
     elif as_json and found is not None:
-        show.document(documents.status_document(found, next_command(found, wd_flag(place))))
+        show.document(status_document(found, next_command(found, wd_flag(place))))
     elif found is None:
         show.put(show.console(), f"no run was started in {place} yet; next: logos init, then logos run")
     else:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from logos.domain.ledger import Ledger
 from logos.domain.levels import LEVELS, Level
 from logos.domain.reports import Component
 from logos.domain.specs import Handoff
 from logos.domain.turns import AgentName, RunId
-from logos.flows.levels.reconcile import Dispute
 from logos.flows.levels.state import LevelsState, PendingTurn
+from logos.views.document import LevelName, NonEmpty, shown
 
 Json = dict[str, Any]
 
@@ -29,9 +30,8 @@ def short(text: str, characters: int = SUMMARY_CHARACTERS) -> str:
     return line if len(line) <= characters else line[: characters - 1] + "…"
 
 
-LevelName = Annotated[str, BeforeValidator(lambda level: level.name)]
 Summary = Annotated[str, BeforeValidator(short)]
-NonEmpty = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+SummaryOrNull = Annotated[str | None, BeforeValidator(lambda text: short(text) if text else None)]
 
 
 class StateModel(BaseModel):
@@ -67,7 +67,7 @@ class StoredHandoff(StateModel):
     to_level: LevelName
     toward: Literal["down", "back", "up"]
     turn: str
-    summary: Summary = Field(validation_alias="text")
+    summary: Summary = shown(source="text")
 
 
 class LevelStanding(StateModel):
@@ -99,9 +99,9 @@ class Reconciliation(StateModel):
     cause: Literal["failure", "conflict", "constraint", "loop"]
     level: LevelName
     question: Summary
-    decision: Summary | None
-    decided_by: str | None
-    rounds: int
+    decision: SummaryOrNull
+    decided_by: NonEmpty = shown(source="by")
+    rounds: int = shown(source="round")
 
 
 class OpenQuestion(StateModel):
@@ -120,30 +120,30 @@ class TelosState(StateModel):
 
     version: Literal[1] = 1
     updated_at: str
-    logos: LogMark = Field(description="the run, and the last event of its log that changed this file")
-    feature: str
-    wd: str
-    base: str = Field(description="the commit that all work started from")
-    head: str = Field(description="the commit that holds what is merged")
+    logos: LogMark = shown("the run, and the last event of its log that changed this file")
+    feature: str = shown(source="state.plan.feature")
+    wd: str = shown(source="state.plan.wd")
+    base: str = shown("the commit that all work started from", "state.plan.base")
+    head: str = shown("the commit that holds what is merged", "state.head")
     status: Literal["RUNNING", "PASSED", "FAILED", "REJECTED", "BLOCKED", "ABANDONED"]
     reason: Summary
-    sweep: int
-    direction: Literal["down", "build", "merge", "lint", "up", "reconcile"]
-    current_level: LevelName
-    levels: list[LevelName]
-    skipped_levels: list[LevelName]
+    sweep: int = shown(source="state.sweep")
+    direction: Literal["down", "build", "merge", "lint", "up", "reconcile"] = shown(source="state.stage")
+    current_level: LevelName = shown(source="state.level")
+    levels: list[LevelName] = shown(source="state.levels")
+    skipped_levels: list[LevelName] = shown(source="state.skipped")
     active_agents: list[ActiveAgent]
     pending_handoffs: list[StoredHandoff]
     specification_stack: list[StoredSpec]
-    handoff_lineage: list[StoredHandoff]
+    handoff_lineage: list[StoredHandoff] = shown(source="state.handoffs")
     validation_status: list[LevelStanding]
     components: list[StoredComponent]
-    tool_results: list[ToolResult]
+    tool_results: list[ToolResult] = shown(source="state.proofs")
     reconciliations: list[Reconciliation]
-    handoff_loops: list[str] = Field(description="handoffs that repeat in this sweep")
-    question: OpenQuestion | None
-    violation: Summary | None
-    alternatives: list[Summary]
+    handoff_loops: list[str] = shown("handoffs that repeat in this sweep", "state.loops")
+    question: OpenQuestion | None = shown(source="state.question")
+    violation: SummaryOrNull = shown(source="state.violation")
+    alternatives: list[Summary] = shown(source="state.alternatives")
 
 
 def state_schema() -> dict[str, Any]:
@@ -155,35 +155,20 @@ def state_schema() -> dict[str, Any]:
 
 def project(state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float) -> Json:
     """The state as the file shows it."""
-    plan, now = state.plan, state.dispute
-    shown = {
-        "updated_at": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "logos": {"run": run, "seq": seq},
-        "feature": plan.feature,
-        "wd": plan.wd,
-        "base": plan.base,
-        "head": state.head,
-        "status": state.outcome or "RUNNING",
-        "reason": state.stalled or state.reason,
-        "sweep": state.sweep,
-        "direction": state.stage,
-        "current_level": state.level,
-        "levels": state.levels,
-        "skipped_levels": state.skipped,
-        "active_agents": [_active(ask, state, ledger) for ask in state.in_progress],
-        "pending_handoffs": _pending(state),
-        "specification_stack": _specs(state),
-        "handoff_lineage": state.handoffs,
-        "validation_status": [_standing(state, level) for level in LEVELS],
-        "components": [_component(state, component) for component in state.components],
-        "tool_results": state.proofs,
-        "reconciliations": [_reconciliation(one) for one in (*state.settled, *((now,) if now else ()))],
-        "handoff_loops": state.loops,
-        "question": state.question,
-        "violation": state.violation or None,
-        "alternatives": state.alternatives,
-    }
-    return TelosState.model_validate(shown).model_dump(mode="json")
+    seen = SimpleNamespace(
+        state=state,
+        updated_at=datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        logos={"run": run, "seq": seq},
+        status=state.outcome or "RUNNING",
+        reason=state.stalled or state.reason,
+        active_agents=[_active(ask, state, ledger) for ask in state.in_progress],
+        pending_handoffs=_pending(state),
+        specification_stack=_specs(state),
+        validation_status=[_standing(state, level) for level in LEVELS],
+        components=[_component(state, component) for component in state.components],
+        reconciliations=(*state.settled, *((state.dispute,) if state.dispute else ())),
+    )
+    return TelosState.model_validate(seen).model_dump(mode="json")
 
 
 def _active(ask: PendingTurn, state: LevelsState, ledger: Ledger) -> Json:
@@ -204,8 +189,8 @@ def _pending(state: LevelsState) -> list[Handoff]:
     """Handoffs whose receiver has not finished its turn."""
     waiting = {ask.level for ask in state.pending_turns}
     latest = {(handoff.to_level, handoff.toward): handoff for handoff in state.handoffs}
-    now = f"s{state.sweep}."
-    return [handoff for handoff in latest.values() if handoff.to_level in waiting and handoff.turn.startswith(now)]
+    now = state.handoffs_now
+    return [handoff for handoff in latest.values() if handoff.to_level in waiting and handoff in now]
 
 
 def _specs(state: LevelsState) -> list[Json]:
@@ -234,16 +219,4 @@ def _component(state: LevelsState, component: Component) -> Json:
         "files": contribution.files if contribution else [],
         "tests": contribution.tests if contribution else [],
         "blocked_by": [] if contribution else missing,
-    }
-
-
-def _reconciliation(one: Dispute) -> Json:
-    return {
-        "id": one.id,
-        "cause": one.cause,
-        "level": one.level,
-        "question": one.question,
-        "decision": one.proposal.summary if one.by else None,
-        "decided_by": one.by or None,
-        "rounds": one.round,
     }

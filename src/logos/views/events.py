@@ -13,7 +13,6 @@ from logos.domain.levels import LEVELS
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.reports import Failure, Proposal, Report, TurnKind, Verdict
 from logos.domain.roles import Phase, Role, phase_def
-from logos.domain.specs import Proof
 from logos.domain.turns import Outcome, RunId
 from logos.flows import Flow
 from logos.flows.cycle.flow import CycleState
@@ -243,26 +242,20 @@ def changes(before: LevelsState, after: LevelsState) -> Iterator[Words]:
         if ask.errors and ask not in before.pending_turns:
             errors = "; ".join(ask.errors)
             yield f"{ask.key} is sent back, attempt {ask.attempt} of {ATTEMPTS}: {errors}", Severity.WARNING
-    if len(after.proofs) > len(before.proofs) and not after.proofs[-1].passed:
-        yield _disproved(after.proofs[-1])
-    yield from (_settled(settled, after.sweep) for settled in after.settled[len(before.settled) :])
+    for proof in after.proofs[len(before.proofs) :]:
+        if not proof.passed:
+            # A tool that fails usually says why at the end of its output.
+            last = " / ".join([line.strip() for line in proof.output.splitlines() if line.strip()][-_LAST_LINES:])
+            ends = f"; its output ends: {last}" if last else ""
+            yield f"{proof.level.name} FAILED: `{proof.command}` exits {proof.exit_code}{ends}", Severity.BAD
+    for settled in after.settled[len(before.settled) :]:
+        how = f"by {settled.by}" + ("" if settled.by == "a person" else f" in {count(settled.round, 'round')}")
+        decided = proposal_in_short(settled.proposal)
+        yield f"reconciliation {settled.id} settled {how}: {decided}; sweep {after.sweep} begins", Severity.GOOD
     if after.dispute is not None:
         yield from _disputed(before.dispute, after.dispute, after.plan.max_rounds)
     if after.outcome is not None and before.outcome is None:
         yield from _ended(after)
-
-
-def _disproved(proof: Proof) -> Words:
-    """A tool that fails usually says why at the end of its output."""
-    last = " / ".join([line.strip() for line in proof.output.splitlines() if line.strip()][-_LAST_LINES:])
-    ends = f"; its output ends: {last}" if last else ""
-    return f"{proof.level.name} FAILED: `{proof.command}` exits {proof.exit_code}{ends}", Severity.BAD
-
-
-def _settled(settled: Dispute, sweep: int) -> Words:
-    how = f"by {settled.by} in {count(settled.round, 'round')}" if settled.by != "a person" else "by a person"
-    decided = proposal_in_short(settled.proposal)
-    return f"reconciliation {settled.id} settled {how}: {decided}; sweep {sweep} begins", Severity.GOOD
 
 
 def _disputed(before: Dispute | None, after: Dispute, max_rounds: int) -> Iterator[Words]:
@@ -271,8 +264,7 @@ def _disputed(before: Dispute | None, after: Dispute, max_rounds: int) -> Iterat
         beside = f" with {others}" if others else ""
         opens = f"reconciliation {after.id} opens at {after.level.name}{beside} ({after.cause}): {after.question}"
         yield opens, Severity.WARNING
-        return
-    if after.round != before.round:
+    elif after.round != before.round:
         yield f"{after.id}: no agreement in round {before.round} of {max_rounds}", Severity.WARNING
 
 

@@ -157,6 +157,11 @@ class RunView:
         return tuple(session for session in self.sessions if not session.inherited)
 
     @property
+    def driven(self) -> float:
+        """The seconds with a driver attached."""
+        return sum(session.seconds for session in self.own_sessions)
+
+    @property
     def characters(self) -> int:
         return self.ledger.characters
 
@@ -186,11 +191,6 @@ class RunView:
                 case _:
                     pass
         return ""
-
-    @property
-    def goes_on_with(self) -> str:
-        """The command of its flow, without `--resume`."""
-        return f"{self.words.command}{' --simulate SCRIPT' if self.simulated else ''}"
 
     @property
     def resumes_with(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import takewhile
 
@@ -40,6 +40,7 @@ class Session:
     given_up: str = ""
     forked: events.RunForked | None = None
     driven: bool = True
+    run: str = field(default="", compare=False)
 
     @property
     def seconds(self) -> float:
@@ -106,6 +107,7 @@ def _session(index: int, records: Sequence[Recorded], *, inherited: bool) -> Ses
         _last(event.why for event in own if isinstance(event, events.RunAbandoned)),
         first,
         driven=resumed > 0 or first is None,
+        run=records[0].run,
     )
 
 

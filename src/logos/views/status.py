@@ -59,6 +59,11 @@ class RunStatus:
         return stopped or self.where
 
     @property
+    def stopped_because(self) -> str:
+        """Why the last driver left; empty with an outcome or a driver."""
+        return "" if self.view.outcome or self.driver else self.view.left
+
+    @property
     def where(self) -> str:
         return self.view.state.position.text
 
@@ -90,30 +95,21 @@ def next_command(status: RunStatus, at: str) -> str:
     if status.driver is not None:
         return f"logos log --follow{at}"
     if view.outcome is None:
+        script = " --simulate SCRIPT" if view.simulated else ""
+        # Without more of a used-up budget the next driver would stop at once.
+        budget = BUDGET.match(view.left)
+        more = f" --set {budget[1]}=…" if budget else ""
         again = " --recreate" if RECREATE in view.left and view.build is None else ""
-        return f"{view.goes_on_with}{raise_budget(view.left)} --resume{again}{set_wd(at)}"
+        # `run` and `build` take their work dir as a setting.
+        place = at.replace(" --wd ", " --set wd=", 1)
+        return f"{view.words.command}{script}{more} --resume{again}{place}"
     if view.question is not None:
         return f"logos resolve{at}"
     if view.outcome is Outcome.PASSED:
         repository = at.replace(" --wd ", " -C ")
         return f"git{repository} merge {view.branch}" if view.branch else f"logos log {view.run}{at}"
-    turn = _explaining_turn(view)
-    return f"logos show {view.run} {turn.turn}{at}" if turn else f"logos log {view.run}{at}"
-
-
-def _explaining_turn(view: RunView) -> TurnView | None:
-    """The turn that says most about why a run did not pass."""
     if view.build is None:
-        return view.last_of(*((Role.TESTER,) if view.outcome is Outcome.FAILED else Role))
-    return next((turn for turn in reversed(view.turns) if severity_of(turn.verdict) is Severity.BAD), None)
-
-
-def raise_budget(left: str) -> str:
-    """The flag that raises a used-up budget: without it the next driver would stop at once."""
-    found = BUDGET.match(left)
-    return f" --set {found[1]}=…" if found else ""
-
-
-def set_wd(at: str) -> str:
-    """`run` and `build` take their work dir as a setting."""
-    return f" --set wd={at.removeprefix(' --wd ')}" if at else ""
+        turn = view.last_of(*((Role.TESTER,) if view.outcome is Outcome.FAILED else Role))
+    else:
+        turn = next((turn for turn in reversed(view.turns) if severity_of(turn.verdict) is Severity.BAD), None)
+    return f"logos show {view.run} {turn.turn}{at}" if turn else f"logos log {view.run}{at}"

@@ -49,6 +49,11 @@ class TurnView:
         return self.agent.replace("_", " ") if self.agent in set(Role) else self.agent
 
     @property
+    def in_build(self) -> LevelTurn | None:
+        """What its id says, if it is a turn of a build."""
+        return level_turn(self.turn)
+
+    @property
     def answered(self) -> bool:
         """Whether an agent answered it."""
         return self.ended is not None and self.agent != LOGOS

@@ -97,9 +97,7 @@ def _optional(reads: Any, about: str, *needed_when: tuple[str, str]) -> Key:
 
 
 _SECTION = record(
-    Section,
-    section=Key(values.SectionName, "the name of a section", field="name"),
-    text=Key(Text, "a non-empty text"),
+    Section, section=Key(values.SectionName, "the name of a section", field="name"), text=Key(Text, "a non-empty text")
 )
 _FINDING = record(
     reports.Finding,
@@ -108,9 +106,7 @@ _FINDING = record(
     detail=_optional(Remark, "a text"),
 )
 _TOOL = record(
-    reports.ToolUse,
-    tool=Key(Text, "a text: the tool or command"),
-    result=_optional(Remark, "a text: what it said"),
+    reports.ToolUse, tool=Key(Text, "a text: the tool or command"), result=_optional(Remark, "a text: what it said")
 )
 _HANDS_BACK, _ASKS = ("action", ActionKind.HAND_BACK), ("action", ActionKind.ASK_PERSON)
 _ACTION = values.choice(ActionKind, *ActionKind, between_words=" -")

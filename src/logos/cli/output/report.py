@@ -56,8 +56,9 @@ def as_page(report: ContinuityReport) -> str:
 
 
 def _render(template: str, report: ContinuityReport, **values: object) -> str:
-    several = len(report.sessions) > 1
-    facts = {"report": report, "view": report.view, "changed": report.changed, "several": several}
+    # Nothing happened before the first session.
+    sets = {"several": len(report.sessions) > 1, "all_new": report.since.number == 1}
+    facts = {"report": report, "view": report.view, "changed": report.changed, **sets}
     return _templates().get_template(template).render(**facts, **values, **_WORDS)
 
 
@@ -145,7 +146,7 @@ def timeline(report: ContinuityReport) -> dict[str, object]:
                 ends.append(0.0)
             ends[row] = max(ends[row], scale.x(span.over))
             bars.append(_bar(span, scale, top + PAD / 2 + row * ROW))
-        name, _, more = lane_title(lane).partition(" ") if report.flow == "levels" else (lane_title(lane), "", "")
+        name, _, more = lane_title(lane).partition(" ") if report.view.build else (lane_title(lane), "", "")
         height = len(ends) * ROW + PAD
         lanes.append({"name": name, "more": more, "top": top, "middle": top + height / 2})
         top += height

@@ -19,6 +19,7 @@ def facts_for(state: LevelsState, pending: PendingTurn) -> Mapping[str, Fact]:
     """Every fact that a document of the levels may use; facts that do not apply are empty."""
     level_def, plan = LEVELS[pending.level], state.plan
     own = state.spec_of(pending.level, pending.component)
+    higher = (state.spec_of(level) for level in state.levels if level > pending.level)
     return {
         "turn": pending.turn,
         "level": level_def.name,
@@ -26,7 +27,7 @@ def facts_for(state: LevelsState, pending: PendingTurn) -> Mapping[str, Fact]:
         "mandate": level_def.mandate,
         "feature": plan.feature,
         "telos": "\n".join(f"{level.name}: {text}" for level, text in plan.telos if level >= pending.level),
-        "specs": "\n\n".join(map(spec_in_words, state.specs_above(pending.level))),
+        "specs": "\n\n".join(spec_in_words(spec) for spec in higher if spec is not None),
         "own_spec": spec_in_words(own) if own is not None else "",
         "tools": "\n".join(f"{tool.name}: `{tool.command}`" for tool in state.tools_of(pending.level)),
         "handoff": _handoff(state, pending),
@@ -79,8 +80,8 @@ def _handoff(state: LevelsState, pending: PendingTurn) -> str:
     if pending.kind is TurnKind.LINT or (pending.kind is TurnKind.VALIDATE and pending.level is min(judging)):
         return work_in_words(state)
     toward = (Direction.UP,) if pending.kind is TurnKind.VALIDATE else (Direction.DOWN, Direction.BACK)
-    found = state.handed_to(pending.level, *toward)
-    return f"From {found.from_level.name} ({found.turn}):\n{found.text}" if found is not None else ""
+    found = [given for given in state.handoffs_now if given.to_level is pending.level and given.toward in toward]
+    return f"From {found[-1].from_level.name} ({found[-1].turn}):\n{found[-1].text}" if found else ""
 
 
 def work_in_words(state: LevelsState) -> str:

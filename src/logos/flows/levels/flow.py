@@ -14,7 +14,7 @@ from logos.domain.reports import ActionKind, NextAction, Proposal, Refused, Repo
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
 from logos.flows.levels import ascent, building, descent, middle
 from logos.flows.levels.briefing import facts_for
-from logos.flows.levels.state import GATHERED, MAIN, LevelsState, PendingTurn, Stage, turn_of, with_item
+from logos.flows.levels.state import GATHERED, MAIN, LevelsState, PendingTurn, Stage, turn_of, with_item, without
 
 ReadReport = Callable[[TurnKind, Level, str], Report | Refused]
 
@@ -127,7 +127,8 @@ class Levels:
         state = replace(state, pending_turns=tuple(other for other in state.pending_turns if other != pending))
         pending = replace(pending, said=text)
         if pending.kind not in GATHERED:
-            state = _answer_used(state, pending)
+            # The person's answer was for this turn, which is done.
+            state = replace(state, answers=without(state.answers, pending.agent_def))
         if report.next.step is ActionKind.ASK_PERSON:
             return _stuck(state, pending, report.next.why)
         return _ACCEPT[pending.kind](state, pending, report)
@@ -168,20 +169,13 @@ def _gathered(state: LevelsState, event: WorkGathered) -> LevelsState:
     done = state.answered.get(event.place)
     if done is None or event.turn != _gather_id(done.pending):
         return state
-    left = {name: other for name, other in state.answered.items() if name != event.place}
-    state = replace(state, answered=MappingProxyType(left))
+    state = replace(state, answered=without(state.answered, event.place))
     if event.problems:
         return _retry(state, done.pending, event.problems, done.pending.said)
-    state = _answer_used(state, done.pending)
+    state = replace(state, answers=without(state.answers, done.pending.agent_def))
     if done.pending.kind is TurnKind.AUTHOR:
         return building.gathered(state, done, event)
     return replace(state, head=event.commit).enter_stage(Stage.UP, min(state.levels))
-
-
-def _answer_used(state: LevelsState, pending: PendingTurn) -> LevelsState:
-    """The person's answer was for this turn, which is done."""
-    left = {agent_def: answer for agent_def, answer in state.answers.items() if agent_def != pending.agent_def}
-    return replace(state, answers=MappingProxyType(left))
 
 
 def _forked(state: LevelsState, left: Mapping[str, str]) -> LevelsState:

@@ -11,7 +11,7 @@ from logos.domain.plans import RulesVersion
 from logos.domain.reports import Change, Proposal, Report, TurnKind
 from logos.domain.specs import Question
 from logos.flows.levels import ascent, building
-from logos.flows.levels.reconcile import Agreed, Dispute, Undecided, after_report
+from logos.flows.levels.reconcile import Dispute, Undecided, after_report
 from logos.flows.levels.state import LevelsState, PendingTurn, Stage, with_item
 
 
@@ -39,8 +39,8 @@ def said(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsStat
         case Undecided(last):
             kept = last if state.plan.rules >= RulesVersion.LAST_ROUND_KEPT else before
             return replace(state, dispute=kept).blocked(after.question)
-        case Agreed(proposal):
-            return settle(state, before, proposal, "the levels")
+        case Proposal():
+            return settle(state, before, after, "the levels")
         case Dispute():
             moved = (after.kind, after.round) != (before.kind, before.round)
             state = replace(state, dispute=after)

@@ -53,6 +53,10 @@ class Dispute:
         return self.proposals[-1]
 
     @property
+    def decision(self) -> str | None:
+        return self.proposal.summary if self.by else None
+
+    @property
     def asked(self) -> tuple[Level, ...]:
         """The levels whose answers are needed now."""
         match self.kind:
@@ -64,11 +68,6 @@ class Dispute:
                 return tuple(level for level in self.participants if level is not self.proposer)
             case _:
                 return (Level.L9,)
-
-
-@dataclass(frozen=True, slots=True)
-class Agreed:
-    proposal: Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +94,8 @@ def participants(
 
 def after_report(
     dispute: Dispute, level: Level, report: Report, *, guarded: bool, max_rounds: int
-) -> Dispute | Agreed | Undecided:
-    """The dispute after a report; `guarded`: L9 confirms every decision."""
+) -> Dispute | Proposal | Undecided:
+    """The dispute after a report, or the proposal that was agreed on; `guarded`: L9 confirms every decision."""
     match report.kind:
         case TurnKind.POSITION:
             dispute = replace(dispute, positions=_with_answer(dispute.positions, level, report.position))
@@ -113,7 +112,7 @@ def after_report(
             objections = tuple(f"{voter.name}: {votes[voter]}" for voter in dispute.asked if votes[voter])
             return _next_round(dispute, objections, max_rounds) if objections else _unanimous(dispute, guarded=guarded)
         case TurnKind.ALIGN if report.verdict is Verdict.ALIGNED:
-            return Agreed(dispute.proposal)
+            return dispute.proposal
         case TurnKind.ALIGN:
             said = f"L9: {report.violation}; instead: {'; '.join(report.alternatives)}"
             return _next_round(dispute, (said,), max_rounds)
@@ -121,8 +120,8 @@ def after_report(
             return dispute
 
 
-def _unanimous(dispute: Dispute, *, guarded: bool) -> Dispute | Agreed:
-    return replace(dispute, kind=TurnKind.ALIGN) if guarded else Agreed(dispute.proposal)
+def _unanimous(dispute: Dispute, *, guarded: bool) -> Dispute | Proposal:
+    return replace(dispute, kind=TurnKind.ALIGN) if guarded else dispute.proposal
 
 
 def _next_round(dispute: Dispute, objections: tuple[str, ...], max_rounds: int) -> Dispute | Undecided:

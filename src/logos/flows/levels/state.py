@@ -52,6 +52,10 @@ def with_item(table: Mapping[Key, Value], key: Key, value: Value) -> Mapping[Key
     return MappingProxyType({**table, key: value})
 
 
+def without(table: Mapping[Key, Value], key: Key) -> Mapping[Key, Value]:
+    return MappingProxyType({other: value for other, value in table.items() if other != key})
+
+
 @dataclass(frozen=True, slots=True)
 class PendingTurn:
     """A turn that a level has to answer; another attempt, with the errors of the last, goes to the same agent.
@@ -185,10 +189,6 @@ class LevelsState:
         fitting = (spec for spec in reversed(self.specs) if (spec.level, spec.component) == (level, component))
         return next(fitting, None)
 
-    def specs_above(self, level: Level) -> tuple[Spec, ...]:
-        held = (self.spec_of(other) for other in self.levels if other > level)
-        return tuple(spec for spec in held if spec is not None)
-
     def tools_of(self, level: Level) -> tuple[Tool, ...]:
         return tuple(tool for tool in self.plan.tools if tool.level is level)
 
@@ -206,17 +206,14 @@ class LevelsState:
         done = (self.contributions.get(own.name) for own in self.components)
         return tuple(contribution for contribution in done if contribution is not None and not contribution.merged)
 
-    def handed_to(self, level: Level, *toward: Direction) -> Handoff | None:
-        """The last handoff to a level in this sweep."""
-        fitting = (h for h in reversed(self.handoffs) if h.to_level is level and h.toward in toward and self.is_now(h))
-        return next(fitting, None)
-
-    def is_now(self, handoff: Handoff) -> bool:
-        return handoff.turn.startswith(f"s{self.sweep}.")
-
     @property
     def main(self) -> Worktree:
         return Worktree(MAIN, (self.head,))
+
+    @property
+    def handoffs_now(self) -> tuple[Handoff, ...]:
+        """The handoffs of this sweep."""
+        return tuple(handoff for handoff in self.handoffs if handoff.turn.startswith(f"s{self.sweep}."))
 
     def foundation(self, component: str) -> tuple[Contribution, ...]:
         """The unmerged work that a component depends on."""
@@ -263,7 +260,7 @@ class LevelsState:
     @property
     def loops(self) -> tuple[str, ...]:
         """Patterns of the hand-backs in this sweep."""
-        return tuple(h.pattern for h in self.handoffs if h.toward is Direction.BACK and self.is_now(h))
+        return tuple(handoff.pattern for handoff in self.handoffs_now if handoff.toward is Direction.BACK)
 
     def enter_stage(self, stage: Stage, level: Level) -> LevelsState:
         """Switch to a stage; the flow enters it next."""
@@ -321,12 +318,10 @@ class LevelsState:
         """Block on a person's answer once the other agents have finished."""
         if self.pending_turns or self.answered or not self.stuck:
             return self
-        names = sorted(self.stuck)
-        text = "\n".join(self.stuck[name] for name in names)
-        return self.blocked(Question("+".join(self._asked_as(name) for name in names), text))
-
-    def _asked_as(self, name: str) -> str:
-        """The turn in which an agent got stuck; components are stored by name only."""
-        key = f"s{self.sweep}.{Level.L2.name}.{name}.{TurnKind.AUTHOR.value}"
-        visit = self.visits.get(key, 0)
-        return name if not visit else key if visit == 1 else f"{key}.v{visit}"
+        asked: list[str] = []
+        for name in sorted(self.stuck):
+            # The turn in which an agent got stuck; components are stored by name only.
+            key = f"s{self.sweep}.{Level.L2.name}.{name}.{TurnKind.AUTHOR.value}"
+            visit = self.visits.get(key, 0)
+            asked.append(name if not visit else key if visit == 1 else f"{key}.v{visit}")
+        return self.blocked(Question("+".join(asked), "\n".join(self.stuck[name] for name in sorted(self.stuck))))

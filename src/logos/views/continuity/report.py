@@ -14,8 +14,7 @@ from logos.domain.turns import FailureKind
 from logos.views.continuity import of_build, of_cycle
 from logos.views.continuity.entries import Entry, Sections, Steps, entry, printable, printable_columns, transitions
 from logos.views.continuity.turns import Effort, TurnSpan, efforts_of, lanes_of, spans_of
-from logos.views.document import iso, run_document, spent_document, turn_document
-from logos.views.document_shapes import ChangedDocument, EffortRowDocument, EntryDocument, ReportDocument, SpanDocument
+from logos.views.document import EffortDocument, ReportParts, RunDocument
 from logos.views.events import Severity
 from logos.views.run import RunView
 from logos.views.sessions import Session
@@ -82,7 +81,6 @@ class ContinuityReport:
     next: str
     run: str
     wd: str
-    flow: str
     asked_for: str
     reason: str
     damage: str
@@ -91,16 +89,10 @@ class ContinuityReport:
     since: Session
     sessions: tuple[Session, ...]
     days: int
-    # The seconds in which this run itself had a driver.
-    driven: float
     spans: tuple[TurnSpan, ...]
     in_flight: tuple[TurnSpan, ...]
     sections: Sections
     changed: Changes
-    # Whether nothing happened before `since`.
-    all_new: bool
-    # What efforts are added up by: role or level.
-    by: str
     lanes: tuple[str, ...]
     efforts: tuple[Effort, ...]
     # All agents together, without the steps of Logos itself.
@@ -123,7 +115,6 @@ def continuity(status: RunStatus, since: int, next_step: str, files: Iterable[st
         next=printable(next_step),
         run=printable(view.run),
         wd=printable(status.work_dir),
-        flow=view.plan.flow,
         asked_for=printable(first_line(view.plan.request, _ASKED_FOR)),
         reason=printable(status.reason),
         damage=printable(view.damage),
@@ -131,13 +122,10 @@ def continuity(status: RunStatus, since: int, next_step: str, files: Iterable[st
         since=sessions[since - 1],
         sessions=sessions,
         days=len({session.date.partition(" ")[0] for session in sessions}),
-        driven=sum(session.seconds for session in sessions if not session.inherited),
         spans=spans,
         in_flight=() if view.outcome else tuple(span for span in spans if span.in_flight),
         sections=sections,
         changed=Changes(sections.since(since), new, tuple(map(printable_columns, files))),
-        all_new=since == 1,
-        by=view.words.group,
         lanes=lanes,
         efforts=efforts_of(spans, lanes),
         total=reduce(Effort.plus, (span for span in agents if not span.inherited), Effort("total")),
@@ -250,68 +238,6 @@ def lane_title(lane: str) -> str:
     return "Logos" if lane == LOGOS else lane.replace("_", " ")
 
 
-def report_document(report: ContinuityReport) -> ReportDocument:
-    sections = report.sections
-    return {
-        **run_document(report.status),
-        "next": report.next,
-        "in_flight": [_span(span) for span in report.in_flight],
-        "completed": _entries(sections.completed),
-        "pending": _entries(sections.pending),
-        "blocked": _entries(sections.blocked),
-        "decisions": _entries(sections.decisions),
-        "since": {"session": report.since.number, "began_at": iso(report.since.began)},
-        "changed": _changed(report.changed),
-        "effort": {"by": report.by, "rows": [_effort(row) for row in report.efforts], "total": _effort(report.total)},
-    }
-
-
-def _changed(changed: Changes) -> ChangedDocument:
-    sections = changed.sections
-    return {
-        "outcomes": _entries(sections.outcomes),
-        "completed": _entries(sections.completed),
-        "timeline": [_span(span) for span in changed.turns],
-        "checks": _entries(sections.checks),
-        "merges": _entries(sections.merges),
-        "specs": _entries(sections.specs),
-        "decisions": _entries(sections.decisions),
-        "settings": _entries(sections.settings),
-        "files": list(changed.files),
-    }
-
-
-def _entries(entries: Iterable[Entry]) -> list[EntryDocument]:
-    return [
-        {
-            "part": line.part,
-            "what": line.what,
-            "how": line.how,
-            "about": line.about or None,
-            "turn": line.turn or None,
-            "at": None if line.at is None else iso(line.at),
-            "session": line.session,
-            "inherited": line.inherited,
-        }
-        for line in entries
-    ]
-
-
-def _span(span: TurnSpan) -> SpanDocument:
-    return {
-        **turn_document(span.view),
-        "asked_in_session": span.begun[0],
-        "answered_in_session": None if span.in_flight else span.over[0],
-        "seconds_driven": round(span.seconds, 3),
-    }
-
-
-def _effort(effort: Effort) -> EffortRowDocument:
-    return {
-        "name": effort.name,
-        "turns": effort.turns,
-        "seconds": round(effort.seconds, 3),
-        "characters_sent": effort.sent,
-        "characters_received": effort.received,
-        "usage": spent_document(effort.bill),
-    }
+def report_document(report: ContinuityReport) -> dict[str, Any]:
+    parts = {**ReportParts.of(report), "effort": EffortDocument.of(report)}
+    return {**RunDocument.of(report.status), **parts}

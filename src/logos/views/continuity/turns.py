@@ -10,7 +10,6 @@ from logos.domain.events import CheckRan, RunForked, TurnAnswered, TurnAsked, Tu
 from logos.domain.levels import LEVELS, Level
 from logos.domain.roles import Role
 from logos.domain.usage import Spent
-from logos.flows.levels.turn_ids import level_turn
 from logos.views.continuity.entries import Transition, printable
 from logos.views.events import Severity, severity_of
 from logos.views.run import RunView, TurnView
@@ -54,6 +53,11 @@ class TurnSpan:
         return self.view.ended is None and not self.view.failure
 
     @property
+    def answered_in(self) -> int | None:
+        """The number of the session."""
+        return None if self.in_flight else self.over[0]
+
+    @property
     def inherited(self) -> bool:
         return self.view.inherited
 
@@ -92,8 +96,7 @@ def lane_of(turn: TurnView) -> str:
     """A role, a level, or Logos itself."""
     if turn.agent == LOGOS:
         return LOGOS
-    level = level_turn(turn.turn)
-    return level.level.name if level is not None else printable(turn.agent, _SHORT) or "?"
+    return turn.in_build.level.name if turn.in_build is not None else printable(turn.agent, _SHORT) or "?"
 
 
 def lanes_of(spans: Iterable[TurnSpan], levels: tuple[Level, ...] | None) -> tuple[str, ...]:
