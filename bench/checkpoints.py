@@ -259,7 +259,7 @@ def grown_in(wd: Path, enabled: str) -> dict[str, Size]:
     before = {place: size_of(wd / place) for place in places}
     agents = ScriptedAgents(wd / ".tmp" / "agent-responses", team(wd, ROUNDS))
     settings = settings_for(wd, NOWHERE, CHECKPOINTS_ENABLED=enabled, MAX_ROUNDS=str(ROUNDS))
-    ended = run_here(settings, strict_prompt=False, make_host=lambda *_: agents, tell=lambda _text: None)
+    ended = run_here(settings, bare=True, make_host=lambda *_: agents, tell=lambda _text: None)
     assert ended.exit_code == 0, ended
     share = 100 / len(agents.sent)
     said = Size(sum(len(prompt) for _, prompt in agents.sent) + len(agents.sent) * ANSWER)

@@ -90,9 +90,7 @@ def unfinished_run(wd: Path, events: int) -> None:
     agents = ScriptedAgents(wd / ".tmp" / "agent-responses", script(tester=[FAIL]))
     settings = settings_for(wd, NOWHERE, MAX_ROUNDS="1000")
     with suppress(KeyboardInterrupt):
-        run_here(
-            settings, strict_prompt=False, make_host=lambda *_: agents, watchers=[interrupt], tell=lambda _text: None
-        )
+        run_here(settings, bare=True, make_host=lambda *_: agents, watchers=[interrupt], tell=lambda _text: None)
 
 
 def folds() -> None:

@@ -7,7 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from logos.app.settings import Settings, load_settings
+from logos.app.setting_sources import load_settings
+from logos.app.settings import Settings
 from logos.app.start import run_here
 from logos.testing.cao_server import FakeCao
 
@@ -33,7 +34,7 @@ def settings_for(wd: Path, api: str, **environment: str) -> Settings:
 
 
 def run(cao: FakeCao, wd: Path, **environment: str) -> None:
-    ended = run_here(settings_for(wd, cao.url, **environment), strict_prompt=False, tell=lambda _text: None)
+    ended = run_here(settings_for(wd, cao.url, **environment), bare=True, tell=lambda _text: None)
     assert ended.exit_code == 0, ended
 
 

@@ -27,7 +27,8 @@ from logos.adapters.store.recovery import repair
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.hosts import scripted_host
 from logos.app.run_start import choose_start, make_plan
-from logos.app.settings import Settings, load_settings
+from logos.app.setting_sources import load_settings
+from logos.app.settings import Settings
 from logos.app.start import build_here, run_here
 from logos.domain.events import Recorded, RunStarted, TurnAnswered, TurnAsked, TurnSent
 from logos.domain.turns import RunId, Turn
@@ -153,7 +154,7 @@ def resuming() -> None:
         settings = long_log(Path(folder), 10_000)
         began = time.monotonic()
         log = SqliteLog(settings.telos_dir / "logos.db")
-        start_plan = choose_start(settings, log, lambda _text: None, strict_prompt=False)
+        start_plan = choose_start(settings, log, lambda _text: None, bare=True)
         seconds = time.monotonic() - began
         assert start_plan.journal.fold.seq >= 10_000
         began = time.monotonic()
@@ -191,7 +192,7 @@ def local_turns() -> None:
         install_fake_cli(programs, "codex", tester=FAIL)
         os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
         settings = settings_for(wd, NOWHERE, LOGOS_HOST="local", MAX_ROUNDS="8")
-        run_here(settings, strict_prompt=False, tell=lambda _text: None)
+        run_here(settings, bare=True, tell=lambda _text: None)
         log = SqliteLog(settings.telos_dir / "logos.db")
         records = list(log.read(log.runs()[0]))
         log.close()
@@ -224,7 +225,7 @@ def many_runs() -> None:
         wd.mkdir()
         agents = ScriptedAgents(wd / ".tmp" / "agent-responses", script(tester=[FAIL, PASS]))
         settings = settings_for(wd, NOWHERE)
-        ended = run_here(settings, strict_prompt=False, make_host=lambda _s, _t: agents, tell=lambda _text: None)
+        ended = run_here(settings, bare=True, make_host=lambda _s, _t: agents, tell=lambda _text: None)
         assert ended.exit_code == 0
 
     with tempfile.TemporaryDirectory(prefix="logos-bench-") as folder:

@@ -8,11 +8,11 @@ from typing import Any
 
 from hypothesis import settings
 
-from logos.domain.events import CheckRan, Event, TurnAnswered, TurnAsked, TurnFailed, TurnSent
+from logos.domain.events import CheckRan, Event, TurnAnswered, TurnAsked, TurnFailed, TurnSent, WorkCompared
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CURRENT_RULES, CyclePlan, ReviewRules
 from logos.domain.roles import Role
-from logos.domain.turns import Agent, AgentName, Check, FailureKind, Turn, TurnId
+from logos.domain.turns import Agent, AgentName, Check, Compare, FailureKind, Turn, TurnId
 from logos.flows import Flow, State
 from logos.flows.cycle.flow import Cycle, CycleState
 
@@ -91,13 +91,15 @@ def drive_purely(
     answer: Answer,
     check: RunCheck = no_check,
     *,
+    changed: Callable[[TurnId], tuple[str, ...] | None] = lambda _turn: None,
     before: Iterable[Event] = (),
     at_most: int = 500,
     until: Callable[[CycleState], bool] = lambda _state: False,
 ) -> Driven:
     """Take what is due and apply what becomes of it, from after `before` to the outcome.
 
-    `answer` gives an agent's text for (turn, answer name), `check` a command's exit code.
+    `answer` gives an agent's text for (turn, answer name), `check` a command's exit code, `changed` the files of a
+    comparison.
     """
     events = list(before)
     state = replay(flow, events)
@@ -119,6 +121,8 @@ def drive_purely(
         match action:
             case Check():
                 happen(CheckRan(action.id, action.command, check(action), "the output of the check"))
+            case Compare():
+                happen(WorkCompared(action.id, changed(action.id)))
             case Turn():
                 hand = ledger.in_flight.get(action.id)
                 if hand is None:

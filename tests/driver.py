@@ -29,7 +29,8 @@ from logos.adapters.hosts.scripted import ScriptedHost
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app import start, workdir
 from logos.app.hosts import Tell
-from logos.app.settings import Settings, load_settings
+from logos.app.setting_sources import load_settings
+from logos.app.settings import Settings
 from logos.app.signals import interruptible
 from logos.cli import main as logos
 from logos.domain.events import Event, Recorded, RunForked
@@ -155,7 +156,7 @@ def drive() -> RunResult[Any]:
     watchers += [MortalWatcher(after)] if after else []
     if feature:
         return start.build_here(settings, feature, make_host=make_host, watchers=watchers)
-    return start.run_here(settings, strict_prompt=False, make_host=make_host, watchers=watchers)
+    return start.run_here(settings, bare=True, make_host=make_host, watchers=watchers)
 
 
 def become_mortal() -> None:

@@ -21,7 +21,7 @@ from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import CURRENT_RULES, LevelsPlan
 from logos.domain.reports import Change, Component, Finding, Proposal, Refused, Report, Section, TurnKind, Verdict
 from logos.domain.specs import ContentConflict, Tool, TouchedFile
-from logos.domain.turns import Action, Check, Gather, Merge, Turn
+from logos.domain.turns import Action, Check, Compare, Gather, Merge, Turn
 from logos.flows.levels.descent import HAND_BACKS
 from logos.flows.levels.flow import ATTEMPTS, Levels
 from logos.flows.levels.state import MAIN, LevelsState
@@ -285,6 +285,8 @@ def _done(action: Action, world: World) -> Event:
             return world.merge(action)
         case Check():
             return world.check(action)
+        case Compare():
+            raise AssertionError("a build compares nothing")
 
 
 def answered_by_a_person(state: LevelsState, text: str = "do as you think best", option: int = 0) -> QuestionResolved:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from logos.app.resolve import Answer, BlockedBuild, open_question, resolve
     from logos.app.rollback import fork, reset, restore_files, rollback
     from logos.app.sessions import list_sessions
-    from logos.app.settings import Settings, load_settings
+    from logos.app.setting_sources import load_settings
+    from logos.app.settings import Settings
     from logos.app.start import build_here as build
     from logos.app.start import read_run, resume
     from logos.app.start import run_here as run
@@ -53,7 +54,8 @@ _MODULES = {
     "logos.app.resolve": ("Answer", "BlockedBuild", "open_question", "resolve"),
     "logos.app.rollback": ("fork", "reset", "restore_files", "rollback"),
     "logos.app.sessions": ("list_sessions",),
-    "logos.app.settings": ("Settings", "load_settings"),
+    "logos.app.setting_sources": ("load_settings",),
+    "logos.app.settings": ("Settings",),
     "logos.app.start": ("build", "read_run", "resume", "run"),
     "logos.app.validate": ("Validation", "validate"),
     "logos.domain.turns": ("Outcome",),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from logos.app.debug_log import configure_logging
 from logos.app.runs import progress
-from logos.app.settings import load_settings
+from logos.app.setting_sources import load_settings
 from logos.app.signals import interruptible
 from logos.app.start import run_here
 from logos.app.workdir import say
@@ -23,11 +23,11 @@ def main(arguments: list[str]) -> int:
         configure_logging(0, os.environ)
         with interruptible():
             settings = load_settings(Path(arguments[0]) if arguments else None, os.environ)
-            result = run_here(settings, strict_prompt=False, watchers=[progress(say)])
+            result = run_here(settings, bare=True, watchers=[progress(say)])
     except (LogosError, Interrupted) as error:
         say(f"logos: {error}")
         return error.exit_code
-    say(f"{result.outcome}: {result.reason}")
+    say(result.in_words)
     return result.exit_code
 
 

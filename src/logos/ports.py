@@ -134,6 +134,11 @@ class Log(Protocol):
 class Snapshots(Protocol):
     """Work trees as commits outside every branch. The person's branch, index, stash and HEAD are never touched."""
 
+    @property
+    def prefix(self) -> str:
+        """The work dir relative to the top of the work tree; empty, or it ends with a slash."""
+        ...
+
     def take(self) -> str:
         """Store the work tree; the same tree gives the same commit."""
         ...
@@ -143,6 +148,10 @@ class Snapshots(Protocol):
 
     def of(self, run: RunId) -> dict[int, str]:
         """The events of a run that have a snapshot, in order, and their commits."""
+        ...
+
+    def changed(self, since: str, now: str) -> list[str]:
+        """The files that differ between two snapshots, relative to the top of the work tree."""
         ...
 
     def remember(self, commits: Iterable[str]) -> None:

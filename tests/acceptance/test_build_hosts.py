@@ -11,7 +11,7 @@ import pytest
 
 from logos.adapters.hosts.script import read_script
 from logos.app.hosts import scripted_host
-from logos.app.settings import load_settings
+from logos.app.setting_sources import load_settings
 from logos.app.start import build_here
 from logos.domain.events import TerminalOpened, TurnFailed
 from logos.errors import BudgetReached, HostUnreachable, RunPaused, TerminalNotCreated
@@ -85,7 +85,9 @@ def test_a_terminal_that_is_gone_at_a_resume_is_replaced_by_a_fresh_one(works: S
 def test_a_budget_stops_a_build_between_turns_and_it_can_be_resumed(works: Sandbox) -> None:
     with pytest.raises(BudgetReached, match=r"limits\.max_minutes"):
         works.build_with(MAX_MINUTES="0.0000001")
-    assert works.build_with(MAX_MINUTES="").outcome == "PASSED"
+    with pytest.raises(BudgetReached, match=r"--set limits\.max_minutes"):
+        works.build_with(MAX_MINUTES="")
+    assert works.build_with(MAX_MINUTES="60").outcome == "PASSED"
 
 
 def test_a_spare_provider_takes_over_in_the_same_worktree(works: Sandbox) -> None:

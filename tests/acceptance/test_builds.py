@@ -13,7 +13,7 @@ import pytest
 from logos.adapters.hosts.script import load_script
 from logos.adapters.reports import example
 from logos.app.hosts import scripted_host
-from logos.app.settings import load_settings
+from logos.app.setting_sources import load_settings
 from logos.app.start import build_here
 from logos.domain.events import (
     CheckRan,

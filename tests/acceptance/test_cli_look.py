@@ -62,7 +62,7 @@ def test_status_of_a_passed_run(sandbox: Sandbox) -> None:
     run = sandbox.run().run
     done = sandbox("status")
     assert done.code == 0
-    assert f"run {run} (simulated): PASSED, the tester reported PASS" in done.out
+    assert f"run {run} (simulated): PASSED, unverified, the tester reported PASS" in done.out
     assert sandbox("status", "--json").json == sandbox("status", "--json").json | {
         "run": run,
         "status": "PASSED",
@@ -221,7 +221,7 @@ def test_a_damaged_run_does_not_hide_the_others(sandbox: Sandbox) -> None:
     ]
     table = {line.split()[0]: line for line in sandbox("runs").out.splitlines()}
     assert " DAMAGED " in table[damaged]
-    assert " PASSED " in table[good]
+    assert " PASSED, unverified " in table[good]
 
 
 def test_a_run_of_which_nothing_can_be_read_is_listed_beside_the_others(sandbox: Sandbox) -> None:

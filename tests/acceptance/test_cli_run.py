@@ -83,10 +83,10 @@ def test_the_configuration_of_the_folder_is_used_and_said(sandbox: Sandbox, cao:
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file(sandbox: Sandbox, cao: FakeCao) -> None:
     (sandbox.wd / "logos.json").write_text(
-        json.dumps({"api": NOWHERE, "prompt": PROMPT, "project_test_cmd": "from file"})
+        json.dumps({"api": NOWHERE, "prompt": PROMPT, "project_test_cmd": "echo from file"})
     )
-    sandbox.set(API=cao.url, PROJECT_TEST_CMD="from env", PROMPT_FILE="/nowhere/prompt.md")
-    done = sandbox("run", "other words", "--test", "from flag", *QUICK)
+    sandbox.set(API=cao.url, PROJECT_TEST_CMD="echo from env", PROMPT_FILE="/nowhere/prompt.md")
+    done = sandbox("run", "other words", "--test", "echo from flag", *QUICK)
     assert done.code == 0
     prompt = cao.prompts("tester")[0]
     assert "from flag" in prompt
@@ -113,8 +113,8 @@ def test_the_first_word_is_a_configuration_when_it_is_a_file_or_ends_in_json(
         (("words",), 1, "plain text needs a test command"),
         (("words", "--prompt", "p.md", "--test", "x"), 2, "two prompts"),
         (("--prompt", "nothing.md"), 1, "cannot read the prompt nothing.md"),
-        (("--prompt", "p.md", "--set", "limits.max_round=1"), 1, "unknown key 'limits.max_round'"),
-        (("--prompt", "p.md", "--set", "max_rounds"), 1, "key=value"),
+        (("--prompt", "p.md", "--set", "limits.max_round=1"), 2, "unknown key 'limits.max_round'"),
+        (("--prompt", "p.md", "--set", "max_rounds"), 2, "key=value"),
         (("--prompt", "p.md", "--set", "limits.max_rounds=many"), 1, "must be a whole number"),
         (("--prompt", "p.md", "--set", "wd=/nowhere/at/all"), 1, "there is no such directory"),
         (("--prompt", "half.md"), 1, "*** SCENARIO TEST ***"),
@@ -199,10 +199,12 @@ def test_the_untouched_template_is_refused(sandbox: Sandbox, cao: FakeCao) -> No
 # What comes out
 
 
-def test_the_run_id_is_the_first_thing_said(sandbox: Sandbox, cao: FakeCao) -> None:
+def test_the_run_id_is_said_before_any_agent_is_asked(sandbox: Sandbox, cao: FakeCao) -> None:
     done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}")
     run = sandbox("runs", "--json").json["runs"][0]["run"]
-    assert f"run {run} started in {sandbox.wd}" in done.err.splitlines()[0]
+    lines = done.err.splitlines()
+    assert [line[10:] for line in lines[:2]] == ["running `true` once, before the first turn", "the tests pass now"]
+    assert f"run {run} started in {sandbox.wd}" in lines[2]
     assert f"logos log {run} " in done.out
     assert f"logos show {run} r1.tester.c1 " in done.out
 
@@ -217,7 +219,8 @@ def test_json_is_exactly_one_document(sandbox: Sandbox, cao: FakeCao) -> None:
         "status": "PASSED",
         "outcome": "PASSED",
         "exit_code": 0,
-        "reason": "the tester reported PASS",
+        "verified": True,
+        "reason": "the tester reported PASS and `true` exited 0",
         "rounds": 1,
         "turns": 5,
         "characters": document["characters"],

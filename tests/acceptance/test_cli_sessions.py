@@ -576,7 +576,7 @@ def test_two_runs_are_shown_side_by_side(sandbox: Sandbox) -> None:
     cells = {line[:28].strip(): line[28:].split("  ") for line in lines[1:] if "  " in line}
     rows = {name: [cell.strip() for cell in both if cell.strip()] for name, both in cells.items()}
     assert lines[0].split() == ["aaaa", "bbbb"]
-    assert rows["outcome"] == ["PASSED", "UNFINISHED"]
+    assert rows["outcome"] == ["PASSED, unverified", "UNFINISHED"]
     assert rows["rounds"] == ["1", "2"]
     assert rows["turns"] == ["5", "3"]
     assert rows["turns inherited"] == ["0", "2"]

@@ -384,7 +384,7 @@ def test_another_prompt_than_the_unfinished_runs_stops_and_names_the_flags(shop:
     other = PROMPT.replace("greeting", "farewell")
     with pytest.raises(UsageError, match=r"--resume.*--fresh"):
         shop.run(prompt=other)
-    assert shop.run(prompt=other, strict_prompt=False).outcome is Outcome.PASSED
+    assert shop.run(prompt=other, bare=True).outcome is Outcome.PASSED
     assert any("differs" in line for line in shop.told)
     assert "A greeting is missing." in shop.agents.prompts("analyst")[0]
 

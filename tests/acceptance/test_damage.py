@@ -25,7 +25,7 @@ import pytest
 from logos.adapters.store.mirror import discard
 from logos.adapters.store.recovery import examine, repair
 from logos.adapters.store.sqlite import SqliteLog, in_words, steady
-from logos.app.settings import load_settings
+from logos.app.setting_sources import load_settings
 from logos.app.start import build_here
 from logos.app.workdir import open_log, reading
 from logos.domain.events import Event, Noted, Recorded, Topic, TurnAnswered, TurnAsked

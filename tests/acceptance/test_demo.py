@@ -73,6 +73,7 @@ def test_the_first_review_objects_the_tests_catch_the_first_attempt_and_logos_ch
         "r1.tester.c1": "FAIL",
         "r2.peer_programmer.c1": "APPROVED",
         "r2.tester.c1": "PASS",
+        "r2.changes": "1 file changed",
         "r2.verify": "exit 0",
     }
 

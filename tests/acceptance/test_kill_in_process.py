@@ -20,9 +20,9 @@ from typing import Any, cast
 import pytest
 
 from logos.adapters.responses import ResponseFiles
-from logos.app.run_start import build_to_resume, choose_start, start_build
+from logos.app.run_start import build_to_resume, run_to_continue, start_build, start_run
 from logos.app.runs import state_file_writer
-from logos.app.settings import load_settings
+from logos.app.setting_sources import load_settings
 from logos.app.start import responses_in
 from logos.app.telos_file import Telos
 from logos.domain.events import (
@@ -168,7 +168,7 @@ def drive_cycle(world: World, life: Life) -> bool:
     def driver() -> None:
         dependencies = world.dependencies(life)
         log = cast("Any", dependencies.log)
-        start_plan = choose_start(settings, log, dependencies.tell, strict_prompt=False)
+        start_plan = start_run(settings, run_to_continue(settings, log, dependencies.tell), log, ())
         files = cast("Any", Mortal(ResponseFiles(settings.response_dir), life, {"clear"}, str))
         watchers = [state_file_writer(settings), life.after_event]
         run = CycleRun(settings.run_options(), dependencies, files, world.agents.change_signal, watchers)
@@ -248,7 +248,9 @@ class MemoryWorkspace:
         return name
 
     def _check_out(self, folder: Path, files: dict[str, str]) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
+        # An agent of an earlier driver may write while the folder is being removed.
+        while folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for path, text in files.items():
             (folder / path).write_text(text)
@@ -300,7 +302,7 @@ def drive_build(world: BuildWorld, life: Life) -> bool:
             if "has ended (PASSED)" in str(error):
                 return
             raise
-        start_plan = start_build(settings, "a shop", telos, "base", log, view)
+        start_plan = start_build(settings, "a shop", telos, "base", log, view, ())
         world.workspace.folder = settings.telos_dir / "worktrees" / start_plan.journal.run
         acts = {"open", "gather", "merge", "ready", "close"}
         workspace = cast("Any", Mortal(world.workspace, life, acts, about_place))

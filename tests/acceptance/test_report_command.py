@@ -28,7 +28,7 @@ def test_the_command_prints_markdown_a_page_or_one_document(sandbox: Sandbox) ->
     run = sandbox.run().run
     done = {form: sandbox("report", run[:4], "--format", form) for form in ("md", "html", "json")}
     assert {one.code for one in done.values()} == {0}
-    assert done["md"].out.startswith(f"# Continuity report: run {run} (simulated), PASSED\n")
+    assert done["md"].out.startswith(f"# Continuity report: run {run} (simulated), PASSED, unverified\n")
     is_safe(done["html"].out)
     assert done["json"].json["run"] == run
     assert sandbox("report", "--json").out == done["json"].out

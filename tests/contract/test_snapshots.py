@@ -281,6 +281,22 @@ def test_events_lead_to_commits_in_their_order_and_each_run_has_its_own(wd: Path
     assert snapshots.of(RunId("r")) == {}
 
 
+def test_the_files_that_differ_between_two_snapshots_are_named(wd: Path) -> None:
+    snapshots = GitSnapshots(wd)
+    before = snapshots.take()
+    assert snapshots.changed(before, before) == []
+    write(wd, "cart.py", "changed\n")
+    write(wd, "new/ünicode.py")
+    (wd / "docs/notes.md").rename(wd / "moved.md")
+    write(wd, "some.log", "ignored")
+    assert sorted(snapshots.changed(before, snapshots.take())) == [
+        "cart.py",
+        "docs/notes.md",
+        "moved.md",
+        "new/ünicode.py",
+    ]
+
+
 def test_snapshots_outlive_the_cleaning_of_the_repository(wd: Path) -> None:
     snapshots, commits = GitSnapshots(wd), list[str]()
     for name in ("pointed", "held", "kept"):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from logos.app.settings import LEAVES
+from logos.app.setting_sources import LEAVES
 
 # What Logos and its libraries read from the environment; a test sets what it needs.
 OURS = frozenset({leaf.env for leaf in LEAVES} | {"NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LOGOS_LOG"})

@@ -30,7 +30,7 @@ from typing import Any, Self, TypeVar
 import psutil
 import yaml
 
-from logos.app.settings import load_settings
+from logos.app.setting_sources import load_settings
 from logos.app.start import build_here, run_here
 from logos.cli import main
 from logos.domain.events import Event, Recorded, TurnAnswered, TurnAsked, TurnSent
@@ -46,6 +46,8 @@ LOGOS = Path(sys.executable).with_name("logos")
 PROMPT = "*** ORIGINAL EXPLORE SUMMARY ***\nA greeting is missing.\n*** SCENARIO TEST ***\nRun it: expect 2.\n"
 # Agents of tests answer at once: how long is waited between two looks decides how long a test takes.
 QUICK = {"POLL_SECONDS": "0.02", "IDLE_GRACE_SECONDS": "0.2"}
+# Most scripted agents answer and change no file; a test of that promise sets EXPECT_CHANGE to "".
+IDLE_HANDS = {"EXPECT_CHANGE": "0"}
 
 Json = dict[str, Any]
 Kept = TypeVar("Kept", bound=Event)
@@ -99,7 +101,7 @@ class Sandbox:
         """`logos` in this process."""
         out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
         streams = redirect_stdout(out), redirect_stderr(err), stdin_of(stdin)
-        with changed_environ(self.environment), chdir(self.wd), streams[0], streams[1], streams[2]:
+        with changed_environ({**IDLE_HANDS, **self.environment}), chdir(self.wd), streams[0], streams[1], streams[2]:
             code = main(arguments)
         return Done(code, *(_text(stream) for stream in (out, err)))
 
@@ -108,7 +110,7 @@ class Sandbox:
         process = subprocess.Popen(
             [LOGOS, *arguments],
             cwd=self.wd,
-            env=clean_env(**{**self.environment, **env}),
+            env=clean_env(**{**IDLE_HANDS, **self.environment, **env}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -164,7 +166,7 @@ class Sandbox:
         **environment: Any,
     ) -> RunResult[Any]:
         """A build in this process, with the hired agents or on another host."""
-        env = {"WD": str(self.wd), **QUICK, **self.environment, **environment}
+        env = {"WD": str(self.wd), **QUICK, **IDLE_HANDS, **self.environment, **environment}
         return build_here(
             load_settings(None, env),
             feature,
@@ -178,16 +180,16 @@ class Sandbox:
         self,
         host: AgentHost | None = None,
         *,
-        strict_prompt: bool = True,
+        bare: bool = False,
         watchers: Sequence[Any] = (),
         prompt: str = PROMPT,
         **environment: Any,
     ) -> RunResult[Any]:
         """A run of the cycle in this process, with the hired agents or on another host."""
-        env = {"WD": str(self.wd), "PROMPT": prompt, **QUICK, **self.environment, **environment}
+        env = {"WD": str(self.wd), "PROMPT": prompt, **QUICK, **IDLE_HANDS, **self.environment, **environment}
         return run_here(
             load_settings(None, env),
-            strict_prompt=strict_prompt,
+            bare=bare,
             make_host=lambda _settings, _tell: host or self.agents,
             watchers=watchers,
             tell=self.told.append,

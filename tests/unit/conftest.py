@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from logos.app.settings import LEAVES
+from logos.app.setting_sources import LEAVES
 
 STARTS_A_PROCESS = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.system", "os.exec"})
 

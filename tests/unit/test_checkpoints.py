@@ -26,13 +26,14 @@ from logos.domain.events import (
     TurnAsked,
     TurnFailed,
     TurnSent,
+    WorkCompared,
     WorkGathered,
     WorkMerged,
 )
 from logos.domain.ledger import Ledger
 from logos.domain.specs import ContentConflict
 from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
-from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, commit_at, merged_work, work_tree
+from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, changed_files, commit_at, merged_work, work_tree
 from logos.errors import HostError, UsageError
 from logos.flows.levels.state import MAIN
 from logos.ports import Snapshots
@@ -47,6 +48,8 @@ AGENT, TERMINAL = AgentName("programmer"), TerminalId("t1")
 
 class Album:
     """Snapshots in memory: a work tree is a word, its commit the word with a mark. `broken` is what git says."""
+
+    prefix = "shop/"
 
     def __init__(self) -> None:
         self.tree = "start"
@@ -69,6 +72,10 @@ class Album:
     def of(self, run: RunId) -> dict[int, str]:
         self._may("of")
         return dict(sorted(self.refs.get(run, {}).items()))
+
+    def changed(self, since: str, now: str) -> list[str]:
+        self._may("changed")
+        return [] if since == now else self.tree.split()
 
     def remember(self, commits: Iterable[str]) -> None:
         self.remembered += commits
@@ -126,6 +133,7 @@ LOOKED_AT: list[Event] = [
 PASSED_OVER: list[Event] = [
     *(OPENED, CLOSED, ASKED, SENT),
     QuestionResolved("q1", 1, ""),
+    WorkCompared(TURN, ("cart.py",)),
     WorkGathered(TURN, "cart", "abc"),
     WorkMerged(TURN, "abc"),
     *(Noted(topic, "") for topic in Topic if topic not in (Topic.INTERRUPTED, Topic.AFTERWARDS)),
@@ -365,3 +373,33 @@ def test_where_no_files_are_kept_it_is_said_when_a_run_begins_and_not_again() ->
     for seq, event in enumerate((STARTED, ANSWERED, RESUMED, ENDED)):
         watcher(log.append(RUN, event, after=seq), None, Ledger())
     assert told == ["file checkpoints are off (/repo is no git repository); rollback restores run state only"]
+
+
+# --- what a run has changed
+
+
+def changed_since_start(album: Album, told: list[str] | None = None) -> tuple[str, ...] | None:
+    return changed_files(album, (told if told is not None else []).append)(RUN)
+
+
+def test_what_differs_from_the_first_checkpoint_has_changed_but_for_the_specs() -> None:
+    album = Album()
+    album.point(RUN, {1: album.take(), 7: "+middle"})
+    assert changed_since_start(album) == ()
+    album.tree = "shop/cart.py shop/openspec/changes/x/tasks.md openspec.py"
+    assert changed_since_start(album) == ("shop/cart.py", "openspec.py")
+
+
+def test_without_a_first_checkpoint_nobody_knows_what_has_changed() -> None:
+    album = Album()
+    album.point(RUN, {2: album.take()})
+    assert changed_since_start(album) is None
+
+
+@pytest.mark.parametrize("broken", ["of", "take", "changed"])
+def test_a_comparison_that_fails_is_told_and_nobody_knows(broken: str) -> None:
+    album, told = Album(), list[str]()
+    album.point(RUN, {1: album.take()})
+    album.broken[broken] = HostError("git is gone")
+    assert changed_since_start(album, told) is None
+    assert "git is gone" in told[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from logos.app.settings import load_settings
+from logos.app.setting_sources import load_settings
 from logos.app.start import run_here
 from logos.cli import main
 from logos.engine.runner import RunResult
@@ -57,7 +57,6 @@ class Cli:
         agents = ScriptedAgents(settings.response_dir, script(**said))
         return run_here(
             settings,
-            strict_prompt=True,
             make_host=lambda _settings, _tell: agents,
             watchers=watchers,
             tell=lambda _text: None,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logos.app.settings import LEAVES, load_settings
+from logos.app.setting_sources import LEAVES, load_settings
 from logos.app.tool_detection import detect_test_command
 from tests.support.sandbox import PROMPT, Sandbox
 

@@ -29,6 +29,7 @@ from logos.domain.events import (
     TurnAsked,
     TurnFailed,
     TurnSent,
+    WorkCompared,
     WorkGathered,
     WorkMerged,
 )
@@ -111,6 +112,7 @@ EVENTS: dict[type, st.SearchStrategy[Event]] = {
     TurnAnswered: st.builds(TurnAnswered, turns, texts, st.sampled_from(Source)),
     TurnFailed: st.builds(TurnFailed, turns, st.sampled_from(FailureKind), texts),
     CheckRan: st.builds(CheckRan, turns, words, st.integers(-300, 300), texts),
+    WorkCompared: st.builds(WorkCompared, turns, st.none() | st.lists(texts, max_size=3).map(tuple)),
     WorkGathered: st.builds(
         WorkGathered,
         turns,

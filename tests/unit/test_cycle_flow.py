@@ -23,12 +23,20 @@ from logos.domain.events import (
     TurnAnswered,
     TurnAsked,
     TurnSent,
+    WorkCompared,
 )
 from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, OnExhausted, ReviewRules, RulesVersion
 from logos.domain.roles import ANSWERS, Phase, Role
-from logos.domain.turns import AgentName, Check, Outcome, RunId, TerminalId, Turn, TurnId
+from logos.domain.turns import AgentName, Check, Compare, Outcome, RunId, TerminalId, Turn, TurnId
 from logos.flows.condense import programmer_for_tester
-from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, NO_VERDICT, UPSTREAM_BACK_REFERENCE, Cycle, CycleState
+from logos.flows.cycle.flow import (
+    EXPLORE_BACK_REFERENCE,
+    NO_VERDICT,
+    NOTHING_CHANGED,
+    UPSTREAM_BACK_REFERENCE,
+    Cycle,
+    CycleState,
+)
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE
 from tests.builders import Driven, a_failure, a_plan, a_quick_plan, drive_purely, examples, replay
 
@@ -253,6 +261,60 @@ def test_a_long_check_leaves_its_end_as_evidence() -> None:
     said = state.feedback.splitlines()
     assert said[-1] == "line 499"
     assert len(said) <= CondenseRules().max_feedback_lines
+
+
+def test_only_a_pass_whose_check_exited_zero_is_verified() -> None:
+    assert run(a_quick_plan(**VERIFIED), check=0).state.verified
+    assert not run(a_quick_plan()).state.verified
+    assert not run(a_quick_plan(**VERIFIED, max_rounds=1), check=1).state.verified
+
+
+# --- a PASS for which something must have changed
+
+
+def expecting(*changed: tuple[str, ...] | None, plan: CyclePlan | None = None, **said: str | Sequence[str]) -> Driven:
+    """A run whose comparisons find these files, one after the other."""
+    found = iter(changed)
+    return drive_purely(
+        Cycle(plan or a_quick_plan(expect_change=True, max_rounds=2)), says(**said), changed=lambda _turn: next(found)
+    )
+
+
+def test_a_pass_for_which_nothing_was_changed_is_a_failure_with_that_reason() -> None:
+    done = expecting((), ())
+    assert done.state.outcome is Outcome.FAILED
+    assert NOTHING_CHANGED in done.state.feedback
+
+
+def test_the_programmer_is_asked_again_when_nothing_was_changed() -> None:
+    done = expecting((), ("bye.py",))
+    assert done.asked[5:] == ["r2.programmer.c1", "r2.peer_programmer.c1", "r2.tester.c1"]
+    assert done.state.outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize("files", [("bye.py",), None], ids=["changed", "unknown"])
+def test_a_pass_for_which_a_file_changed_or_nobody_knows_counts(files: tuple[str, ...] | None) -> None:
+    assert expecting(files).state.outcome is Outcome.PASSED
+
+
+def test_a_change_is_looked_for_before_the_command_is_run() -> None:
+    plan = a_quick_plan(**VERIFIED, expect_change=True, max_rounds=1)
+    assert expecting((), plan=plan).checks == []
+
+
+@pytest.mark.parametrize("plan", [{}, {"expect_change": True, "start": Role.TESTER}], ids=["not wanted", "tester"])
+def test_no_change_is_looked_for(plan: dict[str, Any]) -> None:
+    done = expecting(plan=a_quick_plan(max_rounds=2, **plan), tester=[FAIL, PASS])
+    assert done.state.outcome is Outcome.PASSED
+    assert not any(isinstance(event, WorkCompared) for event in done.events)
+
+
+def test_a_resume_without_the_wish_no_longer_compares() -> None:
+    flow = Cycle(a_quick_plan(expect_change=True))
+    waiting = drive_purely(flow, says(), until=lambda state: state.comparing)
+    assert flow.due(waiting.state) == (Compare(TurnId("r1.changes")),)
+    assert flow.apply(waiting.state, RunResumed(a_quick_plan())).outcome is Outcome.PASSED
+    assert flow.apply(waiting.state, RunResumed(flow.plan)) == waiting.state
 
 
 # --- reviews
@@ -537,6 +599,7 @@ def test_a_resumed_run_goes_by_the_settings_it_is_resumed_with() -> None:
         TurnAnswered(TurnId("r9.analyst.c9"), "late"),
         CheckRan(TurnId("r1.verify"), "make test", 0, ""),
         CheckRan(TurnId("r9.verify"), "make test", 0, ""),
+        WorkCompared(TurnId("r1.changes"), ()),
     ],
     ids=lambda event: f"{event.kind}-{getattr(event, 'turn', '')}",
 )
@@ -582,6 +645,7 @@ plans = st.builds(
     start=st.sampled_from(list(Role)),
     max_rounds=st.integers(1, 3),
     verify_pass=st.booleans(),
+    expect_change=st.booleans(),
     test_command=st.sampled_from(["", "make test"]),
     review=st.builds(
         ReviewRules,
@@ -605,6 +669,7 @@ class Cast:
         self._stubborn = data.draw(st.none() | st.sampled_from(ANSWERS), label="stubborn")
         self._said: dict[str, str] = {}
         self._exits: dict[str, int] = {}
+        self._files: dict[str, tuple[str, ...] | None] = {}
 
     def answer(self, turn: TurnId, name: str) -> str:
         key = name if name == self._stubborn else turn
@@ -617,14 +682,19 @@ class Cast:
             self._exits[check.id] = self._data.draw(st.sampled_from([0, 0, 1]), label=check.id)
         return self._exits[check.id]
 
+    def changed(self, turn: TurnId) -> tuple[str, ...] | None:
+        if turn not in self._files:
+            self._files[turn] = self._data.draw(st.sampled_from([None, ("a.py",), ()]), label=turn)
+        return self._files[turn]
+
     def drive(self, flow: Cycle, before: Sequence[Event] = (), at_most: int = 500) -> Driven:
-        return drive_purely(flow, self.answer, self.check, before=before, at_most=at_most)
+        return drive_purely(flow, self.answer, self.check, changed=self.changed, before=before, at_most=at_most)
 
 
 def bound(plan: CyclePlan) -> int:
-    """The most errands a run can take: a review of nothing costs one more cycle, a tester has two tries and a check."""
+    """The most errands a run can take: a review of nothing costs one more cycle, a tester has two tries, a comparison and a check."""
     reviewed = 2 * (plan.review.max_cycles + 1)
-    return reviewed + plan.max_rounds * (reviewed + 2 + 1)
+    return reviewed + plan.max_rounds * (reviewed + 2 + 2)
 
 
 @examples(30)

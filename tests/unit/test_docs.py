@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from logos.app.settings import LEAVES
+from logos.app.setting_sources import LEAVES
 from logos.cli.app import COMMANDS
 
 ROOT = Path(__file__).parents[2]

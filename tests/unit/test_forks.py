@@ -34,6 +34,7 @@ from logos.domain.events import (
     TurnAsked,
     TurnFailed,
     TurnSent,
+    WorkCompared,
     WorkGathered,
     WorkMerged,
 )
@@ -47,6 +48,7 @@ from logos.domain.turns import (
     Action,
     AgentName,
     Check,
+    Compare,
     FailureKind,
     Gather,
     Merge,
@@ -236,6 +238,8 @@ class Play:
         if isinstance(action, Turn):
             said = self.fate.pick(f"says {action.id}", POOL[action.answer])
             return TurnAnswered(action.id, said, usage=self.fate.pick(f"costs {action.id}", (None, Usage(10, 0, 5))))
+        if isinstance(action, Compare):
+            return WorkCompared(action.id, self.fate.pick(action.id, (("a.py",), (), None)))
         assert isinstance(action, Check)
         return CheckRan(action.id, action.command, self.fate.pick(action.id, (0, 1)), "output")
 
@@ -394,6 +398,8 @@ class Build:
                 return world.merge(action)
             case Check():
                 return world.check(action)
+            case Compare():
+                raise AssertionError("a build compares nothing")
 
     def life(self, *before: Event) -> Life:
         return Life(self.story.flow, self.do, self.fate, before or (RunStarted(self.story.flow.plan),))

@@ -15,7 +15,7 @@ from logos.adapters.store.sqlite import SqliteLog
 from logos.app.runs import load_run
 from logos.app.settings import Settings
 from logos.app.workdir import Tell, day_of, find_run, has_log, reading
-from logos.domain.events import CheckRan, Recorded, TurnAnswered, WorkGathered, WorkMerged
+from logos.domain.events import CheckRan, Recorded, TurnAnswered, WorkCompared, WorkGathered, WorkMerged
 from logos.domain.turns import Outcome, RunId
 from logos.engine.checkpoints import commit_at
 from logos.errors import HostError, LogError, UsageError
@@ -25,7 +25,7 @@ from logos.views.run import RunView
 HELP = "An event's number, RUN@NUMBER, RUN, a turn's id or RUN@TURN, or a date (its last event that day)."
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_ENDS_A_TURN = TurnAnswered | CheckRan | WorkGathered | WorkMerged
+_ENDS_A_TURN = TurnAnswered | CheckRan | WorkCompared | WorkGathered | WorkMerged
 
 
 @dataclass(frozen=True, slots=True)

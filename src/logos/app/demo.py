@@ -13,7 +13,8 @@ from typing import Any
 from logos import demo as bundle
 from logos.adapters.git.command import git
 from logos.app.hosts import Tell, scripted_host
-from logos.app.settings import Settings, load_settings
+from logos.app.setting_sources import load_settings
+from logos.app.settings import Settings
 from logos.app.start import build_here, run_here
 from logos.app.workdir import say
 from logos.engine.journal import Watcher

@@ -12,9 +12,9 @@ from logos.adapters.git.command import Git, checked_commit, git, is_repository, 
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import diff_stat
 from logos.app.checkpoints import Checkpoint, files_at, locate, match, run_name
-from logos.app.settings import settings_of
+from logos.app.setting_sources import settings_of
 from logos.app.workdir import Tell, place_of, reading, say
-from logos.domain.events import CheckRan, RunForked, TurnAnswered, TurnFailed, WorkGathered, WorkMerged
+from logos.domain.events import CheckRan, RunForked, TurnAnswered, TurnFailed, WorkCompared, WorkGathered, WorkMerged
 from logos.domain.turns import RunId
 from logos.errors import UsageError
 from logos.flows.levels.state import LevelsState
@@ -24,7 +24,7 @@ MAX_NEW_FILES = 20
 _FLAGS = ("-r", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
 # A run, perhaps with an event: a word that is not only digits. Numbers, dates and turns are events.
 _RUN = re.compile(r"\w*[^\W\d]\w*(@.*)?")
-_ENDS = TurnAnswered | TurnFailed | CheckRan | WorkGathered | WorkMerged
+_ENDS = TurnAnswered | TurnFailed | CheckRan | WorkCompared | WorkGathered | WorkMerged
 
 
 @dataclass(frozen=True, slots=True)

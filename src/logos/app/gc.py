@@ -18,7 +18,7 @@ from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.store.mirror import abandoned
 from logos.app.sessions import Unreadable, views_in
-from logos.app.settings import settings_of
+from logos.app.setting_sources import settings_of
 from logos.app.workdir import TELOS, WorkDir, day_of, driver_at, has_log, place_of
 from logos.domain.events import RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted, TerminalOpened
 from logos.domain.plans import LevelsPlan

@@ -18,14 +18,15 @@ from logos.adapters.hosts.script import load_script
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.hosts.scripted import Script, ScriptedHost
 from logos.adapters.state_files import read_cycle_state
-from logos.app.settings import HostChoice, Settings, load_settings
+from logos.app.setting_sources import load_settings
+from logos.app.settings import HostChoice, Settings
 from logos.app.workdir import Tell, default_config
 from logos.domain.events import Recorded, RunForked, TerminalOpened
 from logos.domain.roles import Role
 from logos.domain.turns import Agent
 from logos.errors import ConfigError, HostError, HostUnreachable, StateError, UsageError
-from logos.ports import AgentHost, Log
-from logos.views.cycle_state import RUNNING
+from logos.ports import AgentHost
+from logos.views.cycle_state import RUNNING, Saved
 from logos.views.run import RunView
 
 MakeHost = Callable[[Settings, Tell], AgentHost]
@@ -105,20 +106,11 @@ def choose_host(settings: Settings, tell: Tell, session: str) -> tuple[Settings,
             return _with_installed_provider(settings, tell, f"no CAO server answers at {settings.api}"), local_host
 
 
-def unfinished_session(settings: Settings, log: Log | None = None, known: RunView | None = None) -> str:
-    """The host's session of the run that would be resumed; empty when none would. `known` is loaded already.
-
-    A fork has no session yet, but its log has the session of the run it was forked from.
-    """
-    try:
-        saved = None if settings.resume is False else read_cycle_state(settings.state_path, settings.provider)
-    except StateError:
-        return ""
-    if saved is None or saved.final_status != RUNNING:
-        return ""
-    if saved.session or saved.run is None or log is None:
-        return saved.session
-    return session_in(known.records if known is not None and known.run == saved.run else log.read(saved.run))
+def session_of(continued: RunView | Saved | None) -> str:
+    """The host's session of what a driver continues; a fork has the session of the run it was forked from."""
+    if isinstance(continued, RunView):
+        return session_in(continued.records)
+    return continued.session if continued is not None else ""
 
 
 def session_in(records: Iterable[Recorded]) -> str:
@@ -179,7 +171,11 @@ def scripted_host(script: Script) -> MakeHost:
     """Hosts whose agents follow a script instead of asking a model."""
 
     def make(settings: Settings, tell: Tell) -> AgentHost:  # noqa: ARG001
-        if unfinished_session(settings) not in ("", SCRIPTED_SESSION):
+        try:
+            saved = None if settings.resume is False else read_cycle_state(settings.state_path, settings.provider)
+        except StateError:
+            saved = None
+        if saved is not None and saved.final_status == RUNNING and saved.session not in ("", SCRIPTED_SESSION):
             raise UsageError("the unfinished run here is not a simulation: use --resume without --simulate, or --fresh")
         return _scripted(settings, script)
 

@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 
 from logos.adapters.files import own_folder, write_atomically
 from logos.app.prompt import TEMPLATE
-from logos.app.settings import json_schema
+from logos.app.setting_sources import json_schema
 from logos.app.telos_file import KNOWN, TELOS_FILE, TEMPLATE_PURPOSE
 from logos.app.tool_detection import Detected, detect_test_command, detect_tools, read_beginning
 from logos.app.workdir import CONFIG, TELOS

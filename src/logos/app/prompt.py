@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from logos.app.settings import Settings, home_of, load_settings
+from logos.app.setting_sources import load_settings
+from logos.app.settings import Settings, home_of
 from logos.errors import PromptError
 
 EXPLORE_HEADER = "*** ORIGINAL EXPLORE SUMMARY ***"

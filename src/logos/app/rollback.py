@@ -25,7 +25,8 @@ from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import Checkpoint, checkpoint_at, locate, match, run_name, snapshots_for
 from logos.app.hosts import host_to_end, session_in
 from logos.app.runs import load_run, newest_of, unfinished_runs, write_run_state, write_state
-from logos.app.settings import Settings, settings_of
+from logos.app.setting_sources import settings_of
+from logos.app.settings import Settings
 from logos.app.telos_file import read_telos
 from logos.app.workdir import CONFIG, Tell, driving, open_log, place_of, reading, require_log, say, wd_flag, wd_in
 from logos.domain.events import RunAbandoned, RunForked, WorkGathered, WorkMerged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from logos.adapters.files import aside, set_aside
 from logos.adapters.lock import DriverLock
@@ -14,12 +14,21 @@ from logos.adapters.state_files import read_cycle_state
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.prompt import Prompt, given_prompt, split_prompt
 from logos.app.runs import cycle_journal, levels_journal, newest_of, reload_run, unfinished_runs, write_run_state
+from logos.app.setting_sources import OF_HANDOFFS, OF_REVIEWS
 from logos.app.settings import Settings
 from logos.app.telos_file import Telos
 from logos.app.workdir import Tell, stamp, wd_flag
-from logos.domain.events import RunResumed, RunStarted, TerminalOpened
+from logos.domain.events import RunAbandoned, RunEnded, RunResumed, RunStarted, TerminalOpened
 from logos.domain.ledger import Ledger
-from logos.domain.plans import CURRENT_RULES, CondenseRules, CyclePlan, LevelsPlan, OnExhausted, ReviewRules
+from logos.domain.plans import (
+    CURRENT_RULES,
+    CondenseRules,
+    CyclePlan,
+    GivenSetting,
+    LevelsPlan,
+    OnExhausted,
+    ReviewRules,
+)
 from logos.domain.turns import Outcome, RunId
 from logos.engine.cycle_run import StartMode
 from logos.engine.journal import Journal
@@ -33,25 +42,6 @@ from logos.views.cycle_state import FINAL, RUNNING, Saved, StateDamaged, parse, 
 from logos.views.run import RunView
 from logos.views.text import first_line
 
-# Fields of a plan, and the settings they come from.
-_OF_THE_PLAN = {"test_command": "project_test_cmd", "verify_pass": "verify_pass"}
-_OF_REVIEWS = {
-    "max_cycles": "max_review_cycles",
-    "min_cycles_before_approval": "min_review_cycles_before_approval",
-    "require_evidence": "require_review_evidence",
-    "evidence_min_match": "review_evidence_min_match",
-    "on_exhausted": "on_review_exhausted",
-}
-_OF_HANDOFFS = {
-    "cross_phase": "condense_cross_phase",
-    "max_cross_phase_lines": "max_cross_phase_lines",
-    "upstream_on_repeat": "condense_upstream_on_repeat",
-    "explore_on_repeat": "condense_explore_on_repeat",
-    "review_feedback": "condense_review_feedback",
-    "max_feedback_lines": "max_feedback_lines",
-    "max_test_evidence_lines": "max_test_evidence_lines",
-}
-
 State = TypeVar("State")
 
 
@@ -63,6 +53,10 @@ class StartPlan(Generic[State]):
     journal: Journal[State]
     first: RunStarted | RunResumed
     message: str = ""
+
+
+# What a driver of the cycle continues: a run of the log, or a state file; None: a new run starts.
+Continued = RunView | Saved | None
 
 
 def make_plan(settings: Settings, prompt: str) -> CyclePlan:
@@ -80,67 +74,100 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
         start=settings.start_agent,
         max_rounds=settings.limits.max_rounds,
         test_command=settings.project_test_cmd,
-        verify_pass=settings.verify_pass,
-        review=ReviewRules(**{name: getattr(settings.limits, key) for name, key in _OF_REVIEWS.items()}),
-        condense=CondenseRules(**{name: getattr(settings.condensation, key) for name, key in _OF_HANDOFFS.items()}),
+        verify_pass=bool(settings.verify_pass),
+        expect_change=bool(settings.expect_change),
+        review=ReviewRules(**{name: getattr(settings.limits, key) for name, key in OF_REVIEWS.items()}),
+        condense=CondenseRules(**{name: getattr(settings.condensation, key) for name, key in OF_HANDOFFS.items()}),
         rules=CURRENT_RULES,
     )
 
 
-def _resumed_plan(settings: Settings, old: CyclePlan) -> CyclePlan:
-    """The plan of a resumed run: settings that were given now win, others stay as the run had them."""
-
-    def kept(rules: object, sources: dict[str, str], given: set[str]) -> dict[str, Any]:
-        return {name: getattr(rules, name) for name, key in sources.items() if key not in given}
-
-    new, limits = make_plan(settings, old.prompt), settings.limits.model_fields_set
-    return replace(
-        new,
-        **kept(old, _OF_THE_PLAN, settings.model_fields_set),
-        **kept(old, {"max_rounds": "max_rounds"}, limits),
-        rules=old.rules,
-        review=replace(new.review, **kept(old.review, _OF_REVIEWS, limits)),
-        condense=replace(new.condense, **kept(old.condense, _OF_HANDOFFS, settings.condensation.model_fields_set)),
-    )
-
-
-def choose_start(
-    settings: Settings, log: SqliteLog, tell: Tell, *, strict_prompt: bool, known: RunView | None = None
-) -> StartPlan[CycleState]:
-    """Decide how to start, before anything is changed.
-
-    `strict_prompt`: a prompt that differs from the unfinished run's is an error. `known` is loaded already.
-    """
-    _check_reviews(settings, tell)
-    given = given_prompt(settings)
+def run_to_continue(settings: Settings, log: SqliteLog, tell: Tell, known: RunView | None = None) -> Continued:
+    """What there is to continue, before anything is changed; `known` is a run that is loaded already."""
+    if settings.resume is False:
+        return None
     try:
-        saved = None if settings.resume is False else read_cycle_state(settings.state_path, settings.provider)
+        saved = read_cycle_state(settings.state_path, settings.provider)
     except StateDamaged as damage:
         kept = set_aside(settings.state_path, stamp())
         tell(f"{damage}; kept as {kept.name}")
-        return _without_state(settings, log, tell, f"the state file was damaged and is kept as {kept}", known)
+        return _without_state(log, tell, f"the state file was damaged and is kept as {kept}", known)
     if saved is None and settings.resume:
-        return _without_state(settings, log, tell, f"there is no state file {settings.state_path}", known)
-    if saved is None or (saved.final_status != RUNNING and not settings.resume):
-        if given is None:
+        return _without_state(log, tell, f"there is no state file {settings.state_path}", known)
+    ended = saved is not None and saved.final_status != RUNNING and _has_ended(log, saved)
+    if saved is None or (ended and not settings.resume):
+        return None
+    if ended and saved.final_status == FINAL[Outcome.PASSED]:
+        raise AlreadyPassed(f"{settings.state_path} says PASS: nothing to resume; --fresh (RESUME=0) starts a new run")
+    if saved.run is not None and saved.run in log.runs():
+        view = _load_readable(settings, log, saved.run, tell, known)
+        newer = view is None or view.fold.seq < saved.seq
+        if view is not None and not newer and _unedited(settings, saved, view):
+            return view
+        why = "is newer than the damaged" if newer else "was edited: it differs from the"
+        tell(f"the state file {why} log of run {saved.run}; resuming from the state file")
+    return saved
+
+
+def _has_ended(log: SqliteLog, saved: Saved) -> bool:
+    """Whether a run that has its outcome was also ended; a driver may be killed in between."""
+    if saved.run is None or saved.run not in log.runs():
+        return True
+    rest = (record.event for record in log.read(saved.run, max(saved.seq, 1)))
+    return any(isinstance(event, RunEnded | RunAbandoned) for event in rest)
+
+
+def start_run(
+    settings: Settings, continued: Continued, log: SqliteLog, given: tuple[GivenSetting, ...]
+) -> StartPlan[CycleState]:
+    """How a driver starts with these settings; its first event says what it was `given`."""
+    if isinstance(continued, RunView):
+        journal = cycle_journal(log, continued.fold)
+        state = journal.state
+        message = (
+            f"resuming run {journal.run}: round {state.round}, {state.role}, cycle {state.cycle}; "
+            "finished turns are not repeated"
+        )
+        plan = replace(make_plan(settings, state.plan.prompt), rules=state.plan.rules, start=state.plan.start)
+        return StartPlan(StartMode.RESUME, journal, RunResumed(plan, given), message)
+    prompt = given_prompt(settings)
+    if continued is None:
+        if prompt is None:
             raise PromptError(
                 "no prompt: give one (logos run --prompt FILE, or PROMPT_FILE); `logos init` writes a template"
             )
-        return _new_run(StartMode.FRESH, log, RunStarted(make_plan(settings, given)))
-    if saved.final_status == FINAL[Outcome.PASSED]:
-        raise AlreadyPassed(f"{settings.state_path} says PASS: nothing to resume; --fresh (RESUME=0) starts a new run")
-    start_plan = _from_saved(settings, log, saved, given, tell, known)
-    ours = start_plan.journal.state.plan.prompt
-    if given is not None and given.strip() != ours.strip():
-        if strict_prompt and settings.resume is None:
-            raise UsageError(
-                "an unfinished run with another prompt is here: --resume continues it, --fresh starts the new prompt"
-            )
-        tell("warning: the given prompt differs from the unfinished run's; continuing with the run's own prompt")
-    return start_plan
+        return _new_run(StartMode.FRESH, log, RunStarted(make_plan(settings, prompt), given=given))
+    prompt = continued.prompt or prompt
+    if prompt is None:
+        raise StateError(f"{settings.state_path} holds no prompt, and none was given")
+    opened = tuple(
+        TerminalOpened(name, terminal.id, terminal.provider, continued.session)
+        for name, terminal in continued.terminals.items()
+    )
+    seed = continued.seed
+    message = f"resuming from the state file: round {seed.round}, {seed.phase}; a new log begins"
+    # Its work began before this log: what has changed since then is not known.
+    plan = replace(make_plan(settings, prompt), expect_change=False)
+    return _new_run(StartMode.IMPORT, log, RunStarted(plan, seed, opened, given), message)
 
 
-def _check_reviews(settings: Settings, tell: Tell) -> None:
+def check_prompt(settings: Settings, continued: Continued, tell: Tell, *, strict: bool) -> None:
+    """A prompt that differs from the unfinished run's; `strict`: it is an error unless --resume was given."""
+    given = given_prompt(settings)
+    if isinstance(continued, RunView):
+        ours = cast(CyclePlan, continued.state.plan).prompt
+    else:
+        ours = continued.prompt if continued is not None else ""
+    if given is None or not ours or given.strip() == ours.strip():
+        return
+    if strict and settings.resume is None:
+        raise UsageError(
+            "an unfinished run with another prompt is here: --resume continues it, --fresh starts the new prompt"
+        )
+    tell("warning: the given prompt differs from the unfinished run's; continuing with the run's own prompt")
+
+
+def check_reviews(settings: Settings, tell: Tell) -> None:
     limits = settings.limits
     if limits.max_review_cycles >= limits.min_review_cycles_before_approval:
         return
@@ -158,47 +185,13 @@ def _new_run(mode: StartMode, log: SqliteLog, started: RunStarted, message: str 
     return StartPlan(mode, Journal(log, fold), started, message)
 
 
-def _without_state(
-    settings: Settings, log: SqliteLog, tell: Tell, why: str, known: RunView | None
-) -> StartPlan[CycleState]:
-    """Resume the newest unfinished run of the log."""
+def _without_state(log: SqliteLog, tell: Tell, why: str, known: RunView | None) -> RunView:
+    """The newest unfinished run of the log."""
     view = next((view for view in unfinished_runs(log, CyclePlan, known) if view.outcome is None), None)
     if view is None:
         raise StateError(f"{why}, and no unfinished run is in the log; --fresh (RESUME=0) starts a new one")
     tell(f"{why}; resuming run {view.run} from the log")
-    return _resumed(settings, log, view)
-
-
-def _resumed(settings: Settings, log: SqliteLog, view: RunView) -> StartPlan[CycleState]:
-    journal = cycle_journal(log, view.fold)
-    state = journal.state
-    message = (
-        f"resuming run {journal.run}: round {state.round}, {state.role}, cycle {state.cycle}; "
-        "finished turns are not repeated"
-    )
-    return StartPlan(StartMode.RESUME, journal, RunResumed(_resumed_plan(settings, state.plan)), message)
-
-
-def _from_saved(
-    settings: Settings, log: SqliteLog, saved: Saved, given: str | None, tell: Tell, known: RunView | None
-) -> StartPlan[CycleState]:
-    if saved.run is not None and saved.run in log.runs():
-        view = _load_readable(settings, log, saved.run, tell, known)
-        newer = view is None or view.fold.seq < saved.seq
-        if view is not None and not newer and _unedited(settings, saved, view):
-            return _resumed(settings, log, view)
-        why = "is newer than the damaged" if newer else "was edited: it differs from the"
-        tell(f"the state file {why} log of run {saved.run}; resuming from the state file")
-    prompt = saved.prompt or given
-    if prompt is None:
-        raise StateError(f"{settings.state_path} holds no prompt, and none was given")
-    opened = tuple(
-        TerminalOpened(name, terminal.id, terminal.provider, saved.session)
-        for name, terminal in saved.terminals.items()
-    )
-    started = RunStarted(make_plan(settings, prompt), saved.seed, opened)
-    message = f"resuming from the state file: round {saved.seed.round}, {saved.seed.phase}; a new log begins"
-    return _new_run(StartMode.IMPORT, log, started, message)
+    return view
 
 
 def _load_readable(settings: Settings, log: SqliteLog, run: RunId, tell: Tell, known: RunView | None) -> RunView | None:
@@ -249,7 +242,13 @@ def build_to_resume(
 
 
 def start_build(
-    settings: Settings, feature: str, telos: Telos, base: str, log: SqliteLog, view: RunView | None
+    settings: Settings,
+    feature: str,
+    telos: Telos,
+    base: str,
+    log: SqliteLog,
+    view: RunView | None,
+    given: tuple[GivenSetting, ...],
 ) -> StartPlan[LevelsState]:
     """Resume the build of a view, or without one start a build of `feature` from the commit `base`."""
     plan = LevelsPlan(
@@ -265,11 +264,10 @@ def start_build(
     )
     if view is None:
         fold = RunFold(new_run_id(), Levels(plan, read_report))
-        return StartPlan(StartMode.FRESH, Journal(log, fold), RunStarted(plan))
-    kept = {"feature", "base", "rules"} | type(settings.build).model_fields.keys() - settings.build.model_fields_set
-    plan = replace(plan, **{name: getattr(view.plan, name) for name in kept})
+        return StartPlan(StartMode.FRESH, Journal(log, fold), RunStarted(plan, given=given))
+    plan = replace(plan, **{name: getattr(view.plan, name) for name in ("feature", "base", "rules")})
     message = f"resuming build {view.run}; finished turns are not repeated"
-    return StartPlan(StartMode.RESUME, levels_journal(log, view.fold), RunResumed(plan), message)
+    return StartPlan(StartMode.RESUME, levels_journal(log, view.fold), RunResumed(plan, given), message)
 
 
 def _continues(settings: Settings, feature: str, journal: Journal[LevelsState]) -> bool:

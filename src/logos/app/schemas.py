@@ -7,7 +7,7 @@ from typing import Any
 
 from logos.adapters.hosts.script import Script
 from logos.adapters.reports import report_schemas
-from logos.app.settings import json_schema
+from logos.app.setting_sources import json_schema
 from logos.app.telos_file import telos_schema
 from logos.errors import UsageError
 from logos.views.build_state import state_schema

@@ -1,24 +1,17 @@
-"""Settings: flags over environment over JSON file over defaults, as one frozen object.
-
-Every setting has an environment variable. Every error names the source of the value and the allowed values.
-"""
+"""The settings of a run as one frozen object; its sections are those of the configuration file."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 from pydantic_core import PydanticCustomError
-from typing_extensions import Annotated, get_args  # noqa: UP035 - get_args sees through Annotated here
+from typing_extensions import Annotated  # noqa: UP035 - get_args sees through Annotated here
 
 from logos.app.workdir import WorkDir
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
@@ -28,7 +21,6 @@ from logos.domain.turns import Agent, AgentName
 from logos.engine.budgets import Budget
 from logos.engine.options import RunOptions
 from logos.errors import ConfigError
-from logos.validation import Location, Wording, dotted, explain_first
 from logos.waiting.provider_errors import OnLimit
 from logos.waiting.rules import WaitRules
 
@@ -172,6 +164,16 @@ class AgentSettings(SettingsSection):
     providers: tuple[Text, ...] = Field((), description="Fallback agent CLIs, in order, for on_limit = fallback.")
 
 
+@dataclass(frozen=True, slots=True)
+class SettingSources:
+    """What settings were merged from: the file, and texts by key from the environment and from flags."""
+
+    config: Path | None
+    file: Json
+    environment: Mapping[str, str]
+    flags: Mapping[str, str]
+
+
 class Settings(SettingsSection):
     """A configuration file, and with defaults filled in, the settings of a run."""
 
@@ -185,7 +187,12 @@ class Settings(SettingsSection):
         "", description="Command of the provider `command`; may contain {prompt_file}, {session} and {cwd}."
     )
     project_test_cmd: Text = Field("", description="The project's test command.")
-    verify_pass: Flag = Field(False, description="Accept a PASS only after Logos has run project_test_cmd itself.")
+    verify_pass: Flag | None = Field(
+        None, description="Accept a PASS only after Logos has run project_test_cmd itself."
+    )
+    expect_change: Flag | None = Field(
+        None, description="Accept a PASS only if the run has changed a file outside the specs."
+    )
     start_agent: Role = Field(Role.ANALYST, description="The role that a new run starts with.")
     cleanup_on_exit: Flag = Field(False, description="Close the agents' terminals when Logos exits.")
     resume: Flag | None = Field(
@@ -206,6 +213,16 @@ class Settings(SettingsSection):
     post_processing: PostProcessing = Field(default_factory=lambda: PostProcessing.model_validate({}))
     notifications: Notifications = Field(default_factory=lambda: Notifications.model_validate({}))
     checkpoints: CheckpointSettings = Field(default_factory=lambda: CheckpointSettings.model_validate({}))
+
+    _sources: SettingSources | None = PrivateAttr(None)
+
+    def from_sources(self, sources: SettingSources) -> Settings:
+        self._sources = sources
+        return self
+
+    @property
+    def sources(self) -> SettingSources:
+        return self._sources or SettingSources(None, self.model_dump(exclude_unset=True), {}, {})
 
     @property
     def work_dir(self) -> Path:
@@ -298,169 +315,3 @@ def home_of(key: str, path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise ConfigError(f"{key} = {path!r}: {str(error).lower()}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """One setting: its path in the file, and its environment variable."""
-
-    path: tuple[str, ...]
-    env: str
-    kind: object
-    default: object
-    description: str
-
-    @property
-    def key(self) -> str:
-        return ".".join(self.path)
-
-
-_PREFIXED = {"post_processing": "POST_", "build": "BUILD_", "checkpoints": "CHECKPOINTS_"}
-# Many programs use a variable HOST for something else.
-_RENAMED = {"host": "LOGOS_HOST"}
-# With what their keys are called.
-_JSON_ONLY = {"agents": "role", "level_agents": "level"}
-
-
-def _leaves() -> Iterator[Leaf]:
-    for name, field in Settings.model_fields.items():
-        section = field.annotation
-        if isinstance(section, type) and issubclass(section, SettingsSection):
-            for inner, leaf in section.model_fields.items():
-                env = _PREFIXED.get(name, "") + inner.upper()
-                yield Leaf((name, inner), env, leaf.annotation, leaf.default, leaf.description or "")
-        elif name not in _JSON_ONLY:
-            env = _RENAMED.get(name, name.upper())
-            yield Leaf((name,), env, field.annotation, field.default, field.description or "")
-
-
-LEAVES: tuple[Leaf, ...] = tuple(_leaves())
-_BY_NAME = {leaf.env: leaf for leaf in LEAVES} | {leaf.key: leaf for leaf in LEAVES}
-
-_BOOLEANS: dict[str, bool] = {
-    "1": True,
-    "true": True,
-    "yes": True,
-    "on": True,
-    "0": False,
-    "false": False,
-    "no": False,
-    "off": False,
-}
-_BOOLEAN_WORDS = "1/0, true/false, yes/no, on/off"
-
-
-def load_settings(
-    config: Path | None = None, env: Mapping[str, str] = MappingProxyType({}), overrides: Sequence[str] = ()
-) -> Settings:
-    """Merge all sources; ConfigError names the key, its value and the allowed values in one line."""
-    merged: Json = read_config(config) if config is not None else {}
-    origin: dict[str, str] = {"": str(config)} if config is not None else {}
-    for leaf in LEAVES:
-        if env.get(leaf.env, "") != "":
-            _put(merged, leaf, env[leaf.env], leaf.env, origin)
-    for override in overrides:
-        name, equals, text = override.partition("=")
-        leaf = _BY_NAME.get(name.strip())
-        if not equals or leaf is None:
-            near = f"unknown key {name.strip()!r}" if equals else "write it as key=value"
-            raise ConfigError(f"--set {override!r}: {near}; `logos schema --keys` lists the keys")
-        _put(merged, leaf, text, f"--set {leaf.key}", origin)
-    try:
-        return Settings.model_validate(merged)
-    except ValidationError as error:
-        wording = Wording(
-            _known_keys,
-            lambda place: origin.get(dotted(place)) or f"{origin.get('', 'configuration')}: {dotted(place)}",
-            key_names=_JSON_ONLY,
-        )
-        raise ConfigError(explain_first(error, wording)) from error
-
-
-def settings_of(place: Path, config: Path | None = None, flags: Sequence[str] = ()) -> Settings:
-    """The settings of runs in a work dir: by default those of the configuration file in it."""
-    default = WorkDir(place).config
-    return load_settings(config or (default if default.is_file() else None), os.environ, [*flags, f"wd={place}"])
-
-
-def read_config(path: Path) -> Json:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read the configuration {path}: {why}") from error
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid JSON: {str(error) or 'nested too deeply'}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: the configuration must be a JSON object")
-    data = cast(Json, data)
-    data.pop("$schema", None)
-    return data
-
-
-def _put(merged: Json, leaf: Leaf, text: str, source: str, origin: dict[str, str]) -> None:
-    place = merged
-    for part in leaf.path[:-1]:
-        place = place.setdefault(part, {})
-        if not isinstance(place, dict):
-            raise ConfigError(f"{origin.get('', 'the configuration')}: {part} must be an object")
-        place = cast(Json, place)
-    place[leaf.path[-1]] = _from_text(leaf, text, source)
-    origin[leaf.key] = source
-
-
-def _kinds(kind: object) -> set[object]:
-    inner: tuple[object, ...] = get_args(kind)
-    return {kind} | {deep for part in inner for deep in _kinds(part)}
-
-
-def _from_text(leaf: Leaf, text: str, source: str) -> object:
-    kinds = _kinds(leaf.kind)
-    if bool in kinds:
-        value = _BOOLEANS.get(text.strip().lower())
-        if value is None:
-            raise ConfigError(f"{source}={text!r}: must be one of {_BOOLEAN_WORDS}")
-        return value
-    for kind, what in ((int, "a whole number"), (float, "a number")):
-        if kind in kinds:
-            try:
-                return kind(text.strip())
-            except ValueError:
-                raise ConfigError(f"{source}={text!r}: must be {what}") from None
-    return text
-
-
-def _known_keys(place: Location) -> list[str]:
-    """The keys of the object at a place."""
-    match place:
-        case ("agents",):
-            return list(Role)
-        case ("level_agents",):
-            return [level.name for level in ALL_LEVELS]
-        case ("agents" | "level_agents", *_):
-            return sorted(AgentSettings.model_fields)
-        case (str(name), *_):
-            return sorted(cast(type[SettingsSection], Settings.model_fields[name].annotation).model_fields)
-        case _:
-            return sorted(Settings.model_fields)
-
-
-def as_environment(settings: Settings) -> Json:
-    """The settings under their environment names, plus `_agent_config`."""
-    values: Json = {}
-    for leaf in LEAVES:
-        value: object = reduce(getattr, leaf.path, settings)
-        values[leaf.env] = value.value if isinstance(value, StrEnum) else value
-    values["WD"] = str(settings.work_dir)
-    values["STATE_FILE"] = str(settings.state_path)
-    values["_agent_config"] = settings.agent_config()
-    return values
-
-
-def json_schema() -> Json:
-    """The JSON Schema of the configuration file."""
-    schema = Settings.model_json_schema()
-    schema["properties"]["$schema"] = {"type": "string"}
-    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Logos configuration"}

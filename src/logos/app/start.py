@@ -15,19 +15,30 @@ from logos.adapters.notifications import notify
 from logos.adapters.responses import FileWatcher, ResponseFiles
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import locate, match, run_name, snapshots_for
-from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_in, unfinished_session
+from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of
 from logos.app.post_processing import post_process
+from logos.app.preflight import try_test_command
 from logos.app.prompt import given_prompt, split_prompt
 from logos.app.rollback import abandon_runs, finish_rollback
-from logos.app.run_start import blocked, build_to_resume, choose_start, name_in_state_file, start_build
+from logos.app.run_start import (
+    blocked,
+    build_to_resume,
+    check_prompt,
+    check_reviews,
+    name_in_state_file,
+    run_to_continue,
+    start_build,
+    start_run,
+)
 from logos.app.runs import load_run, newest_of, open_levels, state_file_writer, unfinished_runs
-from logos.app.settings import Settings, settings_of
+from logos.app.setting_sources import given_settings, resumed_settings, settings_of
+from logos.app.settings import Settings
 from logos.app.telos_file import read_telos
 from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, reading, say
-from logos.domain.plans import CyclePlan, LevelsPlan, Plan
+from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, Plan
 from logos.domain.turns import RunId
 from logos.engine.build_run import BuildRun, run_build
-from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, merged_work, work_tree
+from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, changed_files, merged_work, work_tree
 from logos.engine.cycle_run import CycleRun, StartMode, run_cycle
 from logos.engine.journal import Watcher
 from logos.engine.runner import Dependencies, RunResult
@@ -61,7 +72,7 @@ def check_input(settings: Settings) -> None:
 def run_here(
     settings: Settings,
     *,
-    strict_prompt: bool = True,
+    bare: bool = False,
     make_host: MakeHost | None = None,
     watchers: Sequence[Watcher[CycleState]] = (),
     tell: Tell = say,
@@ -70,16 +81,27 @@ def run_here(
     """Start or resume one run of the cycle in the work dir, and drive it to its outcome.
 
     Raises RunPaused, HostError or Interrupted when the run stops before it has one; the run can then be resumed.
-    With `strict_prompt`, a prompt other than the unfinished run's is an error. `known` is the run to resume, if loaded.
+    `bare` keeps the letter of the specification: nothing is verified unless the settings say so, and a prompt other
+    than the unfinished run's is no error. `known` is the run to resume, if loaded.
     """
     check_input(settings)
     with driving(settings.work_dir, tell) as log:
         finish_rollback(settings, log, tell)
+        continued = run_to_continue(settings, log, tell, known)
+        check_prompt(settings, continued, tell, strict=not bare)
+        resumed = continued if isinstance(continued, RunView) else None
+        settings, given = _settle(settings, resumed)
+        check_reviews(settings, tell)
         if make_host is None:
-            settings, make_host = choose_host(settings, tell, unfinished_session(settings, log, known))
-        start_plan = choose_start(settings, log, tell, strict_prompt=strict_prompt, known=known)
+            settings, make_host = choose_host(settings, tell, session_of(continued))
+        snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
+        if not bare:
+            settings = _with_promises(settings, has_snapshots=snapshots is not None)
+        start_plan = start_run(settings, continued, log, given)
         with closing(make_host(settings, tell)) as host:
             check_host(host, start_plan.first.plan.agents, tell, fresh=start_plan.mode is StartMode.FRESH)
+            if not bare:
+                _try_test_command(settings, resumed, tell)
             if settings.resume is False:
                 abandon_runs(settings, log, CyclePlan, "a new run was begun", tell)
             if start_plan.message:
@@ -87,14 +109,38 @@ def run_here(
             responses = ResponseFiles(settings.response_dir)
             responses.ensure()
             needs, options = _dependencies(settings, host, log, tell), settings.run_options()
-            watching = _watchers(settings, watchers, log, tell, work_tree)
+            watching = _watchers(settings, watchers, log, tell, snapshots, work_tree)
+            changed = changed_files(snapshots, tell)
 
             def after_pass(plan: CyclePlan, tell: Callable[[str], object]) -> None:
                 post_process(settings.work_dir, settings, plan.explore, tell)
 
             with closing(FileWatcher(settings.response_dir)) as change_signal:
-                run = CycleRun(options, needs, responses, change_signal, watching, after_pass)
+                run = CycleRun(options, needs, responses, change_signal, watching, after_pass, changed)
                 return run_cycle(run, start_plan.mode, start_plan.journal, start_plan.first)
+
+
+def _settle(settings: Settings, resumed: RunView | None) -> tuple[Settings, tuple[GivenSetting, ...]]:
+    """The settings of a new or resumed run, and what this command was given for it."""
+    if resumed is None:
+        return settings, given_settings(settings)
+    earlier = resumed.fold.ledger.given
+    return resumed_settings(settings, earlier, resumed.state.plan), given_settings(settings, earlier)
+
+
+def _with_promises(settings: Settings, *, has_snapshots: bool) -> Settings:
+    """What holds where nobody said otherwise: a PASS is verified, and something was changed for it."""
+    promised = {"verify_pass": settings.verify_pass is not False}
+    promised["expect_change"] = settings.expect_change is not False and has_snapshots
+    return settings.model_copy(update=promised)
+
+
+def _try_test_command(settings: Settings, resumed: RunView | None, tell: Tell) -> None:
+    """Try the command that will verify a PASS, unless an earlier driver of the run has tried it."""
+    command = settings.project_test_cmd
+    known = resumed.state.plan if resumed is not None else None
+    if command and settings.verify_pass and not (isinstance(known, CyclePlan) and known.test_command == command):
+        try_test_command(command, str(settings.work_dir), settings.handoff.response_timeout, tell)
 
 
 def build_here(
@@ -115,10 +161,10 @@ def build_here(
     with driving(settings.work_dir, tell) as log:
         view = build_to_resume(settings, feature, log, tell, known)
         base = base_of(settings.work_dir, allow_dirty=allow_dirty) if view is None else ""
+        settings, given = _settle(settings, view)
         if make_host is None:
-            session = session_in(view.records) if view is not None else ""
-            settings, make_host = choose_host(settings, tell, session)
-        start_plan = start_build(settings, feature, telos, base, log, view)
+            settings, make_host = choose_host(settings, tell, session_of(view))
+        start_plan = start_build(settings, feature, telos, base, log, view, given)
         plan, journal = start_plan.first.plan, start_plan.journal
         with closing(make_host(settings, tell)) as host:
             levels = {level.name for level in settings.levels_taking_part()}
@@ -130,7 +176,8 @@ def build_here(
                 tell(start_plan.message)
             workspace = GitWorkspace(settings.work_dir, journal.run, telos.setup)
             needs, options = _dependencies(settings, host, log, tell), settings.run_options()
-            watching = _watchers(settings, watchers, log, tell, lambda _: merged_work)
+            snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
+            watching = _watchers(settings, watchers, log, tell, snapshots, lambda _: merged_work)
             run = BuildRun(options, needs, workspace, responses_in, change_signal_for, watching)
             return run_build(run, journal, start_plan.first)
 
@@ -175,11 +222,11 @@ def _watchers(
     watchers: Sequence[Watcher[Any]],
     log: SqliteLog,
     tell: Tell,
+    snapshots: GitSnapshots | None,
     look: Callable[[GitSnapshots], Look],
 ) -> list[Watcher[Any]]:
-    """Writes the state file, calls `watchers`, and keeps the work tree at every event, where checkpoints are on."""
+    """Writes the state file, calls `watchers`, and keeps the work tree at every event, where there are snapshots."""
     watching: list[Watcher[Any]] = [state_file_writer(settings), *watchers]
-    snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
     if snapshots is not None:
         watching.append(Checkpoints(snapshots, log, look(snapshots), tell))
     elif settings.checkpoints.enabled:

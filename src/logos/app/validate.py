@@ -10,7 +10,8 @@ from pathlib import Path
 from logos.adapters.hosts.cao import check_provider
 from logos.app.hosts import known_providers
 from logos.app.prompt import given_prompt, refuse_template, split_prompt
-from logos.app.settings import Settings, load_settings
+from logos.app.setting_sources import load_settings
+from logos.app.settings import Settings
 from logos.app.start import check_work_dir
 from logos.errors import LogosError, PromptError
 
@@ -40,7 +41,7 @@ def validate(config: Path, env: Mapping[str, str]) -> Validation:
     warnings: list[str] = []
     if not settings.project_test_cmd:
         warnings.append("project_test_cmd is empty: no PASS can be verified by running the tests")
-    elif not settings.verify_pass:
+    elif settings.verify_pass is False:
         warnings.append("verify_pass is off: a tester's PASS is accepted without running project_test_cmd")
     return Validation(tuple(problems), tuple(warnings))
 

@@ -12,7 +12,7 @@ from typer import Option
 from logos.app.diff import built_changes
 from logos.app.hosts import simulate as simulated
 from logos.app.runs import RunRecorder
-from logos.app.settings import load_settings
+from logos.app.setting_sources import load_settings
 from logos.app.start import build_here, check_work_dir
 from logos.app.workdir import default_config, wd_flag
 from logos.cli import drive

@@ -59,7 +59,7 @@ def _compared_cells(run: ComparedRun, found: Comparison) -> dict[str, object]:
     rounds = ", ".join({"cycle": "rounds", "levels": "sweeps"}[flow] for flow in sorted(found.flows))
     since = f"since {common.run}@{common.seq}" if common is not None else "since its start"
     return {
-        "outcome": view.outcome.value if view.outcome else "UNFINISHED",
+        "outcome": view.outcome.in_words(view.state.verified) if view.outcome else "UNFINISHED",
         "reason": cut(view.reason, 60) or "-",
         "asked for": view.asked_for,
         "began": date(view.started),

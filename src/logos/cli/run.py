@@ -16,7 +16,7 @@ from logos.app.runs import RunRecorder
 from logos.app.start import newest_unfinished, run_here
 from logos.app.workdir import default_config, wd_flag
 from logos.cli import drive
-from logos.cli.options import AsJson, argument, command, value
+from logos.cli.options import AsJson, argument, command, flag, value
 from logos.cli.output.live import view
 from logos.domain.plans import CyclePlan
 from logos.domain.roles import Role
@@ -38,6 +38,7 @@ def run(
     words: Annotated[list[str] | None, argument("CONFIG|TEXT", WORDS)] = None,
     prompt: Annotated[str, value("FILE", "A file with both parts of the prompt; - reads stdin.")] = "",
     test: Annotated[str, value("CMD", "The project's test command.")] = "",
+    no_change_expected: Annotated[bool, flag("--no-change-expected", "Accept a PASS without a changed file.")] = False,
     settings: drive.Overrides = None,
     resume: Annotated[bool | None, Option("--resume/--fresh", help=RESUME)] = None,
     recreate: drive.Recreate = False,
@@ -50,6 +51,7 @@ def run(
     Exit codes: 0 PASS, 1 FAIL or error, 2 usage, 3 blocked, 4 limit or budget reached, 130 and 143 stopped by a signal.
     """
     flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
+    flags += ["expect_change=0"] if no_change_expected else []
     flags += [] if resume is None else [f"resume={int(resume)}"]
     flags += [drive.RECREATE] if recreate else []
     again = [*(("--test", test) if test else ()), *drive.repeated(settings or [], simulate)]

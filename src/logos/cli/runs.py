@@ -47,7 +47,7 @@ def _run_row(run: RunStatus | UnreadableRun) -> dict[str, object]:
         "flow": view.plan.flow,
         "from": view.came_from or "-",
         "started": date(view.started),
-        "status": "DAMAGED" if view.damage else run.word,
+        "status": "DAMAGED" if view.damage else run.in_words,
         "rounds": view.state.position.round,
         "turns": view.answered,
         "tokens": tokens(view.bill.tokens),

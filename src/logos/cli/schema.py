@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from logos.app.schemas import SCHEMAS, report_schema
-from logos.app.settings import LEAVES
+from logos.app.setting_sources import LEAVES
 from logos.cli.options import AsJson, command, flag, value
 from logos.cli.output import console as show
 

@@ -59,7 +59,7 @@ def _session_row(row: SessionRow, here: Path) -> dict[str, object]:
         "took": duration(session.seconds),
         "events": f"{session.first}-{session.last}",
         "turns": len(session.answered),
-        "how it ended": row.ending,
+        "how it ended": row.ending + row.session.doubt,
         "lineage": row.lineage,
         "folder": "" if row.place == here else str(row.place),
     }

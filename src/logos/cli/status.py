@@ -33,7 +33,7 @@ def status(wd: WorkDir = None, as_json: AsJson = False) -> None:
 def _put_status(status: RunStatus, at: str) -> None:
     view, target = status.view, show.console()
     simulated = " (simulated)" if view.simulated else ""
-    head = f"{view.words.run} {view.run}{simulated}: {status.word}, {status.reason}"
+    head = f"{view.words.run} {view.run}{simulated}: {status.in_words}, {status.reason}"
     show.put(target, head, show.STYLES[status.severity])
     came_from = f" at {view.came_from}" if view.came_from else ""
     when = f"began {date(view.started)}{came_from}, last event {date(view.last)}"

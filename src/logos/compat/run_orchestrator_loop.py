@@ -27,7 +27,8 @@ from logos.app.post_processing import Done
 from logos.app.prompt import Prompt, given_prompt, split_prompt
 from logos.app.run_start import plan_from
 from logos.app.runs import progress
-from logos.app.settings import LEAVES, Settings, as_environment, load_settings
+from logos.app.setting_sources import LEAVES, as_environment, load_settings
+from logos.app.settings import Settings
 from logos.app.signals import interruptible
 from logos.app.start import run_here
 from logos.app.workdir import stamp
@@ -441,16 +442,14 @@ class DefaultRun(ModuleType):
                     self.configure(self.load_config())
                 make_host: MakeHost | None = None if self._assigned is None else lambda _settings, _tell: self.host()
                 watchers = [follow, progress(self.log)]
-                result = run_here(
-                    self.settings(), strict_prompt=False, make_host=make_host, watchers=watchers, tell=self.log
-                )
+                result = run_here(self.settings(), bare=True, make_host=make_host, watchers=watchers, tell=self.log)
         except AlreadyPassed as passed:
             self.load_state()
             self.log(str(passed))
             raise SystemExit(passed.exit_code) from passed
         except (LogosError, Interrupted) as error:
             self._exit(error)
-        self.log(f"{result.outcome}: {result.reason}")
+        self.log(result.in_words)
         raise SystemExit(result.exit_code)
 
 

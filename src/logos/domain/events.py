@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from logos.domain.plans import CycleSeed, Plan
+from logos.domain.plans import CycleSeed, GivenSetting, Plan
 from logos.domain.specs import ContentConflict, TouchedFile
 from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
@@ -47,14 +47,16 @@ class RunStarted:
     plan: Plan
     seed: CycleSeed | None = None
     opened: tuple[TerminalOpened, ...] = ()
+    given: tuple[GivenSetting, ...] = ()
     kind: Literal["run_started"] = "run_started"
 
 
 @dataclass(frozen=True, slots=True)
 class RunResumed:
-    """A new driver continues the run with its settings."""
+    """A new driver continues the run with its settings; `given` are those that no earlier driver was given."""
 
     plan: Plan
+    given: tuple[GivenSetting, ...] = ()
     kind: Literal["run_resumed"] = "run_resumed"
 
 
@@ -135,6 +137,15 @@ class CheckRan:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkCompared:
+    """The files outside the specs that have changed since the run started; None where that is not known."""
+
+    turn: TurnId
+    files: tuple[str, ...] | None
+    kind: Literal["work_compared"] = "work_compared"
+
+
+@dataclass(frozen=True, slots=True)
 class WorkGathered:
     """An agent's work was committed; `problems` are reasons not to accept it."""
 
@@ -178,7 +189,10 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
+    """`verified`: whether Logos ran the tests itself after the last change; None in logs that do not say."""
+
     outcome: Outcome
+    verified: bool | None = None
     kind: Literal["run_ended"] = "run_ended"
 
 
@@ -194,6 +208,7 @@ Event = (
     | TurnAnswered
     | TurnFailed
     | CheckRan
+    | WorkCompared
     | WorkGathered
     | WorkMerged
     | QuestionResolved

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from logos.domain import events
 from logos.domain.events import Event, Topic
+from logos.domain.plans import GivenSetting
 from logos.domain.turns import AgentName, Terminal, TurnId
 from logos.domain.usage import Spent, Usage
 
@@ -35,6 +36,8 @@ class Ledger:
     spent: Spent = field(default_factory=Spent)
     accounted: Mapping[AgentName, Usage] = field(default_factory=lambda: MappingProxyType({}))
     providers: Mapping[AgentName, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    # What the drivers so far were given, in order.
+    given: tuple[GivenSetting, ...] = ()
 
     def enter(self, event: Event) -> Ledger:
         """The ledger after `event`."""
@@ -60,14 +63,18 @@ class Ledger:
                 return self._change(turn, lambda asked: replace(asked, reminders=asked.reminders + 1))
             case events.Noted(Topic.PERMISSION_GIVEN, _, turn):
                 return self._change(turn, lambda asked: replace(asked, permissions=asked.permissions + 1))
-            case events.RunStarted(_, _, opened):
-                return reduce(Ledger.enter, opened, self)
+            case events.RunStarted(_, _, opened, given):
+                return replace(reduce(Ledger.enter, opened, self), given=given)
+            case events.RunResumed(_, given):
+                return replace(self, given=self.given + given)
             case events.RunForked():
                 # Terminals, prompts and costs belong to the parent run.
-                return Ledger()
-            case events.RunResumed() | events.RunAbandoned() | events.RunEnded() | events.Noted():
+                return Ledger(given=self.given)
+            case events.RunAbandoned() | events.RunEnded() | events.Noted():
                 return self
-            case events.CheckRan() | events.WorkGathered() | events.WorkMerged() | events.QuestionResolved():
+            case events.CheckRan() | events.WorkCompared() | events.WorkGathered() | events.WorkMerged():
+                return self
+            case events.QuestionResolved():
                 return self
 
     def _account(self, turn: TurnId, usage: Usage | None) -> Ledger:

@@ -26,6 +26,20 @@ class RulesVersion(IntEnum):
 CURRENT_RULES = max(RulesVersion).value
 
 
+class SettingSource(StrEnum):
+    FLAG = "flag"
+    ENVIRONMENT = "environment"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSetting:
+    """A setting that a command was given, not in the configuration file; it holds for later commands of the run."""
+
+    key: str
+    text: str
+    source: SettingSource
+
+
 class OnExhausted(StrEnum):
     """What to do when the reviewers never approve."""
 
@@ -69,6 +83,8 @@ class CyclePlan:
     max_rounds: int = 8
     test_command: str = ""
     verify_pass: bool = False
+    # A PASS counts only if the run has changed a file.
+    expect_change: bool = False
     review: ReviewRules = field(default_factory=ReviewRules)
     condense: CondenseRules = field(default_factory=CondenseRules)
     flow: Literal["cycle"] = "cycle"

@@ -1,4 +1,4 @@
-"""The actions a flow asks for: turns of agents, checks, gathers and merges."""
+"""The actions a flow asks for: turns of agents, checks, comparisons, gathers and merges."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ class Outcome(StrEnum):
     REJECTED = "REJECTED"
     BLOCKED = "BLOCKED"
     ABANDONED = "ABANDONED"
+
+    def in_words(self, verified: bool | None) -> str:
+        """For people: a PASS that only an agent vouches for is called unverified."""
+        return f"{self}, unverified" if self is Outcome.PASSED and verified is False else self.value
 
 
 class FailureKind(StrEnum):
@@ -107,6 +111,13 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Compare:
+    """Find out which files of the work tree have changed since the run started."""
+
+    id: TurnId
+
+
+@dataclass(frozen=True, slots=True)
 class Gather:
     """Commit what an agent left in its worktree. `declared` are files that must be among the changes.
 
@@ -130,4 +141,4 @@ class Merge:
     contributions: tuple[tuple[str, str], ...]
 
 
-Action = Turn | Check | Gather | Merge
+Action = Turn | Check | Compare | Gather | Merge

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from logos.domain.events import Event, Recorded, RunResumed, TerminalClosed, TurnAnswered, TurnFailed
 from logos.domain.ledger import Ledger
-from logos.domain.turns import Action, Agent, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn
+from logos.domain.turns import Action, Agent, AgentName, Check, Compare, FailureKind, Gather, Merge, Outcome, Turn
 from logos.engine.checks import run_check
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext
@@ -62,7 +62,7 @@ class BuildRun(Runner[LevelsState]):
             case Check(_, _, place) if place is not None:
                 folder = self._workspace.ready(place)
                 run_check(action, folder, self._options.response_timeout, context)
-            case Check():
+            case Check() | Compare():
                 raise RuntimeError("a build checks what is merged")
             case Gather():
                 if action.place.commits[0] in self._running().state.left.values():

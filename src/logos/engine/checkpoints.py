@@ -20,6 +20,13 @@ from logos.ports import Log, Snapshots
 Tell = Callable[[str], None]
 # Returns the commit of the work tree after an event; None when the event cannot have changed it.
 Look = Callable[[Event], str | None]
+# The files that a run has changed; None where that is not known.
+ChangedFiles = Callable[[RunId], tuple[str, ...] | None]
+
+# Files of the analyst; they implement nothing.
+SPECS = "openspec/"
+# An event names no more files than this.
+_MOST_NAMES = 1000
 
 
 def work_tree(snapshots: Snapshots) -> Look:
@@ -121,6 +128,25 @@ class Checkpoints:
             if str(error) not in self._told:
                 self._told.add(str(error))
                 self.tell(f"warning: the checkpoint failed, the run continues without it: {error}")
+
+
+def changed_files(snapshots: Snapshots | None, tell: Tell) -> ChangedFiles:
+    """Compares the work tree with the first checkpoint of a run."""
+
+    def look(run: RunId) -> tuple[str, ...] | None:
+        if snapshots is None:
+            return None
+        try:
+            start = snapshots.of(run).get(1)
+            changed = snapshots.changed(start, snapshots.take()) if start is not None else None
+        except (HostError, UsageError, OSError) as error:
+            tell(f"warning: what the run has changed is not known: {error}")
+            return None
+        if changed is None:
+            return None
+        return tuple(path for path in changed if not path.startswith(f"{snapshots.prefix}{SPECS}"))[:_MOST_NAMES]
+
+    return look
 
 
 @dataclass(frozen=True, slots=True)

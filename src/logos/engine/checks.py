@@ -37,13 +37,16 @@ def run_command(command: str, cwd: str, timeout: float, stop: threading.Event) -
             start_new_session=True,
         )
         exit_code, waited = None, 0.0
-        while exit_code is None and not stop.is_set() and waited < timeout:
-            try:
-                exit_code = process.wait(0.1)
-            except subprocess.TimeoutExpired:
-                waited += 0.1
-        if exit_code is None:
-            _end(process)
+        try:
+            while exit_code is None and not stop.is_set() and waited < timeout:
+                try:
+                    exit_code = process.wait(0.1)
+                except subprocess.TimeoutExpired:
+                    waited += 0.1
+        finally:
+            # A signal may raise in the main thread, where a command is tried before a run.
+            if exit_code is None:
+                _end(process)
         size = sink.seek(0, os.SEEK_END)
         sink.seek(max(0, size - KEEP_BYTES))
         output = sink.read().decode("utf-8", "replace")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from logos.domain.events import Event, Noted, Topic
+from logos.domain.events import Event, Noted, Topic, WorkCompared
 from logos.domain.plans import CyclePlan
-from logos.domain.turns import Action, Agent, Check, Gather, Merge, Outcome, Turn
+from logos.domain.turns import Action, Agent, Check, Compare, Gather, Merge, Outcome, Turn
+from logos.engine.checkpoints import ChangedFiles
 from logos.engine.checks import run_check
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext
@@ -39,9 +40,11 @@ class CycleRun(Runner[CycleState]):
         change_signal: ChangeSignal,
         watchers: Sequence[Watcher[CycleState]] = (),
         after_pass: AfterPass | None = None,
+        changed_files: ChangedFiles = lambda _run: None,
     ) -> None:
         super().__init__(options, dependencies, watchers)
         self._after_pass = after_pass
+        self._changed_files = changed_files
         self._responses = responses
         self._change_signal = change_signal
 
@@ -73,6 +76,8 @@ class CycleRun(Runner[CycleState]):
         match action:
             case Check():
                 run_check(action, self._options.work_dir, self._options.response_timeout, context)
+            case Compare():
+                context.post(WorkCompared(action.id, self._changed_files(self._running().run)))
             case Turn():
                 self._asker(action, self._responses, self._change_signal).ask(action, self._running().ledger, context)
             case Gather() | Merge():

@@ -88,7 +88,7 @@ def drive(
             if message is not None:
                 _receive(message, journal, busy)
         if fold.outcome is not None and not fold.ended:
-            journal.record(RunEnded(fold.outcome))
+            journal.record(RunEnded(fold.outcome, fold.verified))
         return fold.outcome
     finally:
         stop.set()

@@ -48,6 +48,10 @@ class RunResult(Generic[State]):
     def exit_code(self) -> int:
         return EXIT_CODES[self.outcome]
 
+    @property
+    def in_words(self) -> str:
+        return f"{self.outcome.in_words(self.state.verified)}: {self.reason}"
+
 
 class Runner(ABC, Generic[State]):
     _reminder = "reminder"
@@ -93,6 +97,7 @@ class Runner(ABC, Generic[State]):
             self._clean_up()
         outcome = journal.fold.outcome
         word = FINAL[outcome] if outcome is not None else "stopped"
+        word += ", unverified" if outcome is Outcome.PASSED and not journal.state.verified else ""
         self._notify(f"Logos: {word}", why or journal.state.reason or word, 3)
 
     @abstractmethod

@@ -47,6 +47,10 @@ class RunFold(Generic[State]):
     def due(self) -> tuple[Action, ...]:
         return self.flow.due(self.state)
 
+    @property
+    def verified(self) -> bool | None:
+        return self.state.verified if isinstance(self.state, RunState) else None
+
     def add(self, record: Recorded) -> None:
         event = record.event
         self.seq = record.seq

@@ -126,6 +126,7 @@ class TelosState(StateModel):
     base: str = shown("the commit that all work started from", "state.plan.base")
     head: str = shown("the commit that holds what is merged", "state.head")
     status: Literal["RUNNING", "PASSED", "FAILED", "REJECTED", "BLOCKED", "ABANDONED"]
+    verified: bool = shown("whether Logos itself ran tests of L2, and they passed", "state.verified")
     reason: Summary
     sweep: int = shown(source="state.sweep")
     direction: Literal["down", "build", "merge", "lint", "up", "reconcile"] = shown(source="state.stage")

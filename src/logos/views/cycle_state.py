@@ -60,6 +60,7 @@ def project(state: CycleState, ledger: Ledger, run: RunId, seq: int, api: str, p
         "current_round": state.round,
         "current_phase": state.phase.value,
         "final_status": FINAL[state.outcome],
+        "verified": state.verified,
         "session_name": ledger.session,
         "terminals": {role.value: shown.get(AgentName(role), blank) for role in Role},
         "feedback": state.feedback,

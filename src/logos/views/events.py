@@ -24,7 +24,7 @@ from logos.flows.levels.state import LevelsState
 from logos.flows.levels.turn_ids import level_turn
 from logos.views.run import FLOW_WORDS, State
 from logos.views.text import count, cut, duration, first_line, listed, number
-from logos.views.turns import verdict_of
+from logos.views.turns import changed_in_words, verdict_of
 from logos.views.usage import in_short
 
 
@@ -135,6 +135,9 @@ class EventFormatter:
             case events.CheckRan(turn, command, exit_code):
                 severity = Severity.GOOD if exit_code == 0 else Severity.BAD
                 return f"{turn} Logos ran `{command}` itself: exit {exit_code}", severity
+            case events.WorkCompared(turn, files):
+                severity = Severity.NORMAL if files else Severity.WARNING if files is None else Severity.BAD
+                return f"{turn} {changed_in_words(files)} since the run started", severity
             case WorkGathered():
                 return _gathered(record.event)
             case WorkMerged():
@@ -145,8 +148,8 @@ class EventFormatter:
             case events.Noted(topic, text):
                 prefix, severity = _TOPICS[topic]
                 return prefix + text, severity
-            case events.RunEnded(outcome):
-                ended = f"{_what(self._plan)} {record.run} ended: {outcome}"
+            case events.RunEnded(outcome, verified):
+                ended = f"{_what(self._plan)} {record.run} ended: {outcome.in_words(verified)}"
                 return ended, Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD
 
     def _answered(self, event: TurnAnswered, at: float) -> Words:
@@ -278,8 +281,11 @@ def _ended(state: LevelsState) -> Iterator[Words]:
             for place, option in enumerate(state.question.options, 1):
                 yield f"option {place}: {proposal_in_short(option)}", Severity.NORMAL
             yield "`logos resolve` shows the question and takes the decision", Severity.NORMAL
-        case outcome:
-            yield f"{outcome}: {state.reason}", Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD
+        case Outcome() as outcome:
+            severity = Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD
+            yield f"{outcome.in_words(state.verified)}: {state.reason}", severity
+        case None:
+            pass
 
 
 def proposal_in_short(proposal: Proposal) -> str:

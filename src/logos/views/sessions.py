@@ -40,6 +40,8 @@ class Session:
     given_up: str = ""
     forked: events.RunForked | None = None
     driven: bool = True
+    # Of a PASS that only an agent vouches for: what people are told besides the outcome.
+    doubt: str = ""
     run: str = field(default="", compare=False)
 
     @property
@@ -92,6 +94,7 @@ def _session(index: int, records: Sequence[Recorded], *, inherited: bool) -> Ses
     driven = _driven(records[resumed:])
     first = own[0] if isinstance(own[0], events.RunForked) else None
     left = (event.text for event in own if isinstance(event, events.Noted) and event.topic is events.Topic.INTERRUPTED)
+    ends = [event for event in own if isinstance(event, events.RunEnded)]
     return Session(
         index + 1,
         records[0].seq,
@@ -103,11 +106,12 @@ def _session(index: int, records: Sequence[Recorded], *, inherited: bool) -> Ses
         tuple(event.turn for event in own if isinstance(event, events.CheckRan)),
         _last(left),
         inherited,
-        _last(event.outcome.value for event in own if isinstance(event, events.RunEnded)),
+        _last(event.outcome.value for event in ends),
         _last(event.why for event in own if isinstance(event, events.RunAbandoned)),
         first,
         driven=resumed > 0 or first is None,
         run=records[0].run,
+        doubt=_last(event.outcome.in_words(event.verified).removeprefix(event.outcome) for event in ends),
     )
 
 

@@ -44,6 +44,12 @@ class RunStatus:
         return STOPPED
 
     @property
+    def in_words(self) -> str:
+        """The word for people."""
+        outcome = self.view.outcome
+        return self.word if outcome is None else outcome.in_words(self.view.state.verified)
+
+    @property
     def severity(self) -> Severity:
         return SEVERITIES.get(self.word, Severity.BAD)
 

@@ -117,6 +117,9 @@ class TurnViewBuilder:
                 return replace(self._of(turn, at), waits="")
             case events.CheckRan(turn, command, exit_code, output):
                 return TurnView(turn, LOGOS, self._before, command, output, at, f"exit {exit_code}")
+            case events.WorkCompared(turn, files):
+                verdict, text = changed_in_words(files), "\n".join(files or ())
+                return TurnView(turn, LOGOS, self._before, "compare the work tree", text or verdict, at, verdict)
             case WorkGathered():
                 return self._gathered(event, at)
             case events.WorkMerged(turn, commit, clashes):
@@ -205,3 +208,7 @@ def _role_verdict(plan: CyclePlan, turn: str, text: str) -> str:
         return f"APPROVED, but cycle {cycle} is too early to count"
     found = evidence_found(text, stage.phase)
     return f"APPROVED, but with too little evidence to count ({found} of {rules.evidence_min_match})"
+
+
+def changed_in_words(files: tuple[str, ...] | None) -> str:
+    return "changes unknown" if files is None else f"{count(len(files), 'file')} changed"

@@ -99,6 +99,10 @@ class GitSnapshots:
         found = {ref.rpartition("/")[2]: commit for ref, commit in refs.items() if ref.count("/") == 3}
         return {int(seq): found[seq] for seq in sorted(filter(_SEQ.fullmatch, found), key=int)}
 
+    def changed(self, since: str, now: str) -> list[str]:
+        """The files that differ between two snapshots, relative to the top of the work tree."""
+        return [change.path.decode("utf-8", "replace") for change in self._git.changes(since, now)]
+
     def remember(self, commits: Iterable[str]) -> None:
         """Reuse these commits if their trees occur again."""
         asked = "".join(f"{commit}\n" for commit in dict.fromkeys(commits))

@@ -101,7 +101,7 @@ def result_of(turn: TurnView) -> str:
 def put_summary(target: Console, view: RunView) -> None:
     """Outcome, reason, turns and cost; for a build also its branch and its question."""
     passed = view.outcome is not None and view.outcome.value == "PASSED"
-    word = view.outcome.value if view.outcome else "UNFINISHED"
+    word = view.outcome.in_words(view.state.verified) if view.outcome else "UNFINISHED"
     # The whole question is printed below.
     reason = "it is blocked on a question" if view.question else view.reason
     target.print(Text(word, f"bold {'green' if passed else 'red'}").append(f": {one_line(reason)}", ""))

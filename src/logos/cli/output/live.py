@@ -156,6 +156,8 @@ class LiveView(View):
 
     def _doing(self, state: CycleState, now: float) -> list[Part]:
         """What happens now, the most important word first: a narrow terminal cuts the end."""
+        if state.comparing:
+            return [("Logos looks for what has changed", "bold")]
         if state.checking:
             return [(f"Logos runs `{one_line(state.plan.test_command)}` itself", "bold")]
         opened, wanted = len(self._ledger.terminals), len(state.plan.agents)
@@ -183,7 +185,10 @@ class LiveView(View):
 def _stopped(state: State) -> list[Part]:
     """How the run ended, or why it stopped; empty while it goes on."""
     if state.outcome is not None:
-        return [(state.outcome.value, f"bold {_ended_style(state)}"), (f": {one_line(state.reason)}", "")]
+        return [
+            (state.outcome.in_words(state.verified), f"bold {_ended_style(state)}"),
+            (f": {one_line(state.reason)}", ""),
+        ]
     return [(f"stopped: {one_line(state.stalled)}", "red")] if state.stalled is not None else []
 
 
@@ -191,7 +196,7 @@ def _roles(state: CycleState) -> Text:
     """The five roles in a row: done, at work, to come."""
     parts: list[Part] = []
     for index, role in enumerate(_ORDER):
-        done = state.outcome is not None or index < _ORDER.index(state.role) or state.checking
+        done = state.outcome is not None or index < _ORDER.index(state.role) or state.proving
         mark, style = ("✓", "green") if done else ("○", "dim")
         if role is state.role and not done:
             mark, style = "●", "bold cyan"

@@ -10,7 +10,7 @@ from logos.domain import events
 from logos.domain.events import Event
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
 from logos.domain.roles import ANSWERS, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
-from logos.domain.turns import Action, AgentName, Check, Fact, FailureKind, Outcome, Turn, TurnId, Worktree
+from logos.domain.turns import Action, AgentName, Check, Compare, Fact, FailureKind, Outcome, Turn, TurnId, Worktree
 from logos.flows import Position, condense
 from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
 
@@ -18,6 +18,9 @@ EXPLORE_BACK_REFERENCE = "(Same as initial turn -- refer to your conversation hi
 UPSTREAM_BACK_REFERENCE = "(Same as in your first turn of this round -- refer to your conversation history.)"
 NO_UPSTREAM = "(There is no upstream output: this run started at the {role}.)"
 NO_VERDICT = "Your previous response had no clear verdict: exactly one line must begin with RESULT: and say one word."
+NOTHING_CHANGED = (
+    "The tester reported PASS, but no file outside the specs has changed since the run started: nothing is implemented."
+)
 
 # A tester without a verdict is asked once more.
 TESTER_TRIES = 2
@@ -44,7 +47,11 @@ class CycleState:
     briefed: frozenset[Role] = frozenset()
     memory: Mapping[Role, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     fresh: bool = True
+    # After the tester's PASS: Logos compares the work tree, then runs the test command.
+    comparing: bool = False
     checking: bool = False
+    # Whether the test command, run by Logos, exited 0 after the tester's PASS.
+    verified: bool = False
     stalled: str | None = None
     trouble: FailureKind | None = None
     outcome: Outcome | None = None
@@ -67,13 +74,24 @@ class CycleState:
         return TurnId(f"r{self.round}.verify")
 
     @property
+    def compare_id(self) -> TurnId:
+        return TurnId(f"r{self.round}.changes")
+
+    @property
+    def proving(self) -> bool:
+        """Whether Logos itself is at work, not an agent."""
+        return self.comparing or self.checking
+
+    @property
     def position(self) -> Position:
         text = f"round {self.round}, phase {self.phase}"
         return Position(self.round, self.phase.value, self.role.value, self.cycle, text)
 
     @property
     def next_turns(self) -> tuple[str, ...]:
-        return () if self.outcome is not None else (self.check_id if self.checking else self.turn_id,)
+        if self.outcome is not None:
+            return ()
+        return (self.compare_id if self.comparing else self.check_id if self.checking else self.turn_id,)
 
 
 class Cycle:
@@ -92,6 +110,8 @@ class Cycle:
     def due(self, state: CycleState) -> tuple[Action, ...]:
         if state.outcome is not None or state.stalled is not None:
             return ()
+        if state.comparing:
+            return (Compare(state.compare_id),)
         if state.checking:
             return (Check(state.check_id, state.plan.test_command),)
         return (turn_for(state),)
@@ -101,7 +121,7 @@ class Cycle:
             case events.TurnAsked():
                 return replace(state, briefed=state.briefed | {state.role})
             case events.TurnAnswered(turn, text):
-                awaited = turn == state.turn_id and not state.checking and state.outcome is None
+                awaited = turn == state.turn_id and not state.proving and state.outcome is None
                 return _answered(state, text) if awaited else state
             case events.TurnFailed(_, trouble, message):
                 return replace(state, stalled=message, trouble=trouble) if state.outcome is None else state
@@ -116,6 +136,9 @@ class Cycle:
             case events.CheckRan(turn, command, exit_code, output):
                 awaited = state.checking and turn == state.check_id and state.outcome is None
                 return _checked(state, command, exit_code, output) if awaited else state
+            case events.WorkCompared(turn, files):
+                awaited = state.comparing and turn == state.compare_id and state.outcome is None
+                return _compared(state, files) if awaited else state
             case events.TerminalOpened(agent):
                 return _new_conversation(state, Role(agent))
             case events.RunStarted() | events.TerminalClosed() | events.TurnSent() | events.Noted() | events.RunEnded():
@@ -131,11 +154,11 @@ class Cycle:
 
 
 def _resumed(state: CycleState, plan: CyclePlan) -> CycleState:
-    """New settings may remove the check; an empty command proves nothing."""
+    """New settings may change what follows the tester's PASS."""
     state = replace(state, plan=replace(plan, rules=state.plan.rules), stalled=None, trouble=None)
-    if state.checking and not (plan.verify_pass and plan.test_command):
-        return _passed(replace(state, checking=False), "the tester reported PASS")
-    return state
+    if state.comparing:
+        return _claimed(replace(state, comparing=False))
+    return _verify(replace(state, checking=False)) if state.checking else state
 
 
 def _imported(plan: CyclePlan, seed: CycleSeed) -> CycleState:
@@ -208,6 +231,26 @@ def _tested(state: CycleState, text: str) -> CycleState:
         return replace(state, cycle=state.cycle + 1)
     if verdict is not ReportedResult.PASS:
         return failed(state, condense.test_evidence(text, state.plan.condense))
+    return _claimed(state)
+
+
+def _claimed(state: CycleState) -> CycleState:
+    """The tester reported PASS. A run that starts at the tester, or never asked the programmer, may change nothing."""
+    plan = state.plan
+    if plan.expect_change and plan.start is not Role.TESTER and state.said(Role.PROGRAMMER):
+        return replace(state, comparing=True)
+    return _verify(state)
+
+
+def _compared(state: CycleState, files: tuple[str, ...] | None) -> CycleState:
+    state = replace(state, comparing=False)
+    if files is None or files:
+        return _verify(state)
+    return failed(state, f"RESULT: FAIL\nEVIDENCE:\n{NOTHING_CHANGED}")
+
+
+def _verify(state: CycleState) -> CycleState:
+    """An empty command proves nothing."""
     if state.plan.verify_pass and state.plan.test_command:
         return replace(state, checking=True)
     return _passed(state, "the tester reported PASS")
@@ -216,7 +259,7 @@ def _tested(state: CycleState, text: str) -> CycleState:
 def _checked(state: CycleState, command: str, exit_code: int, output: str) -> CycleState:
     state = replace(state, checking=False)
     if exit_code == 0:
-        return _passed(state, f"the tester reported PASS and `{command}` exited 0")
+        return _passed(replace(state, verified=True), f"the tester reported PASS and `{command}` exited 0")
     cap = max(state.plan.condense.test_evidence_lines - 3, 1)
     evidence = (
         f"RESULT: FAIL\nEVIDENCE:\nThe tester reported PASS, but `{command}`, run by Logos, exited {exit_code}:\n"

@@ -104,7 +104,13 @@ class Levels:
                     return state
                 over_now = replace(state, outcome=Outcome.ABANDONED, reason=why)
                 return replace(over_now, question=None, stalled=None, trouble=None)
-            case events.RunStarted() | events.RunResumed() | events.RunForked() | events.RunEnded():
+            case (
+                events.RunStarted()
+                | events.RunResumed()
+                | events.RunForked()
+                | events.RunEnded()
+                | events.WorkCompared()
+            ):
                 return state
             case events.TerminalOpened() | events.TerminalClosed() | events.TurnSent() | events.Noted():
                 return state

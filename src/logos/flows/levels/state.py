@@ -248,6 +248,11 @@ class LevelsState:
         return own.head == self.head and grew and not any(touched.path in theirs for touched in own.touched)
 
     @property
+    def verified(self) -> bool:
+        """Whether tools that Logos ran itself prove what the authors built."""
+        return self.standing.get(Level.L2) is LevelStatus.PROVEN
+
+    @property
     def result(self) -> str | None:
         """The commit a build leaves behind as its branch; None when nothing was merged."""
         return self.merged if self.outcome in (Outcome.PASSED, Outcome.FAILED) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from logos.domain.events import CheckRan, TurnAnswered
+from logos.domain.events import CheckRan, TurnAnswered, WorkCompared
 from logos.domain.roles import PHASE_DEFS, Phase, PhaseDef, Role, phase_def
 from logos.domain.turns import Outcome
 from logos.flows.cycle.flow import CycleState
@@ -38,7 +38,7 @@ def completed(steps: Steps) -> Iterator[Entry]:
 
 def _went_on(before: CycleState, after: CycleState) -> bool:
     """A tester without a verdict is asked once more: then the phase has not ended."""
-    return (before.round, before.phase, before.checking) != (after.round, after.phase, after.checking)
+    return (before.round, before.phase, before.proving) != (after.round, after.phase, after.proving)
 
 
 def _approved(before: CycleState, review: str) -> bool:
@@ -54,7 +54,7 @@ def pending(state: CycleState) -> Iterator[Entry]:
     if state.phase is Phase.DONE:
         return
     part, plan = f"round {state.round}", state.plan
-    left = () if state.checking else PHASE_DEFS[PHASE_DEFS.index(phase_def(state.phase)) :]
+    left = () if state.proving else PHASE_DEFS[PHASE_DEFS.index(phase_def(state.phase)) :]
     for stage in left:
         what = "test" if stage.reviewer is None else f"review of the {stage.author}'s work"
         yield entry(part, f"{what} by the {_name(stage.reviewer or stage.author)}", _when(state, stage))
@@ -87,6 +87,9 @@ def decisions(steps: Steps) -> Iterator[Entry]:
         match step.record.event:
             case CheckRan(_, command, exit_code) if before.checking and exit_code != 0:
                 how = f"the tester's PASS is not believed: `{command}` exits {exit_code}"
+                yield entry("verdict", f"round {before.round}", how, Severity.BAD, step=step)
+            case WorkCompared(_, ()) if before.comparing:
+                how = "the tester's PASS is not believed: no file has changed since the run started"
                 yield entry("verdict", f"round {before.round}", how, Severity.BAD, step=step)
             case TurnAnswered(_, text) if before.phase not in (after.phase, Phase.TESTER):
                 if not _approved(before, text):

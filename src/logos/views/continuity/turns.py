@@ -6,7 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from logos.domain.events import CheckRan, RunForked, TurnAnswered, TurnAsked, TurnFailed, WorkGathered, WorkMerged
+from logos.domain.events import (
+    CheckRan,
+    RunForked,
+    TurnAnswered,
+    TurnAsked,
+    TurnFailed,
+    WorkCompared,
+    WorkGathered,
+    WorkMerged,
+)
 from logos.domain.levels import LEVELS, Level
 from logos.domain.roles import Role
 from logos.domain.usage import Spent
@@ -117,7 +126,9 @@ def spans_of(view: RunView, sessions: Sequence[Session], steps: Iterable[Transit
             case TurnAsked(turn, _, prompt):
                 begun.setdefault(turn, place)
                 sent[turn] = sent.get(turn, 0) + len(prompt)
-            case TurnAnswered(turn) | TurnFailed(turn) | CheckRan(turn) | WorkGathered(turn) | WorkMerged(turn):
+            case TurnAnswered(turn) | TurnFailed(turn) | CheckRan(turn):
+                over[turn] = place
+            case WorkCompared(turn) | WorkGathered(turn) | WorkMerged(turn):
                 over[turn] = place
             case RunForked():
                 # A turn in flight is asked again in the fork, from the beginning.

@@ -1,0 +1,186 @@
+"""What `logos run` promises to somebody who typed only what the README says: a PASS is verified, and work was done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from logos.domain.events import CheckRan, RunResumed, RunStarted
+from logos.domain.plans import CyclePlan, GivenSetting, SettingSource
+from tests.support.sandbox import Done, Sandbox
+
+HASTE = {"MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1", "POLL_SECONDS": "0.05", "EXPECT_CHANGE": ""}
+WORK = {"programmer": [{"edit": {"bye.py": "def bye(): ...\n"}}]}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Sandbox]:
+    sandbox = Sandbox.of_repository(tmp_path / "shop", {"hello.py": "def hello(): ...\n"}, **HASTE)
+    sandbox.script(WORK)
+    yield sandbox
+    sandbox.close()
+
+
+def run(shop: Sandbox, *arguments: str) -> Done:
+    return shop("run", *arguments, "--simulate", str(shop.script_path))
+
+
+# --- a PASS is verified where a test command is known
+
+
+def test_a_pass_on_failing_tests_is_a_fail(shop: Sandbox) -> None:
+    done = run(shop, "add bye()", "--test", "false", "--set", "limits.max_rounds=2")
+    assert done.code == 1
+    assert "FAILED: no PASS in 2 rounds" in done.out
+    assert [check.exit_code for check in shop.events(CheckRan)] == [1, 1]
+
+
+def test_a_pass_on_passing_tests_is_verified_and_says_so_to_programs(shop: Sandbox) -> None:
+    document = run(shop, "add bye()", "--test", "test -f hello.py", "--json").json
+    assert (document["outcome"], document["verified"]) == ("PASSED", True)
+    state = json.loads((shop.wd / ".tmp" / "agnostic-3agents-loop-state.json").read_text())
+    assert (state["final_status"], state["verified"]) == ("PASS", True)
+
+
+def test_a_pass_that_nobody_verified_is_called_so_everywhere(shop: Sandbox) -> None:
+    done = run(shop, "add bye()", "--test", "false", "--set", "verify_pass=0")
+    assert done.code == 0
+    assert "PASSED, unverified: the tester reported PASS" in done.out
+    for command in ("status", "runs", "log", "sessions", "report"):
+        assert "PASSED, unverified" in shop(command).out, command
+    document = shop("status", "--json").json
+    assert (document["outcome"], document["verified"]) == ("PASSED", False)
+    state = json.loads((shop.wd / ".tmp" / "agnostic-3agents-loop-state.json").read_text())
+    assert (state["final_status"], state["verified"]) == ("PASS", False)
+
+
+def test_the_environment_turns_verification_off(shop: Sandbox) -> None:
+    shop.set(VERIFY_PASS="0")
+    assert run(shop, "add bye()", "--test", "false").code == 0
+    assert shop.events(CheckRan) == []
+
+
+# --- work was done
+
+
+def test_a_pass_for_which_nothing_was_changed_is_a_fail_with_that_reason(shop: Sandbox) -> None:
+    shop.script({})
+    done = run(shop, "add bye()", "--test", "true", "--set", "limits.max_rounds=2")
+    assert done.code == 1
+    assert "r1.changes 0 files changed since the run started" in done.err
+    assert "no file outside the specs has changed" in shop.prompts["r2.programmer.c1"]
+
+
+def test_specs_alone_are_no_work(shop: Sandbox) -> None:
+    shop.script({"analyst": [{"edit": {"openspec/changes/bye/tasks.md": "- [ ] bye\n"}}]})
+    assert run(shop, "add bye()", "--test", "true", "--set", "limits.max_rounds=1").code == 1
+
+
+@pytest.mark.parametrize("words", [("--no-change-expected",), ("--set", "start_agent=tester")], ids=["flag", "tester"])
+def test_a_run_that_is_to_change_nothing_may_change_nothing(shop: Sandbox, words: tuple[str, ...]) -> None:
+    shop.script({})
+    assert run(shop, "look at bye()", "--test", "true", *words).code == 0
+
+
+def test_work_that_the_person_had_not_committed_is_not_the_runs_work(shop: Sandbox) -> None:
+    (shop.wd / "mine.py").write_text("my own\n")
+    shop.script({})
+    assert run(shop, "add bye()", "--test", "true", "--set", "limits.max_rounds=1").code == 1
+
+
+# --- a test command that cannot run
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("pytst", "was not found (exit 127)"), ("python3 -m no_such_runner", "has no module no_such_runner")],
+)
+def test_a_test_command_that_cannot_run_stops_before_any_agent_is_asked(shop: Sandbox, command: str, why: str) -> None:
+    done = run(shop, "add bye()", "--test", command)
+    assert done.code == 1
+    assert why in done.err
+    assert "--test CMD" in done.err
+    assert "the log holds no run yet" in shop("status").err
+
+
+def test_failing_tests_are_told_and_agents_may_mend_them(shop: Sandbox) -> None:
+    done = run(shop, "add bye()", "--test", "test -f bye.py")
+    assert done.code == 0
+    assert "the tests fail now (exit 1)" in done.err
+
+
+def test_a_resume_tries_the_command_only_if_it_is_another(shop: Sandbox) -> None:
+    shop.script({**WORK, "tester": [{"fault": "usage_limit", "times": 2}]})
+    assert run(shop, "add bye()", "--test", "true").code == 4
+    assert "before the first turn" not in run(shop, "--resume").err
+    resumed = shop("resume", "--set", "project_test_cmd=pytst", "--simulate", str(shop.script_path))
+    assert "cannot run" in resumed.err
+
+
+# --- a resumed run keeps what it was told
+
+
+def stopped(shop: Sandbox, *arguments: str) -> None:
+    """A run that stops before its tester answers, once."""
+    shop.script({**WORK, "tester": [{"fault": "usage_limit", "times": 1}]})
+    assert run(shop, "add bye()", *arguments).code == 4
+
+
+def resume(shop: Sandbox, *arguments: str) -> Done:
+    return shop("resume", *arguments, "--simulate", str(shop.script_path))
+
+
+def plan_after(shop: Sandbox) -> CyclePlan:
+    plan = shop.events(RunResumed)[-1].plan
+    assert isinstance(plan, CyclePlan)
+    return plan
+
+
+def test_a_flag_of_the_first_command_wins_over_the_file_at_a_resume(shop: Sandbox) -> None:
+    (shop.wd / "logos.json").write_text('{"project_test_cmd": "echo file"}')
+    stopped(shop, "--test", "echo flag")
+    assert resume(shop).code == 0
+    assert plan_after(shop).test_command == "echo flag"
+
+
+def test_an_environment_that_has_not_changed_does_not_undo_a_later_flag(shop: Sandbox) -> None:
+    shop.set(MAX_ROUNDS="3")
+    stopped(shop, "--test", "true", "--set", "limits.max_rounds=5")
+    shop.script({**WORK, "tester": [{"fault": "usage_limit", "times": 2}]})
+    assert resume(shop).code == 4
+    assert plan_after(shop).max_rounds == 5
+    shop.set(MAX_ROUNDS="7")
+    shop.script(WORK)
+    assert resume(shop).code == 0
+    assert plan_after(shop).max_rounds == 7
+
+
+def test_the_file_as_it_is_now_wins_over_the_plan(shop: Sandbox) -> None:
+    config = shop.wd / "logos.json"
+    config.write_text('{"limits": {"max_rounds": 3, "max_review_cycles": 2}}')
+    stopped(shop, "--test", "true")
+    config.write_text('{"limits": {"max_rounds": 4}}')
+    assert resume(shop).code == 0
+    assert (plan_after(shop).max_rounds, plan_after(shop).review.max_cycles) == (4, 2)
+
+
+def test_a_budget_belongs_to_the_run(shop: Sandbox) -> None:
+    shop.script({**WORK, "analyst": [{"usage": {"input": 60_000, "output": 10}}]})
+    assert run(shop, "add bye()", "--test", "true", "--set", "limits.max_tokens=50000").code == 4
+    again = resume(shop)
+    assert again.code == 4
+    assert "--set limits.max_tokens" in again.err
+    assert resume(shop, "--set", "limits.max_tokens=500000").code == 0
+
+
+def test_the_log_says_where_a_setting_came_from(shop: Sandbox) -> None:
+    shop.set(MAX_ROUNDS="3")
+    stopped(shop, "--test", "true")
+    assert resume(shop, "--set", "limits.max_rounds=4").code == 0
+    (started,), (resumed,) = shop.events(RunStarted), shop.events(RunResumed)
+    assert GivenSetting("project_test_cmd", "true", SettingSource.FLAG) in started.given
+    assert GivenSetting("limits.max_rounds", "3", SettingSource.ENVIRONMENT) in started.given
+    assert resumed.given == (GivenSetting("limits.max_rounds", "4", SettingSource.FLAG),)
