@@ -41,7 +41,7 @@ from logos.domain.turns import Gather, Merge, TurnId, Worktree
 from logos.engine.build_run import BuildRun, run_build
 from logos.engine.cycle_run import CycleRun, run_cycle
 from logos.engine.runner import Dependencies
-from logos.errors import StateError
+from logos.errors import AlreadyPassed, StateError
 from logos.testing import APPROVED, FAIL, PASS, REVISE, MemoryLog, ScriptedAgents, script
 from tests.support.mortal import Life, Mortal, MortalLog, VirtualBell, VirtualTime
 from tests.support.sandbox import PROMPT
@@ -168,7 +168,11 @@ def drive_cycle(world: World, life: Life) -> bool:
     def driver() -> None:
         dependencies = world.dependencies(life)
         log = cast("Any", dependencies.log)
-        start_plan = start_run(settings, run_to_continue(settings, log, dependencies.tell), log, ())
+        try:
+            continued = run_to_continue(settings, log, dependencies.tell)
+        except AlreadyPassed:
+            return
+        start_plan = start_run(settings, continued, log, ())
         files = cast("Any", Mortal(ResponseFiles(settings.response_dir), life, {"clear"}, str))
         watchers = [state_file_writer(settings), life.after_event]
         run = CycleRun(settings.run_options(), dependencies, files, world.agents.change_signal, watchers)

@@ -129,6 +129,8 @@ def test_what_cannot_be_verified_is_a_warning(sandbox: Sandbox) -> None:
     config = write(sandbox.wd / "c.json", {"prompt": PROMPT, "api": NOWHERE})
     assert "project_test_cmd is empty" in sandbox("validate", config, "--json").json["warnings"][0]
     sandbox.set(PROJECT_TEST_CMD="true")
+    assert sandbox("validate", config, "--json").json["warnings"] == []
+    sandbox.set(VERIFY_PASS="0")
     assert "verify_pass is off" in sandbox("validate", config, "--json").json["warnings"][0]
 
 

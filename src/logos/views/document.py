@@ -184,9 +184,7 @@ class RunDocument(Document):
     outcome: str | None = shown(
         "PASSED, FAILED, REJECTED, BLOCKED or ABANDONED; null while it can continue", "view.outcome"
     )
-    verified: bool = shown(
-        "whether Logos ran the tests itself before it accepted the PASS", "view.state.verified"
-    )
+    verified: bool = shown("whether Logos ran the tests itself before it accepted the PASS", "view.state.verified")
     reason: str = shown("why the run has this outcome; empty without one", "view.reason")
     stalled: str | None = shown("the agent's failure that stopped the run", "view.state.stalled")
     stopped_because: NonEmpty = shown("why the last driver left; null with an outcome or a driver")
