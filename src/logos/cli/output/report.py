@@ -30,7 +30,7 @@ _MARKS = {Severity.GOOD: "✓", Severity.BAD: "✗", Severity.WARNING: "!", Seve
 # An underscore inside a word, as in a turn's id, is no markup.
 _MARKUP = re.compile(r"[\\*\[\]<>|~]|(?<!\w)_|_(?!\w)")
 _MOST_TURNS = 30
-# In pixels: the least width that the page gives it, a session in it (room for a date), and the gap between sessions.
+# The timeline in pixels: the least width of it, a session in it (room for a date), the gap between sessions.
 NARROWEST, SESSION, GAP = 760, 44, 9
 # The dates above the lanes, a row of bars, and the space around the rows of a lane.
 HEAD, ROW, PAD = 38, 16, 7
