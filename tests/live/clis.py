@@ -14,7 +14,8 @@ from typing import Any
 
 import psutil
 
-from tests.live.model import FakeModel, Usage
+from tests.live.conversation import Usage
+from tests.live.model import FakeModel
 from tests.support.waiting import LAST_RESORT, wait_for
 
 ROOT = Path(__file__).parents[2]

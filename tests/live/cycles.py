@@ -13,8 +13,9 @@ from logos.domain.events import TurnAnswered
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS
 from tests.live.cao import CaoServer
 from tests.live.clis import BIN, CLAUDE, CODEX, OPENCODE, Home, all_gone
+from tests.live.conversation import TURN
 from tests.live.driven import NO_REMINDER, ROOT, DrivenSandbox
-from tests.live.model import TURN, FakeModel
+from tests.live.model import FakeModel
 from tests.support.isolation import bare_env
 from tests.support.sandbox import PROMPT
 

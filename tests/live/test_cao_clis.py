@@ -19,9 +19,10 @@ from logos.testing.cao_server import FakeCao
 from tests.live.cao import CaoServer
 from tests.live.clis import CLAUDE, CODEX, OPENCODE, Client, Home, make_home, processes, sweep
 from tests.live.conftest import require_server
+from tests.live.conversation import TURN, Conversation
 from tests.live.cycles import ANSWERS, CONVERSATIONS, ROLES, TURNS, cao_sandbox, everybody_does_well
 from tests.live.driven import DrivenSandbox
-from tests.live.model import TURN, Conversation, FakeModel, Script
+from tests.live.model import FakeModel, Script
 from tests.support.isolation import bare_env
 from tests.support.sandbox import PROMPT
 from tests.support.waiting import LAST_RESORT, wait_for

@@ -29,7 +29,8 @@ from tests.live.clis import (
     start,
     sweep,
 )
-from tests.live.model import FINISHED, Conversation, FakeModel, Fault, Reply, Run, Script, Usage, Verdict, usage_limit
+from tests.live.conversation import FINISHED, Conversation, Fault, Reply, Run, Usage, Verdict, usage_limit
+from tests.live.model import FakeModel, Script
 from tests.support.waiting import LAST_RESORT, wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("clis")]

@@ -14,8 +14,9 @@ import pytest
 from logos.domain.events import RunStarted, TurnAsked, TurnFailed
 from logos.testing import PASS
 from tests.live.clis import all_gone, make_home, processes, sweep
+from tests.live.conversation import usage_limit
 from tests.live.cycles import ANSWERS, PROVIDERS, TURNS, LocalSandbox, check_a_whole_cycle, local_sandbox, prompts_seen
-from tests.live.model import FakeModel, Script, usage_limit
+from tests.live.model import FakeModel, Script
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("clis")]
 

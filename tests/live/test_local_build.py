@@ -18,9 +18,10 @@ from logos.domain.levels import Level
 from logos.domain.reports import TurnKind
 from logos.domain.turns import Outcome
 from tests.live.clis import CLAUDE, CODEX, Home, all_gone, make_home, processes, sweep
+from tests.live.conversation import TURN, Conversation, Usage
 from tests.live.cycles import prompts_seen
 from tests.live.driven import BuildSandbox
-from tests.live.model import TURN, Conversation, FakeModel, Script, Usage
+from tests.live.model import FakeModel, Script
 from tests.support.repositories import make_repository
 from tests.support.waiting import LAST_RESORT, wait_for
 
