@@ -30,7 +30,7 @@ from tests.live.conversation import (
     Usage,
     Verdict,
 )
-from tests.live.wire import APIS
+from tests.live.wire import api_of
 from tests.support.waiting import LAST_RESORT
 
 
@@ -179,11 +179,11 @@ def _handler(fake: FakeModel) -> type[BaseHTTPRequestHandler]:
             if path.endswith("/count_tokens"):
                 self._send_json(200, {"input_tokens": len(json.dumps(body)) // 4})
                 return
-            api = APIS.get(path.removeprefix("/v1"))
+            api = api_of(path)
             if api is None:
                 self._send_json(404, {"error": {"message": f"no such page: {path}"}})
                 return
-            conversation = Conversation(path, body["model"], tuple(api.messages(body)), tuple(api.tools(body)))
+            conversation = Conversation(path, body.get("model", ""), tuple(api.messages(body)), tuple(api.tools(body)))
             reply = fake.answer(conversation)
             if isinstance(reply, Fault):
                 self._send_json(reply.status, api.error(reply), reply.headers)

@@ -198,8 +198,63 @@ def _openai_error(fault: Fault) -> Json:
     return {"error": {**error, **fault.error}}
 
 
+# Gemini generateContent: the path names the model and the method
+
+
+def _gemini_messages(body: Json) -> Iterator[Message]:
+    yield Message("system", _text(body.get("systemInstruction", {}).get("parts", "")))
+    for entry in body["contents"]:
+        for part in entry["parts"]:
+            if "functionCall" in part:
+                yield Message("assistant", json.dumps(part["functionCall"]["args"]))
+            elif "functionResponse" in part:
+                response = part["functionResponse"]["response"]
+                yield Message("tool", json.dumps(response), "error" in response)
+            else:
+                yield Message("assistant" if entry["role"] == "model" else entry["role"], part.get("text", ""))
+
+
+def _gemini_tools(body: Json) -> Iterator[Tool]:
+    for group in body.get("tools", ()):
+        for tool in group.get("functionDeclarations", ()):
+            yield Tool(tool["name"], tool.get("parametersJsonSchema") or tool.get("parameters", {}))
+
+
+def _gemini_stream(conversation: Conversation, reply: Answer) -> Iterator[str]:
+    usage = conversation.usage(reply)
+    if isinstance(reply, Verdict):
+        part: Json = {"text": reply.text}
+    else:
+        _, name, arguments = _call(conversation, reply)
+        part = {"functionCall": {"name": name, "args": arguments}}
+    counted = {
+        "promptTokenCount": usage.input,
+        "cachedContentTokenCount": usage.cached,
+        "candidatesTokenCount": usage.output,
+        "totalTokenCount": usage.input + usage.output,
+    }
+    candidate = {"index": 0, "content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
+    yield f"data: {json.dumps({'candidates': [candidate], 'usageMetadata': counted})}"
+
+
+def _gemini_error(fault: Fault) -> Json:
+    kinds = {401: "UNAUTHENTICATED", 429: "RESOURCE_EXHAUSTED"}
+    messages = {401: "API key not valid. Please pass a valid API key.", 429: "Resource has been exhausted (e.g. check quota)."}
+    error = {
+        "code": fault.status,
+        "status": kinds.get(fault.status, "INTERNAL"),
+        "message": messages.get(fault.status, "An internal error has occurred."),
+    }
+    return {"error": {**error, **fault.error}}
+
+
 APIS = {
     "/messages": Api(_anthropic_messages, _anthropic_tools, _anthropic_stream, _anthropic_error),
     "/responses": Api(_responses_messages, _responses_tools, _responses_stream, _openai_error),
     "/chat/completions": Api(_chat_messages, _chat_tools, _chat_stream, _openai_error),
+    ":streamGenerateContent": Api(_gemini_messages, _gemini_tools, _gemini_stream, _gemini_error),
 }
+
+
+def api_of(path: str) -> Api | None:
+    return next((api for end, api in APIS.items() if path.endswith(end)), None)
