@@ -239,7 +239,10 @@ def _gemini_stream(conversation: Conversation, reply: Answer) -> Iterator[str]:
 
 def _gemini_error(fault: Fault) -> Json:
     kinds = {401: "UNAUTHENTICATED", 429: "RESOURCE_EXHAUSTED"}
-    messages = {401: "API key not valid. Please pass a valid API key.", 429: "Resource has been exhausted (e.g. check quota)."}
+    messages = {
+        401: "API key not valid. Please pass a valid API key.",
+        429: "Resource has been exhausted (e.g. check quota).",
+    }
     error = {
         "code": fault.status,
         "status": kinds.get(fault.status, "INTERNAL"),
