@@ -20,7 +20,7 @@ RESPONSE_PATH = re.compile(rf"^/.*/({'|'.join(map(re.escape, ROLES))}|s\d+\.L\d\
 INSTRUCTION = "RESPONSE FILE INSTRUCTION"
 TURN = re.compile(r"^Turn: (\S+)", re.MULTILINE)
 SHELL_TOOLS = ("exec_command", "shell_command", "shell", "local_shell", "Bash", "bash", "run_shell_command", "Shell")
-FILE_TOOL = "Write"
+FILE_TOOLS = ("Write", "write_file", "create", "WriteFile", "write")
 FINISHED = "The response file is written."
 
 Json = dict[str, Any]
@@ -33,9 +33,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Have the CLI run this command in its own shell tool."""
+    """Have the CLI run this command in its own shell tool, or in `tool` if it offers none."""
 
     command: str
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,12 @@ class Tool:
                 values[name] = {"string": "write the response", "boolean": False}.get(rule.get("type"), 60_000)
         return values
 
+    def saving(self, path: str, text: str) -> Json:
+        """Arguments that have a file tool write this."""
+        names = self.schema.get("properties", {})
+        places = {name: path for name in names if name in ("file_path", "filePath", "path")}
+        return {**places, **{name: text for name in names if name in ("content", "file_text")}}
+
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
@@ -120,8 +127,15 @@ class Conversation:
 
     @property
     def shell(self) -> Tool | None:
+        return self._offered(SHELL_TOOLS)
+
+    @property
+    def file_tool(self) -> Tool | None:
+        return self._offered(FILE_TOOLS)
+
+    def _offered(self, names: tuple[str, ...]) -> Tool | None:
         offered = {tool.name: tool for tool in self.tools}
-        return next((offered[name] for name in SHELL_TOOLS if name in offered), None)
+        return next((offered[name] for name in names if name in offered), None)
 
     @property
     def prompts(self) -> tuple[Message, ...]:
@@ -137,17 +151,21 @@ class Conversation:
         return "\n".join(m.text for m in before if m in prompts or m.role in ("assistant", "tool"))
 
     @property
-    def tool_answered(self) -> bool:
-        """Whether a tool has run since the latest prompt."""
+    def ran(self) -> list[Message]:
+        """What tools have answered since the latest prompt."""
         start = _last_index(self.messages, self.prompts[-1]) if self.prompts else 0
-        return any(m.role == "tool" for m in self.messages[start:])
+        return [m for m in self.messages[start:] if m.role == "tool"]
+
+    @property
+    def tool_answered(self) -> bool:
+        return bool(self.ran)
 
     @property
     def saves_instead(self) -> bool:
-        """Whether the shell refused what the latest prompt asked for, and there is a file tool to do it with."""
-        start = _last_index(self.messages, self.prompts[-1]) if self.prompts else 0
-        ran = [m for m in self.messages[start:] if m.role == "tool"]
-        return len(ran) == 1 and ran[0].failed and FILE_TOOL in (tool.name for tool in self.tools)
+        """Whether only the file tool is left for what the latest prompt asks for: the shell refused, or there is none."""
+        if self.file_tool is None:
+            return False
+        return not self.ran if self.shell is None else len(self.ran) == 1 and self.ran[0].failed
 
     def usage(self, reply: Answer) -> Usage:
         """Four characters are a token; all but the last message is cached once the model has spoken."""

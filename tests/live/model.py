@@ -63,7 +63,7 @@ class Script:
         self._lock = threading.Lock()
 
     def __call__(self, conversation: Conversation) -> Reply:
-        if conversation.shell is None:
+        if not conversation.tools:
             return Verdict("A title")  # clients ask for one in a request without tools
         with self._lock:
             if fault := next(self.faults, None):
@@ -71,22 +71,21 @@ class Script:
         if not conversation.prompts:
             return Verdict("There is nothing to do.")
         prompt = conversation.prompts[-1].text
-        if conversation.saves_instead:
-            path, _, response = self._response_to(prompt)
-            return Save(path, response)
-        if conversation.tool_answered:
+        if conversation.tool_answered and not conversation.saves_instead:
             self.closing.wait(self.linger)
             return Verdict(FINISHED)
-        command = self._write_response(prompt)
-        self.closing.wait(self.delay)
-        return Run(command)
-
-    def _write_response(self, prompt: str) -> str:
         path, role, response = self._response_to(prompt)
+        if not conversation.tool_answered:
+            self._hold(role)
+        if conversation.saves_instead:
+            return Save(path, response)
+        work = f"{self.work[role]}\n" if role in self.work else ""
+        return Run(f"{work}cat >{shlex.quote(path)} <<'MODEL_END'\n{response.rstrip()}\nMODEL_END")
+
+    def _hold(self, role: str) -> None:
         if role in self.holds:
             assert self.holds[role].wait(LAST_RESORT), f"nobody let {role} go on"
-        work = f"{self.work[role]}\n" if role in self.work else ""
-        return f"{work}cat >{shlex.quote(path)} <<'MODEL_END'\n{response.rstrip()}\nMODEL_END"
+        self.closing.wait(self.delay)
 
     def _response_to(self, prompt: str) -> tuple[str, str, str]:
         """The file that a prompt asks for, in which role, and what goes into it."""
@@ -144,14 +143,14 @@ class FakeModel:
     @property
     def work(self) -> list[Conversation]:
         """The requests that carry a prompt of ours."""
-        return [request for request in self.requests if request.prompts and request.shell]
+        return [request for request in self.requests if request.prompts and request.tools]
 
     def answer(self, conversation: Conversation) -> Reply:
         with self._changed:
             self.requests.append(conversation)
             self._changed.notify_all()
         reply = self.reply(conversation)
-        if not isinstance(reply, Fault) and conversation.shell:
+        if not isinstance(reply, Fault) and conversation.tools:
             self.bills.append((conversation, conversation.usage(reply)))
         return reply
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from tests.live.conversation import FILE_TOOL, Answer, Conversation, Fault, Json, Message, Run, Save, Tool, Verdict
+from tests.live.conversation import Answer, Conversation, Fault, Json, Message, Run, Save, Tool, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,9 @@ def _text(content: object) -> str:
 
 def _call(conversation: Conversation, reply: Run | Save) -> tuple[str, str, Json]:
     if isinstance(reply, Save):
-        return f"call_{next(_ids)}", FILE_TOOL, {"file_path": reply.path, "content": reply.text}
-    tool = conversation.shell
-    assert tool is not None, "the client offers no shell tool"
+        assert conversation.file_tool is not None, "the client offers no file tool"
+        return f"call_{next(_ids)}", conversation.file_tool.name, conversation.file_tool.saving(reply.path, reply.text)
+    tool = conversation.shell or Tool(reply.tool, {"properties": {"command": {}}})
     return f"call_{next(_ids)}", tool.name, tool.arguments(reply.command)
 
 
@@ -152,10 +153,16 @@ def _responses_stream(conversation: Conversation, reply: Answer) -> Iterator[str
 # OpenAI Chat Completions
 
 
+# This API has no field for it.
+_REFUSED = re.compile(r"^Permission denied because|rule which prevents you|Tool .* not found|permission was declined")
+
+
 def _chat_messages(body: Json) -> Iterator[Message]:
     for entry in body["messages"]:
         calls = "\n".join(call["function"]["arguments"] for call in entry.get("tool_calls") or ())
-        yield Message(entry["role"], "\n".join(filter(None, (_text(entry.get("content") or ""), calls))))
+        text = _text(entry.get("content") or "")
+        failed = entry["role"] == "tool" and _REFUSED.search(text) is not None
+        yield Message(entry["role"], "\n".join(filter(None, (text, calls))), failed)
 
 
 def _chat_tools(body: Json) -> Iterator[Tool]:
