@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -20,7 +22,7 @@ from logos.prompts import response_instruction
 from logos.waiting.provider_errors import failure_kind_of
 from tests.live.clients import CLAUDE, CLIENTS, CODEX, COPILOT, GOOSE, KIMI, OPENCODE, QWEN, Client
 from tests.live.clis import all_gone, make_home, processes, sweep
-from tests.live.conversation import FINISHED, Conversation, Fault, Reply, Run, Save, Usage, Verdict
+from tests.live.conversation import FINISHED, Conversation, Fault, Message, Reply, Run, Save, Usage, Verdict
 from tests.live.cycles import sandbox_works
 from tests.live.model import FakeModel, Script
 from tests.support.waiting import wait_for
@@ -189,6 +191,42 @@ def test_an_error_of_the_server_that_stays_is_worth_another_try(client: Client, 
     assert not agent.response.exists()
 
 
+def without(answers: Sequence[Message], conversation: Conversation) -> Conversation:
+    """The conversation as if these tools had not been called: what the prompt asks for comes next."""
+    known = {id(answer) for answer in answers}
+    return replace(conversation, messages=tuple(m for m in conversation.messages if id(m) not in known))
+
+
+class Analyst(Script):
+    """Writes a spec in a new folder first: with the file tool, after the shell made the folder if there is one."""
+
+    def __init__(self, spec: Path) -> None:
+        super().__init__({"tester": ["RESULT: PASS"]})
+        self.spec = spec
+
+    def __call__(self, conversation: Conversation) -> Reply:
+        if not conversation.prompts:
+            return super().__call__(conversation)
+        steps: list[Reply] = [Run(f"mkdir -p '{self.spec.parent}'")] if conversation.shell else []
+        # codex writes files in its shell.
+        steps.append(Save(str(self.spec), "spec") if conversation.file_tool else Run(f"echo spec >'{self.spec}'"))
+        if len(conversation.ran) < len(steps):
+            return steps[len(conversation.ran)]
+        return super().__call__(without(conversation.ran[: len(steps)], conversation))
+
+
+@each
+def test_an_analyst_writes_a_spec_in_a_new_folder(client: Client, start: Start, tmp_path: Path) -> None:
+    spec = tmp_path / "work tree" / "openspec" / "changes" / "new" / "spec.md"
+    with FakeModel(Analyst(spec)) as model:
+        agent = start(client, model)
+        agent.permission = Permission.EDIT
+        agent.turn("r1.tester")
+    assert agent.error == ""
+    assert spec.read_text().strip() == "spec"
+    assert agent.response.read_text().strip() == "RESULT: PASS"
+
+
 class Reviewer(Script):
     """Tries to change a file first, with a shell that it may not be offered, or with the file tool if `tool` is empty."""
 
@@ -198,12 +236,10 @@ class Reviewer(Script):
         self.tool = tool
 
     def __call__(self, conversation: Conversation) -> Reply:
-        if not conversation.prompts or not (ran := conversation.ran):
+        if not conversation.prompts or not conversation.ran:
             change = Run(f'python3 -c \'open("{self.file}", "w")\'', self.tool)
             return change if self.tool else Save(str(self.file), "changed")
-        # What it is asked for comes next, as if nothing had happened.
-        messages = tuple(message for message in conversation.messages if message is not ran[0])
-        return super().__call__(replace(conversation, messages=messages))
+        return super().__call__(without(conversation.ran[:1], conversation))
 
 
 # What a client calls its shell, where reviewers are not offered it.
@@ -224,6 +260,19 @@ def test_a_reviewer_writes_its_response_and_what_else_it_tries_is_refused_and_to
     assert agent.response.read_text().strip() == "RESULT: PASS"
     assert file.exists() != sandboxed(client)
     assert bool(agent.host.refused_calls(agent.terminal)) == sandboxed(client)
+
+
+def test_codex_where_no_sandbox_can_be_made_is_found_before_a_turn(tmp_path: Path) -> None:
+    with FakeModel() as model:
+        home = make_home(CODEX, tmp_path / "home", model)
+    doctor = (sys.executable, "-m", "logos", "doctor")
+    inside = ("unshare", "-Ur", "sh", "-c", 'echo 0 >/proc/sys/user/max_user_namespaces; exec "$@"', "sh")
+    command = (*inside, *doctor) if sandbox_works() else doctor
+    env = {**home.env, "LOGOS_HOST": "local", "PROVIDER": "codex"}
+    told = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert "its sandbox does not work here (bwrap:" in told.stdout
+    assert "AUTO_ACCEPT_PERMISSIONS=1" in told.stdout
 
 
 @each

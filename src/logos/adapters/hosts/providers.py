@@ -242,7 +242,8 @@ ROWS: tuple[Provider, ...] = (
         again=("--print", "--output-format", "stream-json", "{permissions}", "-r", "{session}", "-p"),
         read=read_kimi,
         install="pip install kimi-cli==1.51.0",
-        permissions=_flags(_NO_SHELL, (), ()),
+        # Whoever writes files needs the shell: its file tool cannot make folders.
+        permissions=_grants(Grant(), Grant(), Grant(), respond=Grant(_NO_SHELL)),
         # It breaks the lines of its errors to fit.
         env={"COLUMNS": "1000"},
         as_argument=True,
