@@ -54,7 +54,7 @@ class Screen(Protocol):
 
 @runtime_checkable
 class TurnReporter(Protocol):
-    """A host that runs turns itself: its status is exact, and it knows errors and usage."""
+    """A host that runs turns itself: its status is exact, and it knows errors, usage and refusals."""
 
     def provider_error(self, terminal_id: str) -> str:
         """What went wrong in the latest turn, or an empty text. Called at every observation, so it must be cheap."""
@@ -62,6 +62,10 @@ class TurnReporter(Protocol):
 
     def usage(self, terminal_id: str) -> Usage | None:
         """What the conversation cost so far; None when its latest turn reported no usage."""
+        ...
+
+    def refused_calls(self, terminal_id: str) -> tuple[str, ...]:
+        """The tool calls of the latest turn that the agent's permissions did not allow."""
         ...
 
 

@@ -135,7 +135,7 @@ def test_the_doctor_names_agent_programs_with_their_versions(sandbox: Sandbox, t
     assert rows["agent codex"] == "codex: codex-cli 9.9, logged in, used by this configuration"
 
 
-LOGIN = 'case "$*" in --version) echo {version};; "{login}") echo {says}; exit {code};; *) exit 9;; esac'
+LOGIN = 'case "$*" in --version) echo {version};; sandbox*) ;; "{login}") echo {says}; exit {code};; *) exit 9;; esac'
 
 
 def test_the_doctor_says_who_is_logged_in_and_keeps_what_they_print_to_itself(sandbox: Sandbox, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_the_doctor_does_not_wait_for_a_program_that_does_not_answer(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path / "bin", codex="exec sleep 600")
-    monkeypatch.setattr("logos.app.doctor.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("logos.adapters.hosts.cli_checks.TIMEOUT_SECONDS", 0.2)
     sandbox.set(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
     (row,) = sandbox("doctor", "--json").json["agents"]
     assert (row["version"], row["logged_in"]) == ("version unknown", None)
@@ -202,6 +202,29 @@ def test_a_role_whose_program_is_missing_is_a_failure_on_this_machine(sandbox: S
     done = sandbox("doctor")
     assert done.code == 1
     assert "`gemini` is not on the PATH; install it: npm install -g @google/gemini-cli" in done.out
+
+
+def test_a_version_that_is_newer_than_the_tested_one_is_a_warning(sandbox: Sandbox, tmp_path: Path) -> None:
+    install(tmp_path / "bin", codex="echo codex-cli 99.0", claude="echo 2.0.1", kimi="echo kimi, version 1.52.0")
+    sandbox.set(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    done = sandbox("doctor", "--json").json
+    found = levels(done)
+    assert (found["agent codex"], found["agent claude_code"], found["agent kimi_cli"]) == ("warn", "ok", "warn")
+    assert "newer than 0.166.0, the version that was tested with Logos" in sandbox("doctor").out
+    assert "install 1.51.0: pip install kimi-cli==1.51.0" in sandbox("doctor").out
+    assert done["ok"]
+    sandbox.set(PROVIDER="kimi_cli", LOGOS_HOST="local")
+    assert levels(sandbox("doctor", "--json").json)["agent kimi_cli"] == "fail"
+
+
+def test_the_doctor_tries_the_sandbox_of_codex(sandbox: Sandbox, tmp_path: Path) -> None:
+    install(tmp_path / "bin", codex='[ "$1" != sandbox ] || { echo "bwrap: no namespace" >&2; exit 1; }; echo 0.1')
+    sandbox.set(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    done = sandbox("doctor")
+    assert done.code == 1
+    assert "its sandbox does not work here (bwrap: no namespace); allow user namespaces" in " ".join(done.out.split())
+    sandbox.set(AUTO_ACCEPT_PERMISSIONS="1")
+    assert sandbox("doctor").code == 0
 
 
 def test_the_doctor_looks_at_the_log(sandbox: Sandbox) -> None:

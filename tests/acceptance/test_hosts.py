@@ -108,6 +108,55 @@ def test_agents_get_the_mildest_leave_their_role_needs(person: Person) -> None:
     assert all("--dangerously-skip-permissions" not in argv for argv in allowed.values())  # type: ignore[operator]
 
 
+def test_a_codex_whose_sandbox_cannot_work_is_an_error_before_anything_starts(person: Person) -> None:
+    notes = install_fake_cli(person.programs, "codex", sandbox="bwrap: Creating new namespace failed")
+    done = person.apart("run")
+    assert done.code == 1
+    assert "codex: its sandbox does not work here (bwrap: Creating new namespace failed)" in done.err
+    assert "AUTO_ACCEPT_PERMISSIONS=1" in done.err
+    assert (calls(notes), person.logs()) == ([], {})
+    assert person.apart("run", AUTO_ACCEPT_PERMISSIONS="1").code == 0, "no sandbox is used then"
+
+
+def test_reviewers_on_codex_cannot_change_the_work_tree(person: Person) -> None:
+    notes = install_fake_cli(person.programs, "codex")
+    assert person.apart("run").code == 0
+    modes = {
+        str(call["prompt"]).split("Turn: r1.")[1].split(".")[0]: "workspace-write" in call["argv"]  # type: ignore[operator]
+        for call in calls(notes)
+    }
+    writers = {name for name, writes in modes.items() if writes}
+    assert (writers, len(modes)) == ({"analyst", "programmer", "tester"}, 5)
+
+
+def test_a_version_that_runs_what_it_downloads_is_not_started(person: Person) -> None:
+    notes = install_fake_cli(person.programs, "kimi", version="kimi, version 1.52.0")
+    done = person.apart("run", PROVIDER="kimi_cli")
+    assert done.code == 1
+    assert "kimi_cli is not started in version kimi, version 1.52.0: kimi 1.52 pipes a script" in done.err
+    assert "pip install kimi-cli==1.51.0" in done.err
+    assert (calls(notes), person.logs()) == ([], {})
+
+
+def test_a_cli_that_knows_no_permissions_is_used_with_a_warning(person: Person) -> None:
+    notes = install_fake_cli(person.programs, "goose")
+    done = person.apart("run", PROVIDER="goose", GOOSE_MODE="approve")
+    assert done.code == 0, done.err
+    assert done.err.count("warning: goose knows no permissions without a keyboard") == 1
+    assert len(calls(notes)) == 5
+
+
+def test_tool_calls_that_were_refused_are_shown_and_kept(person: Person) -> None:
+    denials = [{"tool_name": "Bash", "tool_input": {"command": f"rm {n}"}} for n in range(5)]
+    result = {"type": "result", "is_error": False, "result": "done", "permission_denials": denials}
+    install_fake_cli(person.programs, "claude", prints=json.dumps(result))
+    done = person.apart("run", PROVIDER="claude_code", START_AGENT="tester")
+    assert done.code == 0, done.err
+    words = "warning: tester was not allowed: Bash rm 0; Bash rm 1; Bash rm 2 and 2 more"
+    assert words in done.err
+    assert words in person.apart("log").out
+
+
 def test_full_leave_is_given_only_when_allowed_and_said_in_plain_words(person: Person) -> None:
     notes = install_fake_cli(person.programs, "claude")
     done = person.apart("run", PROVIDER="claude_code", AUTO_ACCEPT_PERMISSIONS="1")

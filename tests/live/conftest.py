@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.cao import BIN, CaoServer
-from tests.live.clis import install
+from tests.live.clis import skip_or_fail
 
 HERE = Path(__file__).parent
 # A whole run with a real agent CLI takes a minute on a quiet machine; no other time-out ends one.
@@ -24,11 +23,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(LAST_RESORT_OF_A_RUN))
 
 
-def skip_or_fail(reason: str) -> None:
-    """In CI a skip would look like a success."""
-    (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
-
-
 def require_server() -> None:
     for needed in ("tmux", str(BIN / "cao-server")):
         if shutil.which(needed) is None:
@@ -40,10 +34,3 @@ def cao() -> Iterator[CaoServer]:
     require_server()
     with CaoServer() as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def clis() -> None:
-    """The real agent CLIs are installed."""
-    if reason := install():
-        skip_or_fail(reason)

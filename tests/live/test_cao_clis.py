@@ -17,11 +17,13 @@ from logos.domain.events import TerminalClosed, TerminalOpened
 from logos.domain.roles import RESPONSE_FILES
 from logos.testing.cao_server import FakeCao
 from tests.live.cao import CaoServer
-from tests.live.clis import CLAUDE, CODEX, OPENCODE, Client, Home, make_home, processes, sweep
+from tests.live.clients import CLAUDE, CODEX, OPENCODE, Client
+from tests.live.clis import Home, make_home, processes, sweep
 from tests.live.conftest import require_server
+from tests.live.conversation import TURN, Conversation
 from tests.live.cycles import ANSWERS, CONVERSATIONS, ROLES, TURNS, cao_sandbox, everybody_does_well
 from tests.live.driven import DrivenSandbox
-from tests.live.model import TURN, Conversation, FakeModel, Script
+from tests.live.model import FakeModel, Script
 from tests.support.isolation import bare_env
 from tests.support.sandbox import PROMPT
 from tests.support.waiting import LAST_RESORT, wait_for
@@ -71,7 +73,6 @@ def staged(client: Client, wd: Path) -> Iterator[Stage]:
             sweep(home)
 
 
-@pytest.mark.usefixtures("clis")
 @pytest.mark.parametrize("client", [CODEX, CLAUDE], ids=lambda client: client.name)
 def test_five_real_agents_complete_a_cycle(client: Client, tmp_path: Path) -> None:
     with staged(client, tmp_path / "work") as stage:
@@ -84,7 +85,6 @@ def test_five_real_agents_complete_a_cycle(client: Client, tmp_path: Path) -> No
         check_everything_is_closed(stage)
 
 
-@pytest.mark.usefixtures("clis")
 def test_a_real_agent_that_looks_idle_while_it_works_is_waited_for(tmp_path: Path) -> None:
     """opencode is `idle` all through its first turn and `completed` all through its second, says the server."""
     with staged(OPENCODE, tmp_path / "work") as stage:

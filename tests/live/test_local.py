@@ -1,4 +1,4 @@
-"""Whole cycles without a server: Logos runs the real codex, claude and opencode itself, against the fake model."""
+"""Whole cycles without a server: Logos runs the real agent CLIs itself, against the fake model."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ import pytest
 
 from logos.domain.events import RunStarted, TurnAsked, TurnFailed
 from logos.testing import PASS
+from tests.live.clients import CLAUDE, CLIENTS, CODEX, OPENCODE
 from tests.live.clis import all_gone, make_home, processes, sweep
-from tests.live.cycles import ANSWERS, PROVIDERS, TURNS, LocalSandbox, check_a_whole_cycle, local_sandbox, prompts_seen
-from tests.live.model import FakeModel, Script, usage_limit
+from tests.live.conversation import usage_limit
+from tests.live.cycles import ANSWERS, TURNS, LocalSandbox, check_a_whole_cycle, local_sandbox, prompts_seen
+from tests.live.model import FakeModel, Script
 
-pytestmark = [pytest.mark.long, pytest.mark.usefixtures("clis")]
+pytestmark = pytest.mark.long
+each = pytest.mark.parametrize("local", CLIENTS, ids=lambda client: client.name, indirect=True)
+# The three that report most about themselves; the others are started and ended by the same code.
+some = pytest.mark.parametrize("local", [CODEX, CLAUDE, OPENCODE], ids=lambda client: client.name, indirect=True)
 
 
 @pytest.fixture
@@ -26,21 +31,23 @@ def model() -> Iterator[FakeModel]:
         yield model
 
 
-@pytest.fixture(params=PROVIDERS)
+@pytest.fixture
 def local(request: pytest.FixtureRequest, model: FakeModel, tmp_path: Path) -> Iterator[LocalSandbox]:
-    home = make_home(PROVIDERS[request.param], tmp_path / "home", model)
-    local = local_sandbox(request.param, home, tmp_path / "work")
+    home = make_home(request.param, tmp_path / "home", model)
+    local = local_sandbox(home, tmp_path / "work")
     yield local
     local.close()
     sweep(home)
 
 
+@each
 def test_a_whole_cycle_is_run_in_conversations_that_go_on_and_every_token_is_counted(
     local: LocalSandbox, model: FakeModel
 ):
     check_a_whole_cycle(local, model)
 
 
+@some
 def test_kill_9_loses_and_repeats_nothing_and_ctrl_c_leaves_no_process(local: LocalSandbox, model: FakeModel):
     gates = {role: threading.Event() for role in ("programmer", "peer_programmer")}
     model.reply = Script({**ANSWERS, "tester": [PASS]}, holds=gates)
@@ -68,6 +75,7 @@ def test_kill_9_loses_and_repeats_nothing_and_ctrl_c_leaves_no_process(local: Lo
     assert [turn for turn, times in prompts_seen(model).items() if times > 1] in ([], ["r1.peer_programmer.c1"])
 
 
+@some
 def test_a_usage_limit_stops_the_run_and_says_until_when(local: LocalSandbox, model: FakeModel):
     model.reply = Script(ANSWERS, faults=[usage_limit(int(time.time()) + 7200)] * 8)
     assert local.drive(START_AGENT="tester") == 4
@@ -75,5 +83,5 @@ def test_a_usage_limit_stops_the_run_and_says_until_when(local: LocalSandbox, mo
     assert failure.trouble == "limit"
     assert "limit" in failure.message
     # opencode does not tell when; the others do.
-    assert ("until 20" in failure.message) == (local.provider != "opencode_cli")
+    assert ("until 20" in failure.message) == (local.home.client is not OPENCODE)
     assert all_gone(local.home)

@@ -17,14 +17,16 @@ from logos.domain.events import RunEnded, RunStarted, TurnAnswered, TurnAsked, W
 from logos.domain.levels import Level
 from logos.domain.reports import TurnKind
 from logos.domain.turns import Outcome
-from tests.live.clis import CLAUDE, CODEX, Home, all_gone, make_home, processes, sweep
-from tests.live.cycles import prompts_seen
+from tests.live.clients import CLAUDE, CODEX
+from tests.live.clis import Home, all_gone, make_home, processes, sweep
+from tests.live.conversation import TURN, Conversation, Usage
+from tests.live.cycles import prompts_seen, sandbox_works
 from tests.live.driven import BuildSandbox
-from tests.live.model import TURN, Conversation, FakeModel, Script, Usage
+from tests.live.model import FakeModel, Script
 from tests.support.repositories import make_repository
 from tests.support.waiting import LAST_RESORT, wait_for
 
-pytestmark = [pytest.mark.long, pytest.mark.usefixtures("clis")]
+pytestmark = pytest.mark.long
 
 TELOS = """
 purpose = "A shop that never sells what it does not have."
@@ -82,24 +84,16 @@ class Works(BuildSandbox):
     cast: Mapping[str, str] = field(default_factory=dict)
     home: Home = field(kw_only=True)
 
-    @property
-    def confined(self) -> bool:
-        return is_confined(self.home)
-
     def check_nothing_is_left(self) -> None:
         """Neither a process nor anything in the repository, but for the result."""
         assert all_gone(self.home)
         self.check_repository_is_clean()
 
 
-def is_confined(home: Home) -> bool:
-    return home.permissions == CODEX.mild
-
-
 def works_of(home: Home, wd: Path, cast: Mapping[str, str]) -> Works:
     level_agents = {level: {"provider": provider} for level, provider in cast.items()}
     # Without user namespaces codex cannot keep its agents inside; then they must be let out.
-    handoff = {"auto_accept_permissions": not is_confined(home), "idle_grace_seconds": LAST_RESORT}
+    handoff = {"auto_accept_permissions": not sandbox_works(), "idle_grace_seconds": LAST_RESORT}
     config = {"host": "local", "levels": "3,2", "level_agents": level_agents, "handoff": handoff}
     make_repository(wd, {"logos.json": json.dumps(config), "telos.toml": TELOS})
     return Works(wd, dict(home.env), cast=cast, home=home)
@@ -172,7 +166,7 @@ def test_a_build_passes_with_each_author_in_its_own_worktree(works: Works, model
         # Git works there, although what it reads lies outside.
         assert str(works.worktree(name)) in tools_said(model, turn)
     left = sorted(file.name for file in dependencies.iterdir())
-    if works.confined and works.cast["L2"] == "codex":
+    if sandbox_works() and works.cast["L2"] == "codex":
         assert left == []
     else:
         # Claude may run any command, and so may everybody who is let out.

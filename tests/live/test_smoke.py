@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.live.cao import CaoServer
-from tests.live.clis import CODEX, make_home, sweep
+from tests.live.clients import CODEX
+from tests.live.clis import make_home, sweep
 from tests.live.cycles import (
     ANSWERS,
     ROLES,
@@ -34,11 +33,10 @@ def test_a_run_passes_at_once_and_cleans_up_after_itself(cao: CaoServer, tmp_pat
     wait_for(lambda: cao.windows(shop.state["session_name"]) == 0, "the end of every window")
 
 
-@pytest.mark.usefixtures("clis")
 def test_a_whole_cycle_is_run_by_a_real_agent_cli(tmp_path: Path):
     with FakeModel(Script(ANSWERS)) as model:
         home = make_home(CODEX, tmp_path / "home", model)
-        local = local_sandbox("codex", home, tmp_path / "work")
+        local = local_sandbox(home, tmp_path / "work")
         try:
             check_a_whole_cycle(local, model)
         finally:

@@ -13,7 +13,10 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 # Files whose tests share something that takes long to make, and folders of short tests, where handing out every test
 # on its own would cost more than the tests.
 TOGETHER = (
-    "tests/live/*",
+    "tests/live/test_build.py",
+    "tests/live/test_c[aoy]*.py",
+    "tests/live/test_harness.py",
+    "tests/live/test_smoke.py",
     "tests/acceptance/test_demo*.py",
     "tests/unit/*",
 )

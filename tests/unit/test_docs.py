@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from logos.adapters.hosts.providers import PROVIDERS
 from logos.app.setting_sources import LEAVES
 from logos.cli.app import COMMANDS
 
@@ -69,6 +70,12 @@ def test_the_readme_lists_every_command() -> None:
     readme = (ROOT / "README.md").read_text()
     table = " ".join(re.findall(r"^\| (`.*?) \|", readme, re.MULTILINE))
     assert not {command for command in COMMANDS if not re.search(rf"`(?:logos )?{command}\b", table)}
+
+
+def test_the_page_about_agent_clis_has_the_version_of_each_that_was_tested() -> None:
+    rows = (ROOT / "docs" / "how-to" / "agents.md").read_text().splitlines()
+    told = {(provider, version) for row in rows for provider, version in re.findall(r"\| `(\w+)` \| ([\d.]+) \|", row)}
+    assert told == {(row.name, row.tested) for row in PROVIDERS.values()}
 
 
 def test_decision_records_are_numbered_as_their_files_are() -> None:

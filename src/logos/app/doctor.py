@@ -6,17 +6,16 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import DEVNULL
 from typing import Literal
 
 from logos.adapters.git.workspace import base_of
+from logos.adapters.hosts.cli_checks import SANDBOX_REMEDY, ask, is_newer, sandbox_problem, version_of, version_refused
 from logos.adapters.hosts.providers import COMMAND, PROVIDERS
 from logos.app.hosts import cao_host, choose_host, server_client
 from logos.app.sessions import Unreadable, views_in
@@ -40,7 +39,6 @@ CAO_ONLY = {
     "q_cli": "q",
 }
 PROGRAMS = {**{row.name: row.program for row in PROVIDERS.values()}, **CAO_ONLY}
-TIMEOUT_SECONDS = 5
 # Some exit with 0 although nobody is logged in.
 _NOT_LOGGED_IN = re.compile(r"\b0 credentials\b|not logged in", re.IGNORECASE)
 _API_KEY = re.compile(r"\b[1-9]\d* environment variable", re.IGNORECASE)
@@ -101,25 +99,9 @@ def doctor(work_dir: Path, env: Mapping[str, str]) -> Diagnosis:
 def _look_at(provider: str) -> Cli:
     program, row = PROGRAMS[provider], PROVIDERS.get(provider)
     # What it says may be private and is not shown.
-    code, text = _ask(program, *row.login) if row is not None and row.login else (None, "")
+    code, text = ask(program, *row.login) if row is not None and row.login else (None, "")
     well = code == 0 and (_NOT_LOGGED_IN.search(text) is None or _API_KEY.search(text) is not None)
-    return Cli(provider, program, _version_of(program, "--version"), None if code is None else well, row is not None)
-
-
-def _version_of(program: str, flag: str) -> str:
-    lines = [line.strip() for line in _ask(program, flag)[1].splitlines()]
-    return next(filter(None, lines), "version unknown")
-
-
-def _ask(*words: str) -> tuple[int | None, str]:
-    """Exit code and output of a short command; no code when it fails to start or times out."""
-    try:
-        ran = subprocess.run(
-            words, stdin=DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None, ""
-    return ran.returncode, ran.stdout or ran.stderr
+    return Cli(provider, program, version_of(program), None if code is None else well, row is not None)
 
 
 def _choose(settings: Settings) -> ChosenHost:
@@ -172,7 +154,7 @@ def _check_build(work_dir: Path) -> CheckResult:
 def _check_program(name: str, flag: str, remedy: str) -> CheckResult:
     if shutil.which(name) is None:
         return CheckResult(name, "warn", "not on the PATH", remedy)
-    return CheckResult(name, "ok", _version_of(name, flag))
+    return CheckResult(name, "ok", version_of(name, flag))
 
 
 def _check_config(env: Mapping[str, str]) -> tuple[Settings, CheckResult]:
@@ -211,10 +193,9 @@ def _check_agents(host: ChosenHost, agents: tuple[Cli, ...]) -> Iterator[CheckRe
     wanted = {agent.provider for agent in host.settings.role_agents()}
     for cli in agents:
         used = ", used by this configuration" if cli.provider in wanted else ""
+        level, remedy = _judge(cli, host, is_used=bool(used))
         login = {True: ", logged in", False: ", not logged in", None: ""}[cli.logged_in]
-        level = "warn" if cli.logged_in is False and used else "ok"
-        log_in = f"see `{' '.join((cli.program, *PROVIDERS[cli.provider].login))}`" if level == "warn" else ""
-        yield CheckResult(f"agent {cli.provider}", level, f"{cli.program}: {cli.version}{login}{used}", log_in)
+        yield CheckResult(f"agent {cli.provider}", level, f"{cli.program}: {cli.version}{login}{used}", remedy)
     for provider in sorted(wanted - {cli.provider for cli in agents} - {COMMAND}):
         text = f"`{PROGRAMS.get(provider, provider)}` is not on the PATH"
         row = PROVIDERS.get(provider)
@@ -223,6 +204,24 @@ def _check_agents(host: ChosenHost, agents: tuple[Cli, ...]) -> Iterator[CheckRe
             yield CheckResult(f"agent {provider}", "warn", text, "install it where the CAO server runs")
         elif host.name == "local":
             yield CheckResult(f"agent {provider}", "fail", text, f"install it: {row.install}" if row else "")
+
+
+def _judge(cli: Cli, host: ChosenHost, *, is_used: bool) -> tuple[Literal["ok", "warn", "fail"], str]:
+    """How good an installed CLI is, and what to do about it."""
+    row = PROVIDERS.get(cli.provider)
+    here = host.name == "local"
+    if row is None:
+        return "ok", ""
+    if version_refused(row, cli.version):
+        return ("fail" if is_used and here else "warn"), f"{row.warning}; install {row.tested}: {row.install}"
+    sandboxed = is_used and here and not host.settings.handoff.auto_accept_permissions
+    if sandboxed and (problem := sandbox_problem(row, cli.program)):
+        return "fail", f"{problem}; {SANDBOX_REMEDY}"
+    if cli.logged_in is False and is_used:
+        return "warn", f"see `{' '.join((cli.program, *row.login))}`"
+    if is_newer(row, cli.version):
+        return "warn", f"newer than {row.tested}, the version that was tested with Logos"
+    return ("warn", row.warning) if row.warning and not row.refused_from and is_used and here else ("ok", "")
 
 
 def _check_log(work_dir: Path) -> CheckResult:

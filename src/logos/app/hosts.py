@@ -45,7 +45,7 @@ def cao_host(settings: Settings, tell: Tell) -> AgentHost:
 
 # The least permission that each role needs; AUTO_ACCEPT_PERMISSIONS allows everything.
 PERMISSIONS = {
-    Role.ANALYST: Permission.RESPOND,
+    Role.ANALYST: Permission.EDIT,  # it writes the spec
     Role.PEER_ANALYST: Permission.RESPOND,
     Role.PROGRAMMER: Permission.EDIT,
     Role.PEER_PROGRAMMER: Permission.RESPOND,
@@ -205,7 +205,8 @@ def known_providers(settings: Settings) -> set[str]:
 def check_host(host: AgentHost, agents: Sequence[Agent], tell: Tell, *, fresh: bool) -> None:
     """Raise what would make the agents fail to start; tell what is only suspicious."""
     if isinstance(host, LocalHost):
-        host.preflight(agents)
+        for warning in host.preflight(agents):
+            tell(f"warning: {warning}")
     if not isinstance(host, ApiClient):
         return
     # A resumed run has terminals already; each is checked later.

@@ -10,12 +10,16 @@ from typing import TypeVar
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One turn's tokens and price, as far as its host reports them. Cached tokens are part of the input."""
+    """One turn's tokens and price, as far as its host reports them. Cached tokens are part of the input.
+
+    `premium_requests` is what a plan is charged for, where a CLI counts that instead of tokens.
+    """
 
     input: int | None = None
     cached: int | None = None
     output: int | None = None
     cost_usd: float | None = None
+    premium_requests: float | None = None
 
     @property
     def tokens(self) -> int | None:
@@ -29,7 +33,8 @@ class Usage:
             _less(self.input, before.input),
             _less(self.cached, before.cached),
             _less(self.output, before.output),
-            None if self.cost_usd is None else max(self.cost_usd - (before.cost_usd or 0.0), 0.0),
+            _less(self.cost_usd, before.cost_usd),
+            _less(self.premium_requests, before.premium_requests),
         )
 
     def plus(self, other: Usage) -> Usage:
@@ -39,6 +44,7 @@ class Usage:
             _more(self.cached, other.cached),
             _more(self.output, other.output),
             _more(self.cost_usd, other.cost_usd),
+            _more(self.premium_requests, other.premium_requests),
         )
 
 
@@ -49,11 +55,11 @@ def total_of(turns: Sequence[Usage | None]) -> Usage | None:
     return reduce(Usage.plus, (usage or Usage() for usage in turns), Usage())
 
 
-def _less(now: int | None, before: int | None) -> int | None:
-    return None if now is None else max(now - (before or 0), 0)
-
-
 Number = TypeVar("Number", int, float)
+
+
+def _less(now: Number | None, before: Number | None) -> Number | None:
+    return None if now is None else max(now - (before or 0), type(now)())
 
 
 def _more(one: Number | None, other: Number | None) -> Number | None:

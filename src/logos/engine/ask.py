@@ -27,6 +27,7 @@ RESUME_POLL_SECONDS = 0.25
 # Longest pause between two checks for a stop signal while waiting for a limit to end.
 RETRY_POLL_SECONDS = 1.0
 NEW_GRACE_SECONDS = 2.0
+MAX_REFUSALS_SHOWN = 3
 
 
 class ReplaceAgent(Protocol):
@@ -69,10 +70,12 @@ class Asker:
                     case Recovery.FAILOVER if self._failed_over(lost, turn, context):
                         return
                     case Recovery.FAILOVER | Recovery.STOP:
+                        self._note_refusals(turn, ledger, context)
                         message = explain(turn, terminal, lost, self.options.response_timeout, self.dependencies.wall())
                         context.post(TurnFailed(turn.id, lost.trouble, message, self._usage(turn, ledger)))
                         return
             tries += 1
+        self._note_refusals(turn, ledger, context)
         answered = TurnAnswered(turn.id, found.text, found.source, self._usage(turn, ledger))
         # Delete the file only after its text is in the log: a driver that dies before that reads the file again.
         context.post(answered, then=lambda: self.responses.clear(turn.answer))
@@ -92,6 +95,16 @@ class Asker:
             return None
         total = host.usage(ledger.terminals[turn.agent].id)
         return None if total is None else total.minus(ledger.accounted.get(turn.agent))
+
+    def _note_refusals(self, turn: Turn, ledger: Ledger, context: WorkerContext) -> None:
+        """An agent that was refused something may have worked around it, or only say that it did its work."""
+        host = self.dependencies.host
+        if not isinstance(host, TurnReporter):
+            return
+        if refused := host.refused_calls(ledger.terminals[turn.agent].id):
+            shown = "; ".join(refused[:MAX_REFUSALS_SHOWN])
+            more = f" and {len(refused) - MAX_REFUSALS_SHOWN} more" if len(refused) > MAX_REFUSALS_SHOWN else ""
+            context.post(Noted(Topic.WARNING, f"{turn.agent} was not allowed: {shown}{more}", turn.id))
 
     def _wait_before_retry(
         self, lost: NoResponse, seconds: float | None, pending: PendingResponse, context: WorkerContext

@@ -75,6 +75,7 @@ class UsageDocument(Document):
     output: int | None = _usage("output tokens", "output")
     tokens: int | None = _usage("input and output tokens together", "tokens")
     cost_usd: Dollars = _usage("US dollars", "cost_usd")
+    premium_requests: float | None = _usage("what a plan is charged for that counts no tokens", "premium_requests")
 
 
 KnownUsage = Annotated[UsageDocument | None, BeforeValidator(lambda usage: None if usage == Usage() else usage)]

@@ -22,7 +22,7 @@ def in_words(usage: Usage | None) -> str:
     """One turn: `1,500 tokens (1,200 in, 300 of them cached, 300 out), $0.0120`."""
     known = usage or Usage()
     if known.tokens is None:
-        return "tokens unknown" if known.cost_usd is None else f"tokens unknown, {dollars(known.cost_usd)}"
+        return ", ".join(["tokens unknown", *filter(None, [in_short(usage)])])
     cached = f", {number(known.cached)} of them cached" if known.cached is not None else ""
     parts = f"({tokens(known.input)} in{cached}, {tokens(known.output)} out)"
     return f"{number(known.tokens)} tokens {parts}, cost {dollars(known.cost_usd)}"
@@ -32,12 +32,20 @@ def in_short(usage: Usage | None) -> str:
     """The same, as part of a longer line; empty where nothing is known."""
     known = usage or Usage()
     parts = [f"{number(known.tokens)} tokens"] if known.tokens is not None else []
-    return ", ".join(parts + ([dollars(known.cost_usd)] if known.cost_usd is not None else []))
+    parts += [dollars(known.cost_usd)] if known.cost_usd is not None else []
+    return ", ".join(parts + ([_requests(known.premium_requests)] if known.premium_requests is not None else []))
+
+
+def _requests(many: float) -> str:
+    return f"{many:g} premium request{'' if many == 1 else 's'}"
 
 
 def sum_in_words(spent: Spent, characters: int) -> str:
     """Tokens where they are known, characters otherwise."""
     sent = f"{number(characters)} characters sent"
+    requests = spent.usage.premium_requests
+    if requests is not None:
+        sent = f"{_requests(requests)}, {sent}"
     if spent.tokens is None and spent.cost is None:
         return f"{sent}, tokens unknown" if spent.turns else sent
     known = f"{sent}, tokens unknown" if spent.tokens is None else f"{number(spent.tokens)} tokens"

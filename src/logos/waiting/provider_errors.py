@@ -15,6 +15,7 @@ _LIMITS = re.compile(
 )
 _HICCUPS = re.compile(
     r"\b5\d\d\b|internal server error|overloaded|bad gateway|service unavailable|gateway time-?out|"
+    r"experiencing high demand|temporary failure|"
     r"connection (?:error|refused|reset|closed)|network error|fetch failed|timed? ?out|"
     r"no conversation found|no rollout found|session not found|"
     r"econn(?:refused|reset|aborted)|etimedout|enotfound|eai_again|socket hang up|stream (?:error|disconnected)",

@@ -7,16 +7,18 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from logos.adapters.files import text_of_file
+from logos.adapters.files import private_folder, text_of_file
+from logos.adapters.hosts.cli_checks import SANDBOX_REMEDY, sandbox_problem, version_of, version_refused
 from logos.adapters.hosts.processes import Json, ProcessHost, exit_code, exit_message
 from logos.adapters.hosts.prompt_files import read_instruction, write_prompt
+from logos.adapters.hosts.provider_output import Reading
 from logos.adapters.hosts.providers import (
     COMMAND,
     LOST_CONVERSATION,
     PROVIDERS,
+    Grant,
     Permission,
     Provider,
-    Reading,
     command_provider,
     end_of,
 )
@@ -28,6 +30,7 @@ from logos.waiting.screens import plain
 # Some systems limit the length of an argument; a longer prompt is passed as a file.
 MAX_ARGUMENT_BYTES = 100_000
 SESSION = "local"
+RESPONSES = Path(".tmp", "agent-responses")
 
 
 class LocalHost(ProcessHost):
@@ -53,10 +56,27 @@ class LocalHost(ProcessHost):
         # The output of ended turns, by terminal; it does not change, so it is read once.
         self._ended: dict[str, dict[Path, Reading]] = {}
 
-    def preflight(self, agents: Iterable[Agent]) -> None:
-        """Raise an error if an agent cannot start."""
+    def preflight(self, agents: Iterable[Agent]) -> list[str]:
+        """Raise an error if an agent cannot start; returns what the user should know."""
+        used: dict[str, set[Permission]] = {}
         for agent in agents:
-            self._startable(agent.profile, agent.provider)
+            row = self._startable(agent.profile, agent.provider)
+            used.setdefault(row.name, set()).add(self._permission_of(agent.profile))
+        rows = [self._row(name) for name in used]
+        for row in rows:
+            self._check(row, sandboxed=used[row.name] != {Permission.ALL})
+        return [row.warning for row in rows if row.warning and not row.refused_from]
+
+    def _check(self, row: Provider, *, sandboxed: bool) -> None:
+        """Raise an error if this version is unsafe, or if its sandbox would make every command fail."""
+        program = str(self._program(row))
+        if row.refused_from and version_refused(row, version := version_of(program, env=self._env)):
+            hint = f"install {row.tested} with `{row.install}`"
+            raise TerminalNotCreated(f"{row.name} is not started in version {version}: {row.warning}; {hint}")
+        if sandboxed and (problem := sandbox_problem(row, program, self._env)):
+            raise TerminalNotCreated(
+                f"{row.name}: {problem}, so every command of its agents would fail; {SANDBOX_REMEDY}"
+            )
 
     def _details(self, about: Mapping[str, str]) -> Json:
         return {"session": _new_name(self._startable(about["profile"], about["provider"])), "since": 0}
@@ -89,16 +109,22 @@ class LocalHost(ProcessHost):
         prompt = plain(message) if again else f"{self._profile_text(about['profile']).strip()}\n\n{plain(message)}"
         folder = self._next_turn(terminal_id, prompt)
         file = folder / "prompt.md"
-        permission, cwd = self._permission_of(about["profile"]), Path(about.get("cwd") or self._wd)
-        arguments = [part.replace("{prompt_file}", str(file)) for part in row.arguments(permission, session, again)]
+        cwd = Path(about.get("cwd") or self._wd)
+        grant = self._grant(row, about["profile"], terminal_id, cwd)
+        arguments = [part.replace("{prompt_file}", str(file)) for part in row.arguments(grant, session, again)]
         command = [str(self._program(row)), *(part.replace("{cwd}", str(cwd)) for part in arguments)]
         if row.as_argument and len(prompt.encode()) > MAX_ARGUMENT_BYTES:
             name = f"{terminal_id}-{folder.name}.md"
             command.append(read_instruction(file if cwd == self._wd else write_prompt(cwd, name, prompt)))
         elif row.as_argument:
             command.append(prompt)
-        env = {**row.env, **self._env, **(row.env_when_all if permission is Permission.ALL else {})}
-        self._begin(folder, command, cwd, env, None if row.as_argument or row.name == COMMAND else file)
+        stdin = None if row.as_argument or row.name == COMMAND else file
+        self._begin(folder, command, cwd, {**row.env, **self._env, **grant.env}, stdin)
+
+    def _grant(self, row: Provider, profile: str, terminal_id: str, cwd: Path) -> Grant:
+        scratch = self._root / terminal_id / "tmp"
+        private_folder(scratch)
+        return row.permissions.get(self._permission_of(profile), Grant()).at(cwd / RESPONSES, scratch)
 
     def get_last_output(self, terminal_id: str) -> str:
         turns = self._turns(terminal_id)
@@ -107,6 +133,10 @@ class LocalHost(ProcessHost):
     def provider_error(self, terminal_id: str) -> str:
         turns = self._turns(terminal_id)
         return self._failure(terminal_id, turns[-1]) if turns else ""
+
+    def refused_calls(self, terminal_id: str) -> tuple[str, ...]:
+        turns = self._turns(terminal_id)
+        return self._read(terminal_id, turns[-1]).refused if turns else ()
 
     def usage(self, terminal_id: str) -> Usage | None:
         usages = [self._read(terminal_id, turn).usage for turn in self._turns(terminal_id)]
@@ -138,7 +168,7 @@ class LocalHost(ProcessHost):
         # Checked before the output is read: a turn that ends in between is read again.
         ended = turn != self._turns(terminal_id)[-1] or not self._is_running(terminal_id)
         row = self._row(self._about(terminal_id)["provider"])
-        reading = row.reading(text_of_file(turn / "out"), text_of_file(turn / "err"))
+        reading = row.reading(text_of_file(turn / "out"), text_of_file(turn / "err"), exit_code(turn))
         if ended:
             known[turn] = reading
         return reading

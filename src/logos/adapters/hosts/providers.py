@@ -1,168 +1,79 @@
-"""The agent CLIs that Logos can run itself: how each is started, continued, allowed and read. Rows, not classes."""
+"""The agent CLIs that Logos can run itself: how each is started, continued and allowed. Rows, not classes."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, cast
+from pathlib import Path
 
-from logos.domain.usage import Usage
+from logos.adapters.hosts.provider_output import (
+    Printed,
+    Reading,
+    printed,
+    read_claude,
+    read_codex,
+    read_copilot,
+    read_gemini,
+    read_goose,
+    read_kimi,
+    read_opencode,
+    read_plain,
+    read_qwen,
+)
 from logos.waiting.screens import last_lines, plain
-
-Json = dict[str, Any]
-Flags = Mapping["Permission", tuple[str, ...]]
 
 
 class Permission(IntEnum):
     """What an agent may do, each level more than the one before."""
 
-    RESPOND = 0  # read, write specs and its response
+    RESPOND = 0  # read, write its response
     EDIT = 1  # change the work tree
     RUN = 2  # run commands
     ALL = 3  # anything, if the user allows it
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What the output of one process contains."""
+class Grant:
+    """What gives an agent a permission: arguments, and variables that replace those of the user.
 
-    session: str = ""
-    usage: Usage | None = None
-    final: str = ""
-    error: str = ""
+    `{responses}` is the folder of response files, `{scratch}` a folder for temporary files; both stand inside quotes.
+    """
 
+    flags: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
 
-def _objects(output: str) -> list[Json]:
-    """The JSON objects in an output: one document, or one per line among other text."""
+    def at(self, responses: Path, scratch: Path) -> Grant:
+        places = {"{responses}": json.dumps(str(responses))[1:-1], "{scratch}": json.dumps(str(scratch))[1:-1]}
 
-    def parsed(text: str) -> list[Json]:
-        with suppress(ValueError, RecursionError):
-            return [cast(Json, json.loads(text))] if text.lstrip().startswith("{") else []
-        return []
+        def filled(text: str) -> str:
+            for name, place in places.items():
+                text = text.replace(name, place)
+            return text
 
-    return parsed(output) or [row for line in output.splitlines() for row in parsed(line)]
-
-
-def dig(data: object, path: str) -> Any:
-    """The value at a dotted path of keys, or None."""
-    for key in path.split("."):
-        data = cast(Json, data).get(key) if isinstance(data, dict) else None
-    return data
+        return Grant(tuple(map(filled, self.flags)), {name: filled(value) for name, value in self.env.items()})
 
 
-def _last(rows: Sequence[Json], path: str, kind: str | None = None) -> Any:
-    """The last value at a path that is not empty, in the rows of one kind."""
-    found = [dig(row, path) for row in rows if kind is None or row.get("type") == kind]
-    return next((value for value in reversed(found) if value), None)
-
-
-def _text(rows: Sequence[Json], path: str, kind: str | None = None) -> str:
-    return str(_last(rows, path, kind) or "")
-
-
-def _values(data: object) -> list[Any]:
-    return list(cast(Json, data).values()) if isinstance(data, dict) else []
-
-
-def _sum(rows: Sequence[object], *paths: str) -> int | None:
-    """The sum of the whole numbers at these paths; None if there are none."""
-    values = [dig(row, path) for row in rows for path in paths]
-    known = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
-    return sum(known) if known else None
-
-
-def _price(prices: Sequence[object]) -> float | None:
-    known = [float(price) for price in prices if isinstance(price, int | float)]
-    return sum(known) if known else None
-
-
-def read_codex(rows: Sequence[Json]) -> Reading:
-    used = [_last(rows, "usage", "turn.completed")]
-    usage = Usage(_sum(used, "input_tokens"), _sum(used, "cached_input_tokens"), _sum(used, "output_tokens"))
-    messages = [row for row in rows if dig(row, "item.type") == "agent_message"]
-    return Reading(
-        session=_text(rows, "thread_id", "thread.started"),
-        usage=usage if used[0] else None,
-        final=_text(messages, "item.text"),
-        error=_text(rows, "error.message", "turn.failed"),
-    )
-
-
-def read_claude(rows: Sequence[Json]) -> Reading:
-    result = next((row for row in reversed(rows) if row.get("type") == "result"), None)
-    session = _text(rows, "session_id")
-    if result is None:
-        return Reading(session)
-    used, cached = [result.get("usage")], "cache_read_input_tokens"
-    # Newer versions report the price of the whole conversation as the total.
-    prices = [dig(model, "costUSD") for model in _values(result.get("model_usage_since_last_result"))]
-    usage = Usage(
-        _sum(used, "input_tokens", "cache_creation_input_tokens", cached),
-        _sum(used, cached),
-        _sum(used, "output_tokens"),
-        _price(prices or [result.get("total_cost_usd")]),
-    )
-    reading = Reading(session, usage if used[0] else None, str(result.get("result") or ""))
-    if not result.get("is_error"):
-        return reading
-    resets = _last(rows, "rate_limit_info.resetsAt", "rate_limit_event")
-    error = reading.final or "; ".join(str(part) for part in cast("list[object]", result.get("errors") or ["error"]))
-    return replace(reading, final="", error=f"{error} (resets at {resets})" if resets else error)
-
-
-def read_opencode(rows: Sequence[Json]) -> Reading:
-    steps = [row.get("part") for row in rows if row.get("type") == "step_finish"]
-    usage = Usage(
-        _sum(steps, "tokens.input", "tokens.cache.read", "tokens.cache.write"),
-        _sum(steps, "tokens.cache.read"),
-        _sum(steps, "tokens.output", "tokens.reasoning"),
-        # A price of zero means that the price of the model is unknown.
-        _price([dig(step, "cost") for step in steps]) or None,
-    )
-    return Reading(
-        session=_text(rows, "sessionID"),
-        usage=usage if steps else None,
-        final=_text(rows, "part.text", "text"),
-        error=_text(rows, "error.data.message", "error"),
-    )
-
-
-def read_gemini(rows: Sequence[Json]) -> Reading:
-    models = _values(_last(rows, "stats.models"))
-    output = _sum(models, "tokens.candidates", "tokens.thoughts")
-    usage = Usage(_sum(models, "tokens.prompt"), _sum(models, "tokens.cached"), output)
-    return Reading(
-        session=_text(rows, "session_id"),
-        usage=usage if models else None,
-        final=_text(rows, "response"),
-        error=_text(rows, "error.message"),
-    )
-
-
-def read_copilot(rows: Sequence[Json]) -> Reading:
-    return Reading(session=_text(rows, "sessionId"), final=_text(rows, "data.content", "assistant.message"))
-
+Grants = Mapping[Permission, Grant]
 
 # The CLI does not know the conversation: it was killed before it stored it.
 LOST_CONVERSATION = re.compile(r"no conversation found|no rollout found|session not found", re.IGNORECASE)
 
 
-def read_kimi(rows: Sequence[Json]) -> Reading:
-    return Reading(final=_text(rows, "content"))
+def _grants(edit: Grant, run: Grant, everything: Grant, respond: Grant | None = None) -> Grants:
+    return {
+        Permission.RESPOND: respond or edit,
+        Permission.EDIT: edit,
+        Permission.RUN: run,
+        Permission.ALL: everything,
+    }
 
 
-def read_plain(rows: Sequence[Json]) -> Reading:
-    del rows
-    return Reading()
-
-
-def _flags(edit: tuple[str, ...], run: tuple[str, ...], everything: tuple[str, ...]) -> Flags:
-    return {Permission.RESPOND: edit, Permission.EDIT: edit, Permission.RUN: run, Permission.ALL: everything}
+def _flags(edit: tuple[str, ...], run: tuple[str, ...], everything: tuple[str, ...]) -> Grants:
+    return _grants(Grant(edit), Grant(run), Grant(everything))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,46 +82,70 @@ class Provider:
 
     The prompt goes to its standard input, or with `as_argument` to the end of its arguments. `cumulative`: it reports
     the usage of the whole conversation. `names_sessions`: we choose the name of the session. `stderr_warnings` matches
-    messages on the error stream of a waiting process that the user should see, `session_pattern` a session that is
-    reported as text.
+    messages on the error stream of a waiting process that the user should see.
+
+    `tested` is the version that our tests drive. A version from `refused_from` on is not started; `warning` says why,
+    or what to know about every version. `sandbox_probe` succeeds where its sandbox works.
     """
 
     name: str
     program: str
     first: tuple[str, ...]
     again: tuple[str, ...]
-    read: Callable[[Sequence[Json]], Reading]
+    read: Callable[[Printed], Reading]
     install: str
-    permissions: Flags = field(default_factory=dict[Permission, tuple[str, ...]])
+    permissions: Grants = field(default_factory=dict[Permission, Grant])
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    env_when_all: Mapping[str, str] = field(default_factory=dict[str, str])
     as_argument: bool = False
     cumulative: bool = False
     names_sessions: bool = False
     stderr_warnings: re.Pattern[str] | None = None
-    session_pattern: re.Pattern[str] | None = None
     login: tuple[str, ...] = ()
+    tested: str = ""
+    refused_from: str = ""
+    warning: str = ""
+    sandbox_probe: tuple[str, ...] = ()
 
-    def arguments(self, permission: Permission, session: str, again: bool) -> list[str]:
-        flags, arguments = self.permissions.get(permission, ()), list[str]()
+    def arguments(self, grant: Grant, session: str, again: bool) -> list[str]:
+        arguments = list[str]()
         for part in self.again if again else self.first:
-            arguments += flags if part == "{permissions}" else [part.replace("{session}", session)]
+            arguments += grant.flags if part == "{permissions}" else [part.replace("{session}", session)]
         return arguments
 
-    def reading(self, output: str, errors: str) -> Reading:
+    def reading(self, output: str, errors: str, code: int | None) -> Reading:
         """What the output of a process contains; plain text if it has no JSON."""
-        found = self.read(_objects(output))
-        if self.session_pattern is not None and (session := self.session_pattern.search(output + errors)):
-            found = replace(found, session=session[1])
+        found = self.read(printed(output, errors, code))
         return Reading(final=plain(output).strip()) if found == Reading() else found
+
+
+def version_numbers(text: str) -> tuple[int, ...]:
+    """The version in what a program prints about itself; empty if there is none."""
+    found = re.search(r"\d+(?:\.\d+)+", text)
+    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 _OPENCODE = ("run", "--format", "json", "--print-logs", "--log-level", "ERROR", "{permissions}")
 _GOOSE = ("--with-builtin", "developer", "--output-format", "json", "-i", "-")
 _CLAUDE_EDITS = ("--permission-mode", "acceptEdits")
-_COPILOT_EDITS = ("--allow-tool", "write")
-_SANDBOX = ("--sandbox", "workspace-write")
-_AUTO_EDIT = ("--approval-mode", "auto_edit")
+_COPILOT_EDITS = ("--allow-tool", "write", "--allow-tool", "shell(mkdir:*)")
+_SANDBOX = Grant(("--sandbox", "workspace-write"))
+# A sandbox in which all is read-only but the response; the shell needs a place for long here-documents.
+_REVIEWER = Grant(
+    (
+        *("-c", 'default_permissions="logos"'),
+        *("-c", 'permissions.logos.extends=":read-only"'),
+        *("-c", 'permissions.logos.filesystem={"{responses}"="write","{scratch}"="write"}'),
+    ),
+    {"TMPDIR": "{scratch}"},
+)
+_NO_SHELL = ("--agent-file", str(Path(__file__).with_name("kimi_without_shell.yaml")))
+
+
+def _opencode(**rules: object) -> Grant:
+    """A refusal by a rule is an answer to the agent; a question that nobody answers would end its turn."""
+    outside = {"*": "deny", "{responses}/*": "allow"}
+    return Grant(env={"OPENCODE_PERMISSION": json.dumps({**rules, "external_directory": outside})})
+
 
 ROWS: tuple[Provider, ...] = (
     Provider(
@@ -220,9 +155,14 @@ ROWS: tuple[Provider, ...] = (
         again=("exec", "--json", "--skip-git-repo-check", "{permissions}", "resume", "{session}", "-"),
         read=read_codex,
         install="npm install -g @openai/codex",
-        permissions=_flags(_SANDBOX, _SANDBOX, ("--dangerously-bypass-approvals-and-sandbox",)),
+        permissions=_grants(
+            _SANDBOX, _SANDBOX, Grant(("--dangerously-bypass-approvals-and-sandbox",)), respond=_REVIEWER
+        ),
         cumulative=True,
         login=("login", "status"),
+        tested="0.166.0",
+        # It needs user namespaces; without them every command fails, and codex still ends with 0.
+        sandbox_probe=("sandbox", "--", "true"),
     ),
     Provider(
         name="claude_code",
@@ -231,14 +171,16 @@ ROWS: tuple[Provider, ...] = (
         again=("-p", "--output-format", "stream-json", "--verbose", "{permissions}", "--resume", "{session}"),
         read=read_claude,
         install="npm install -g @anthropic-ai/claude-code",
-        permissions=_flags(
-            _CLAUDE_EDITS, (*_CLAUDE_EDITS, "--allowedTools", "Bash"), ("--dangerously-skip-permissions",)
+        permissions=_grants(
+            Grant(_CLAUDE_EDITS),
+            Grant((*_CLAUDE_EDITS, "--allowedTools", "Bash")),
+            # As root it skips permissions only in a sandbox.
+            Grant(("--dangerously-skip-permissions",), {"IS_SANDBOX": "1"}),
         ),
         # By default it retries a refused key for minutes.
         env={"CLAUDE_CODE_MAX_RETRIES": "5"},
-        # As root it skips permissions only in a sandbox.
-        env_when_all={"IS_SANDBOX": "1"},
         login=("auth", "status"),
+        tested="2.1.325",
     ),
     Provider(
         name="opencode_cli",
@@ -247,10 +189,16 @@ ROWS: tuple[Provider, ...] = (
         again=(*_OPENCODE, "--session", "{session}"),
         read=read_opencode,
         install="npm install -g opencode-ai",
-        permissions={Permission.ALL: ("--auto",)},
+        permissions=_grants(
+            _opencode(bash="deny"),
+            _opencode(),
+            Grant(("--auto",)),
+            respond=_opencode(bash="deny", edit={"*": "deny", "*.tmp/agent-responses/*": "allow"}),
+        ),
         # It waits until a limit is reset and reports that only in its log.
         stderr_warnings=re.compile(r"AI_APICallError: ([^\"\n]*limit[^\"\n]*)", re.IGNORECASE),
         login=("auth", "list"),
+        tested="1.18.33",
     ),
     Provider(
         name="gemini",
@@ -259,17 +207,21 @@ ROWS: tuple[Provider, ...] = (
         again=("-o", "json", "{permissions}", "--resume", "{session}"),
         read=read_gemini,
         install="npm install -g @google/gemini-cli",
-        permissions=_flags(_AUTO_EDIT, ("-y",), ("-y",)),
+        permissions=_flags(("--approval-mode", "auto_edit"), ("-y",), ("-y",)),
+        # In a folder that nobody trusted at its own prompt it refuses to work.
+        env={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+        tested="0.61.0",
     ),
     Provider(
         name="qwen",
         program="qwen",
         first=("-o", "stream-json", "{permissions}"),
         again=("-o", "stream-json", "{permissions}", "--resume", "{session}"),
-        read=read_claude,
+        read=read_qwen,
         install="npm install -g @qwen-code/qwen-code",
-        permissions=_flags(_AUTO_EDIT, ("-y",), ("-y",)),
+        permissions=_flags(("--approval-mode", "auto-edit"), ("-y",), ("-y",)),
         cumulative=True,
+        tested="0.24.4",
     ),
     Provider(
         name="copilot_cli",
@@ -278,29 +230,40 @@ ROWS: tuple[Provider, ...] = (
         again=("--output-format", "json", "{permissions}", "--resume={session}", "-p"),
         read=read_copilot,
         install="npm install -g @github/copilot",
-        permissions=_flags(_COPILOT_EDITS, (*_COPILOT_EDITS, "--allow-tool", "shell"), ("--allow-all",)),
+        permissions=_flags(_COPILOT_EDITS, ("--allow-tool", "write", "--allow-tool", "shell"), ("--allow-all",)),
         as_argument=True,
+        cumulative=True,
+        tested="1.0.102",
     ),
     Provider(
         name="kimi_cli",
         program="kimi",
-        first=("--print", "--output-format", "stream-json", "-p"),
-        again=("--print", "--output-format", "stream-json", "-r", "{session}", "-p"),
+        first=("--print", "--output-format", "stream-json", "{permissions}", "-p"),
+        again=("--print", "--output-format", "stream-json", "{permissions}", "-r", "{session}", "-p"),
         read=read_kimi,
-        install="pip install kimi-cli",
+        install="pip install kimi-cli==1.51.0",
+        # Whoever writes files needs the shell: its file tool cannot make folders.
+        permissions=_grants(Grant(), Grant(), Grant(), respond=Grant(_NO_SHELL)),
+        # It breaks the lines of its errors to fit.
+        env={"COLUMNS": "1000"},
         as_argument=True,
-        session_pattern=re.compile(r"kimi -r ([\w-]+)"),
+        tested="1.51.0",
+        refused_from="1.52",
+        warning="kimi 1.52 pipes a script that it downloads into bash",
     ),
     Provider(
         name="goose",
         program="goose",
         first=("run", "-q", "-n", "{session}", *_GOOSE),
         again=("run", "-q", "-n", "{session}", "-r", *_GOOSE),
-        read=read_plain,
+        read=read_goose,
         install="npm install -g @aaif/goose-binary-linux-x64",
-        env={"GOOSE_MODE": "smart_approve"},
-        env_when_all={"GOOSE_MODE": "auto"},
+        # Its other modes ask at a keyboard and end a turn without one.
+        permissions=dict.fromkeys(Permission, Grant(env={"GOOSE_MODE": "auto"})),
+        cumulative=True,
         names_sessions=True,
+        tested="1.52.0",
+        warning="goose knows no permissions without a keyboard: its agents may run any command, whatever their role",
     ),
 )
 PROVIDERS: dict[str, Provider] = {row.name: row for row in ROWS}

@@ -133,6 +133,10 @@ class ScriptedHost(ProcessHost):
         ]
         return total_of([Usage(**usage) if usage else None for usage in reported])
 
+    def refused_calls(self, terminal_id: str) -> tuple[str, ...]:
+        del terminal_id
+        return ()
+
     def _waiting_turn(self, terminal_id: str) -> Path | None:
         """The folder of a turn that waits for an answer."""
         turns = self._turns(terminal_id)
