@@ -43,19 +43,22 @@ def test_one_agent_cli_and_nothing_else_is_enough(person: Person) -> None:
     notes = install_fake_cli(person.programs, "codex")
     done = person.apart("run")
     assert done.code == 0, done.err
-    assert "agents run on this machine with codex (no CAO server answers at http://localhost:9889)" in done.err
+    assert (
+        "agents run on this machine with codex (no CAO server answers at http://localhost:9889; the first installed one"
+        in done.err
+    )
     assert len(calls(notes)) == 5
     first = calls(notes)[0]
     assert str(first["prompt"]).index("Turn: r1.analyst.c1") > 0, "the profile comes before the first prompt"
     assert person.state["session_name"] == "local"
 
 
-def test_another_installed_cli_takes_the_place_of_the_configured_one(person: Person) -> None:
+def test_where_no_provider_is_named_the_first_installed_one_is_used(person: Person) -> None:
     notes = install_fake_cli(person.programs, "claude")
     done = person.apart("run")
     assert done.code == 0, done.err
     assert "with claude_code" in done.err
-    assert "codex is not installed" in done.err
+    assert "with claude_code (no CAO server answers at http://localhost:9889; the first installed one" in done.err
     assert len(calls(notes)) == 5
 
 
@@ -95,7 +98,7 @@ def test_a_program_that_is_not_there_is_an_error_before_anything_starts(person: 
     config.write_text(json.dumps({"agents": {"tester": {"provider": "opencode_cli"}}}))
     done = person.apart("run", "logos.json", LOGOS_HOST="local")
     assert done.code == 1
-    assert "there is no program `opencode`; install it with `npm install -g opencode-ai`" in done.err
+    assert "its program `opencode` is not on PATH; install it (npm install -g opencode-ai)" in done.err
     assert person.logs() == {}
 
 

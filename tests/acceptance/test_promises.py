@@ -184,3 +184,85 @@ def test_the_log_says_where_a_setting_came_from(shop: Sandbox) -> None:
     assert GivenSetting("project_test_cmd", "true", SettingSource.FLAG) in started.given
     assert GivenSetting("limits.max_rounds", "3", SettingSource.ENVIRONMENT) in started.given
     assert resumed.given == (GivenSetting("limits.max_rounds", "4", SettingSource.FLAG),)
+
+
+# --- the agent that was asked for
+
+
+@pytest.fixture
+def machine(shop: Sandbox, tmp_path: Path) -> Sandbox:
+    """A machine on which only `opencode` is installed, and no server answers."""
+    program = tmp_path / "bin" / "opencode"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    shop.set(PATH=f"{program.parent}:/usr/bin:/bin", VERIFY_PASS="0")
+    shop.unset("API")
+    return shop
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--provider", "claude"), "provider claude_code: its program `claude` is not on PATH"),
+        (("--provider", "codex"), "provider codex: its program `codex` is not on PATH"),
+        (("--provider", "clod"), "unknown provider 'clod'"),
+        (("--set", "provider=codex"), "installed here: opencode_cli"),
+    ],
+)
+def test_a_provider_that_was_named_is_never_replaced(machine: Sandbox, words: tuple[str, ...], why: str) -> None:
+    done = machine("run", "add bye()", "--test", "true", *words, "--set", "host=local")
+    assert done.code == 1
+    assert why in done.err
+    assert "the log holds no run yet" in machine("status").err
+
+
+def test_without_a_name_the_first_installed_one_is_used_and_said(machine: Sandbox) -> None:
+    done = machine("run", "add bye()", "--test", "true", "--set", "host=local")
+    assert "agents run on this machine with opencode_cli (as configured; the first installed one" in done.err
+
+
+def test_a_provider_may_be_named_by_its_program(machine: Sandbox) -> None:
+    done = machine("run", "add bye()", "--test", "true", "--provider", "opencode", "--set", "host=local")
+    assert "agents run on this machine with opencode_cli (as configured)" in done.err
+
+
+# --- what a person types
+
+
+def test_a_task_that_ends_with_the_name_of_a_file_is_a_task(shop: Sandbox) -> None:
+    assert run(shop, "update package.json", "--test", "true").code == 0
+    assert "update package.json" in shop.prompts["r1.analyst.c1"]
+
+
+def test_plain_words_in_a_prompt_file_are_a_task(shop: Sandbox) -> None:
+    (shop.wd / "task.md").write_text("Add bye().\nIt says bye.\n")
+    assert run(shop, "--prompt", "task.md", "--test", "true").code == 0
+    assert "It says bye." in shop.prompts["r1.analyst.c1"]
+
+
+def test_resume_and_fresh_exclude_each_other(shop: Sandbox) -> None:
+    done = run(shop, "add bye()", "--test", "true", "--resume", "--fresh")
+    assert (done.code, "exclude each other" in done.err) == (2, True)
+
+
+def test_a_run_that_failed_is_not_resumed_and_nothing_is_appended_to_it(shop: Sandbox) -> None:
+    assert run(shop, "add bye()", "--test", "false", "--set", "limits.max_rounds=1").code == 1
+    before = len(shop.records())
+    done = run(shop, "--resume")
+    assert (done.code, "has ended (FAILED)" in done.err, len(shop.records())) == (1, True, before)
+
+
+def test_a_run_in_another_folder(shop: Sandbox, tmp_path: Path) -> None:
+    elsewhere = Sandbox(tmp_path, {**HASTE})
+    done = elsewhere("run", "add bye()", "--test", "true", "--wd", str(shop.wd), "--simulate", str(shop.script_path))
+    assert done.code == 0
+    assert (shop.wd / "bye.py").exists()
+
+
+def test_a_fork_needs_no_purpose(shop: Sandbox) -> None:
+    shop("init")
+    (shop.wd / "logos.json").unlink()
+    assert run(shop, "add bye()", "--test", "true").code == 0
+    forked = shop("fork", "--at", "2")
+    assert forked.code == 0, forked.err

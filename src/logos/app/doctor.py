@@ -108,7 +108,8 @@ def _choose(settings: Settings) -> ChosenHost:
     """The host that `logos run --fresh` would use."""
     messages: list[str] = []
     try:
-        chosen, make = choose_host(settings.model_copy(update={"resume": False}), messages.append, "")
+        anew = settings.model_copy(update={"resume": False})
+        chosen, make = choose_host(anew, messages.append, "", Settings.role_agents)
     except ConfigError as error:
         return ChosenHost(None, str(error), settings)
     if make is not cao_host:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 from logos import profiles
@@ -19,7 +20,7 @@ from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.hosts.scripted import Script, ScriptedHost
 from logos.adapters.state_files import read_cycle_state
 from logos.app.setting_sources import load_settings
-from logos.app.settings import HostChoice, Settings
+from logos.app.settings import AgentSettings, HostChoice, Settings
 from logos.app.workdir import Tell, default_config
 from logos.domain.events import Recorded, RunForked, TerminalOpened
 from logos.domain.roles import Role
@@ -85,25 +86,37 @@ def _profile_text(settings: Settings, name: str) -> str:
     return parts[-1].strip()
 
 
-def choose_host(settings: Settings, tell: Tell, session: str) -> tuple[Settings, MakeHost]:
-    """Choose the host and tell why; `session` is that of the resumed run. A provider that is missing is replaced."""
+# Which agents a flow has: Settings.role_agents or Settings.level_agent_config.
+AgentsOf = Callable[[Settings], tuple[Agent, ...]]
+
+
+def choose_host(
+    settings: Settings, tell: Tell, session: str, agents_of: AgentsOf, *, bare: bool = False
+) -> tuple[Settings, MakeHost]:
+    """Choose the host and tell why; `session` is that of the resumed run.
+
+    A provider that was named and cannot be had is an error. Where none was named, the first installed one is used, or
+    with `bare` the default.
+    """
+    on_machine = partial(_on_this_machine, settings, tell, agents_of, bare=bare)
     match settings.host:
         case HostChoice.CAO:
-            return settings, cao_host
+            return _with_known_names(settings, known_providers(settings)), cao_host
         case HostChoice.LOCAL:
-            return _with_installed_provider(settings, tell, "as configured"), local_host
+            return on_machine("as configured"), local_host
         case HostChoice.SCRIPTED:
             raise ConfigError("host = scripted needs a script: logos run --simulate script.yaml")
         case HostChoice.AUTO:
             if session == LOCAL_SESSION:
-                return _with_installed_provider(settings, tell, "as the unfinished run started"), local_host
+                return on_machine("as the unfinished run started"), local_host
             if session == SCRIPTED_SESSION:
                 raise ConfigError(
                     "the unfinished run here is a simulation: --simulate SCRIPT resumes it, --fresh starts a new run"
                 )
-            if session or "api" in settings.model_fields_set or _server_providers(settings) is not None:
-                return settings, cao_host
-            return _with_installed_provider(settings, tell, f"no CAO server answers at {settings.api}"), local_host
+            known = _server_providers(settings)
+            if session or "api" in settings.model_fields_set or known is not None:
+                return _with_known_names(settings, known or set(PROVIDERS)), cao_host
+            return on_machine(f"no CAO server answers at {settings.api}"), local_host
 
 
 def session_of(continued: RunView | Saved | None) -> str:
@@ -135,25 +148,54 @@ def _server_providers(settings: Settings) -> set[str] | None:
     return None
 
 
-def _with_installed_provider(settings: Settings, tell: Tell, why: str) -> Settings:
-    """Settings with an installed agent CLI: the configured one, else the first known one."""
-    if settings.provider == COMMAND or _is_installed(settings.provider):
-        tell(f"agents run on this machine with {settings.provider} ({why})")
-        return settings
-    found = next((name for name in LOCAL_PROVIDERS if _is_installed(name)), None)
-    if found is None:
-        ways = "; ".join(f"{row.name}: {row.install}" for row in list(LOCAL_PROVIDERS.values())[:3])
-        raise ConfigError(
-            f"no host for agents: {why}, and no agent CLI is installed. Install one ({ways}), "
-            "or start a `cao-server`; `logos demo` needs neither"
-        )
-    tell(f"agents run on this machine with {found}: {why}, and {settings.provider} is not installed")
-    return settings.model_copy(update={"provider": found})
+# A provider may be named by its program.
+_BY_PROGRAM = {row.program: row.name for row in LOCAL_PROVIDERS.values()}
 
 
-def _is_installed(provider: str) -> bool:
-    row = LOCAL_PROVIDERS.get(provider)
-    return row is not None and shutil.which(row.program) is not None
+def _with_known_names(settings: Settings, known: Collection[str]) -> Settings:
+    """Settings whose providers have the names that the host knows: `claude` is claude_code."""
+
+    def name(given: str) -> str:
+        return given if given in known else _BY_PROGRAM.get(given, given)
+
+    def renamed(agent: AgentSettings) -> AgentSettings:
+        provider = name(agent.provider) if agent.provider else agent.provider
+        return agent.model_copy(update={"provider": provider, "providers": tuple(map(name, agent.providers))})
+
+    update: dict[str, object] = {"agents": {role: renamed(agent) for role, agent in settings.agents.items()}}
+    update["level_agents"] = {level: renamed(agent) for level, agent in settings.level_agents.items()}
+    update |= {"provider": name(settings.provider)} if "provider" in settings.model_fields_set else {}
+    return settings.model_copy(update=update)
+
+
+def _on_this_machine(settings: Settings, tell: Tell, agents_of: AgentsOf, why: str, *, bare: bool) -> Settings:
+    """Settings for agent CLIs that are installed here."""
+    settings = _with_known_names(settings, LOCAL_PROVIDERS)
+    installed = [name for name, row in LOCAL_PROVIDERS.items() if shutil.which(row.program)]
+    used = dict.fromkeys(agent.provider for agent in agents_of(settings))
+    if "provider" not in settings.model_fields_set and settings.provider in used and not bare:
+        if not installed:
+            ways = "; ".join(f"{row.name}: {row.install}" for row in list(LOCAL_PROVIDERS.values())[:3])
+            raise ConfigError(
+                f"no host for agents: {why}, and no agent CLI is installed. Install one ({ways}), "
+                "or start a `cao-server`; `logos demo` needs neither"
+            )
+        why = f"{why}; the first installed one, as no provider was named"
+        settings = settings.model_copy(update={"provider": installed[0]})
+        used = dict.fromkeys(agent.provider for agent in agents_of(settings))
+    for name in used:
+        row = LOCAL_PROVIDERS.get(name)
+        if row is None and name != COMMAND:
+            names = ", ".join(sorted({*LOCAL_PROVIDERS, *_BY_PROGRAM, COMMAND}))
+            raise ConfigError(f"unknown provider {name!r}; on this machine Logos can run {names}")
+        if row is not None and name not in installed:
+            here = f"; installed here: {', '.join(installed)}" if installed else ""
+            raise ConfigError(
+                f"provider {name}: its program `{row.program}` is not on PATH; install it ({row.install}), "
+                f"or name another with --provider{here}"
+            )
+    tell(f"agents run on this machine with {', '.join(used)} ({why})")
+    return settings
 
 
 def host_to_end(settings: Settings, session: str, tell: Tell) -> AgentHost:

@@ -90,13 +90,17 @@ def run_settings(
 ) -> Settings:
     """Load the settings and put a prompt into them. Give at most one of the last three.
 
-    `task` is plain text, which needs a test command; `prompt` and `prompt_file` have both parts of a prompt.
+    `task` is plain text, which needs a test command; so may be `prompt` and the file, or have both parts of a prompt.
     """
     settings = load_settings(config, env, overrides)
     if task:
         prompt = prompt_from_words(task, settings.project_test_cmd)
     given = ["prompt_file=", f"prompt={prompt}"] if prompt else [f"prompt_file={prompt_file}"] if prompt_file else []
     settings = load_settings(config, env, [*overrides, *given]) if given else settings
+    words = given_prompt(settings) or ""
+    if words.strip() and not any(line.strip() in (EXPLORE_HEADER, SCENARIO_HEADER) for line in words.splitlines()):
+        given = ["prompt_file=", f"prompt={prompt_from_words(words, settings.project_test_cmd)}"]
+        settings = load_settings(config, env, [*overrides, *given])
     if settings.resume is not True:
         refuse_template(settings)
     return settings

@@ -27,7 +27,7 @@ from logos.app.hosts import host_to_end, session_in
 from logos.app.runs import load_run, newest_of, unfinished_runs, write_run_state, write_state
 from logos.app.setting_sources import settings_of
 from logos.app.settings import Settings
-from logos.app.telos_file import read_telos
+from logos.app.telos_file import worktree_setup
 from logos.app.workdir import CONFIG, Tell, driving, open_log, place_of, reading, require_log, say, wd_flag, wd_in
 from logos.domain.events import RunAbandoned, RunForked, WorkGathered, WorkMerged
 from logos.domain.ledger import Ledger
@@ -168,7 +168,7 @@ def _copy_project_files(settings: Settings, there: Settings) -> None:
     if source.profiles.is_dir():
         shutil.copytree(source.profiles, target.profiles)
     if target.telos_file.is_file():
-        run_setup(read_telos(target.path).setup, target.path, source.path)
+        run_setup(worktree_setup(target.path), target.path, source.path)
 
 
 def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> NewRun:

@@ -103,6 +103,10 @@ def run_to_continue(settings: Settings, log: SqliteLog, tell: Tell, known: RunVi
         view = _load_readable(settings, log, saved.run, tell, known)
         newer = view is None or view.fold.seq < saved.seq
         if view is not None and not newer and _unedited(settings, saved, view):
+            if view.fold.ended and view.outcome not in UNFINISHED:
+                raise StateError(
+                    f"run {view.run} has ended ({view.outcome}): nothing to resume; --fresh starts a new one"
+                )
             return view
         why = "is newer than the damaged" if newer else "was edited: it differs from the"
         tell(f"the state file {why} log of run {saved.run}; resuming from the state file")

@@ -93,7 +93,7 @@ def run_here(
         settings, given = _settle(settings, resumed)
         check_reviews(settings, tell)
         if make_host is None:
-            settings, make_host = choose_host(settings, tell, session_of(continued))
+            settings, make_host = choose_host(settings, tell, session_of(continued), Settings.role_agents, bare=bare)
         snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
         if not bare:
             settings = _with_promises(settings, has_snapshots=snapshots is not None)
@@ -163,7 +163,7 @@ def build_here(
         base = base_of(settings.work_dir, allow_dirty=allow_dirty) if view is None else ""
         settings, given = _settle(settings, view)
         if make_host is None:
-            settings, make_host = choose_host(settings, tell, session_of(view))
+            settings, make_host = choose_host(settings, tell, session_of(view), Settings.level_agent_config)
         start_plan = start_build(settings, feature, telos, base, log, view, given)
         plan, journal = start_plan.first.plan, start_plan.journal
         with closing(make_host(settings, tell)) as host:

@@ -84,6 +84,15 @@ def telos_schema() -> dict[str, Any]:
     return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Telos"}
 
 
+def worktree_setup(wd: Path) -> str:
+    """The command that prepares a worktree, also of a telos.toml whose purpose is not written yet."""
+    told = {**_read(wd / TELOS_FILE), "purpose": "any"}
+    try:
+        return _Telos.model_validate(told).worktree.setup
+    except ValidationError as error:
+        raise ConfigError(f"{wd / TELOS_FILE}: {explain_first(error, _WORDING)}") from error
+
+
 def read_telos(wd: Path) -> Telos:
     """What telos.toml says, or ConfigError with one line: the file, the key, its value and what is allowed."""
     path = wd / TELOS_FILE

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
-
 from logos.app.diff import built_changes
 from logos.app.hosts import simulate as simulated
 from logos.app.runs import RunRecorder
@@ -38,9 +36,8 @@ def build(
         bool, flag("--allow-dirty", "Build on a snapshot of uncommitted changes; your files stay.")
     ] = False,
     settings: drive.Overrides = None,
-    resume: Annotated[
-        bool | None, Option("--resume/--fresh", help="Resume the unfinished build, or start a new one.")
-    ] = None,
+    resume: drive.Resume = False,
+    fresh: drive.Fresh = False,
     simulate: drive.Simulate = None,
     config: Annotated[Path | None, value("FILE", "A JSON configuration (default: ./logos.json).")] = None,
     wd: WorkDir = None,
@@ -56,7 +53,7 @@ def build(
     flags += [f"build.max_parallel={max_parallel}"] if max_parallel is not None else []
     flags += [f"wd={wd}"] if wd is not None else []
     again = drive.repeated(flags, simulate)
-    flags += [] if resume is None else [f"resume={int(resume)}"]
+    flags += drive.start_flags(resume=resume, fresh=fresh)
     feature = drive.read_stdin() if words == ["-"] else " ".join(words or []).strip()
     return run_levels(feature, config, flags, again, allow_dirty=allow_dirty, simulate=simulate, as_json=as_json)
 

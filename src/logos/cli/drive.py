@@ -34,9 +34,17 @@ Overrides = Annotated[
 Simulate = Annotated[Path | None, value("SCRIPT", "Agents follow this YAML script; no agent CLI, no model.")]
 Recreate = Annotated[bool, flag("--recreate", "On resume, open new terminals for agents whose terminals are gone.")]
 RECREATE = "handoff.recreate_terminals=1"
+Resume = Annotated[bool, flag("--resume", "Resume the unfinished run; an error if there is none.")]
+Fresh = Annotated[bool, flag("--fresh", "Start a new run, and abandon the unfinished one.")]
 # So many sessions, and so many next turns, are named one by one.
 SHOWN = 3
 ANSWERS = {"r": "resume", "s": "reset", "f": "fork", "q": "quit"}
+
+
+def start_flags(*, resume: bool, fresh: bool) -> list[str]:
+    if resume and fresh:
+        raise UsageError("--resume and --fresh exclude each other: give one")
+    return ["resume=1"] if resume else ["resume=0"] if fresh else []
 
 
 def repeated(settings: Sequence[str], simulate: Path | None) -> list[str]:

@@ -12,7 +12,7 @@ from logos.app.runs import event_document, read_report
 from logos.app.workdir import driver_at, find_run, place_of, reading
 from logos.cli.options import AsJson, OneRun, WorkDir, command
 from logos.cli.output import console as show
-from logos.domain.events import Recorded, RunEnded, RunResumed, RunStarted
+from logos.domain.events import Recorded, RunAbandoned, RunEnded, RunResumed, RunStarted
 from logos.domain.turns import RunId
 from logos.ports import Log
 from logos.views.document import VERSION
@@ -58,7 +58,7 @@ def _following(source: Log, run: RunId, place: Path) -> Iterator[Recorded]:
         if record is not None:
             event = record.event
             command = FLOW_WORDS[event.plan.flow].command if isinstance(event, RunStarted) else command
-            ended = isinstance(event, RunEnded) or (ended and not isinstance(event, RunResumed))
+            ended = isinstance(event, RunEnded | RunAbandoned) or (ended and not isinstance(event, RunResumed))
             yield record
             continue
         driver = driver_at(place)

@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
-
 from logos.app.diff import changes
 from logos.app.hosts import simulate as simulated
 from logos.app.prompt import run_settings
@@ -16,7 +14,7 @@ from logos.app.runs import RunRecorder
 from logos.app.start import newest_unfinished, run_here
 from logos.app.workdir import default_config, wd_flag
 from logos.cli import drive
-from logos.cli.options import AsJson, argument, command, flag, value
+from logos.cli.options import AsJson, WorkDir, argument, command, flag, value
 from logos.cli.output.live import view
 from logos.domain.plans import CyclePlan
 from logos.domain.roles import Role
@@ -24,7 +22,6 @@ from logos.errors import UsageError
 from logos.views.run import RunView
 
 WORDS = "A JSON configuration (default: ./logos.json), then the task in plain words."
-RESUME = "Resume the unfinished run, or start a new one. Default: resume if there is one."
 
 
 @command(
@@ -38,11 +35,14 @@ def run(
     words: Annotated[list[str] | None, argument("CONFIG|TEXT", WORDS)] = None,
     prompt: Annotated[str, value("FILE", "A file with both parts of the prompt; - reads stdin.")] = "",
     test: Annotated[str, value("CMD", "The project's test command.")] = "",
+    provider: Annotated[str, value("NAME", "The agents' CLI: codex, claude, opencode, gemini, qwen, …")] = "",
     no_change_expected: Annotated[bool, flag("--no-change-expected", "Accept a PASS without a changed file.")] = False,
     settings: drive.Overrides = None,
-    resume: Annotated[bool | None, Option("--resume/--fresh", help=RESUME)] = None,
+    resume: drive.Resume = False,
+    fresh: drive.Fresh = False,
     recreate: drive.Recreate = False,
     simulate: drive.Simulate = None,
+    wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> int:
     """Run the cycle: analyst, peer analyst, programmer, peer programmer, tester, until the tests pass.
@@ -52,9 +52,14 @@ def run(
     """
     flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
     flags += ["expect_change=0"] if no_change_expected else []
-    flags += [] if resume is None else [f"resume={int(resume)}"]
+    flags += [*([f"provider={provider}"] if provider else []), *([f"wd={wd}"] if wd else [])]
+    flags += drive.start_flags(resume=resume, fresh=fresh)
     flags += [drive.RECREATE] if recreate else []
-    again = [*(("--test", test) if test else ()), *drive.repeated(settings or [], simulate)]
+    again = [
+        *(("--test", test) if test else ()),
+        *(("--wd", str(wd)) if wd else ()),
+        *drive.repeated(settings or [], simulate),
+    ]
     return run_cycle(words or [], prompt, flags, again, as_json=as_json, simulate=simulate)
 
 
@@ -97,7 +102,8 @@ def run_cycle(
 
 def split_words(words: list[str]) -> tuple[Path | None, str]:
     """The configuration, when the first word is one, and the task."""
-    if not words or not (words[0].endswith(".json") or Path(words[0]).is_file()):
+    names_a_file = bool(words) and (words[0].endswith(".json") and not any(map(str.isspace, words[0])))
+    if not words or not (names_a_file or Path(words[0]).is_file()):
         return None, " ".join(words)
     config = Path(words[0])
     # What cannot be read is reported when it is loaded.
