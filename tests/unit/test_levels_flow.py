@@ -136,6 +136,7 @@ def test_a_level_is_told_the_telos_down_to_it_the_specs_above_its_own_tools_and_
 
 
 @pytest.mark.scenario("LOG-02")
+@pytest.mark.scenario("LOG-09")
 def test_an_author_is_told_its_own_component_and_nothing_of_a_sibling_s_work() -> None:
     world = World(
         {
@@ -244,6 +245,9 @@ def test_after_the_tools_every_level_above_judges_with_their_results_as_evidence
         evidence = built.facts(f"s1.L{level}.validate")["evidence"]
         assert "L1 ruff: `ruff check` exited 0" in evidence
         assert "L2 pytest: `pytest -q` exited 0" in evidence
+    for level in range(4, 10):
+        handoff = built.facts(f"s1.L{level}.validate")["handoff"]
+        assert str(handoff).startswith(f"From L{level - 1} (s1.L{level - 1}.validate):\n")
     assert built.state.outcome is Outcome.PASSED
     assert built.state.standing == {
         **dict.fromkeys((L1, L2), LevelStatus.PROVEN),
