@@ -114,6 +114,7 @@ def test_replaying_any_prefix_of_the_log_gives_the_state_it_had() -> None:
 
 
 @pytest.mark.scenario("LOG-02")
+@pytest.mark.scenario("LOG-09")
 @pytest.mark.parametrize("turn", ["decompose", "validate"])
 def test_a_level_is_told_the_telos_down_to_it_the_specs_above_its_own_tools_and_its_handoff(turn: str) -> None:
     tools = tuple(Tool(level, f"tool-{level.name}", f"run-{level.name}") for level in Level)
@@ -183,8 +184,9 @@ def test_what_an_agent_says_outside_its_accepted_report_reaches_nobody(liar: str
 
 @pytest.mark.scenario("LOG-09")
 def test_a_position_is_heard_by_those_who_settle_the_conflict_and_by_nobody_else() -> None:
-    world = World({"s1.L5.validate": fails(), "s1.q1.L6.position": {"position": MARKER}})
-    built = drive_levels(flow_of(), world)
+    world = World({"s1.L5.validate": fails(), "s1.q1.L5.position": {"position": MARKER}})
+    # One after the other: the first position is known when the second is asked for.
+    built = drive_levels(flow_of(max_parallel=1), world)
 
     told = {turn.id for turn in built.turns if MARKER in every_fact(turn)}
     assert told == {"s1.q1.L5.propose.r1", "s1.q1.L4.agree.r1", "s1.q1.L6.agree.r1", "s1.q1.L9.align.r1"}
@@ -192,8 +194,10 @@ def test_a_position_is_heard_by_those_who_settle_the_conflict_and_by_nobody_else
 
 @pytest.mark.scenario("LOG-09")
 def test_every_ask_goes_to_an_agent_of_its_own_and_authors_to_a_place_of_their_own() -> None:
-    built = drive_levels(flow_of(), World({"s1.L3.decompose": dividing(ONE, TWO), "s1.L5.validate": fails()}))
+    told = {"s1.L6.decompose": hands_back(L7), "s1.L3.decompose": dividing(ONE, TWO), "s1.L5.validate": fails()}
+    built = drive_levels(flow_of(), World(told))
 
+    assert built.asked[2:5] == ["s1.L7.decompose", "s1.L6.decompose", "s1.L7.decompose.v2"]
     assert len({turn.agent for turn in built.turns}) == len(built.turns)
     places: dict[str, Worktree | None] = {turn.id: turn.place for turn in built.turns}
     assert places["s1.L2.one.author"] == Worktree("one", ("base",))
@@ -533,6 +537,14 @@ def test_what_a_report_recommends_decides_the_way() -> None:
     assert built.state.outcome is Outcome.BLOCKED
     assert built.state.reason == "which of the two?"
     assert built.asked[-1] == "s1.L5.decompose"
+
+
+@pytest.mark.scenario("LOG-10")
+def test_a_level_that_hands_back_is_followed_by_the_level_it_names() -> None:
+    built = drive_levels(flow_of(), World({"s1.L5.decompose": hands_back(L7)}))
+
+    assert built.asked[4:6] == ["s1.L5.decompose", "s1.L7.decompose.v2"]
+    assert built.facts("s1.L7.decompose.v2")["handoff"].startswith("From L5 (s1.L5.decompose):\n")
 
 
 @pytest.mark.scenario("LOG-11")
