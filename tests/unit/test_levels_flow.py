@@ -17,6 +17,7 @@ from logos.domain.events import (
     TurnFailed,
     WorkMerged,
 )
+from logos.domain.ledger import Ledger
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.plans import CURRENT_RULES, RulesVersion
 from logos.domain.reports import (
@@ -36,6 +37,7 @@ from logos.domain.specs import ContentConflict, Direction, Handoff, Tool, Touche
 from logos.domain.turns import Check, FailureKind, Gather, Merge, Outcome, RunId, Turn, TurnId, Worktree
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, LevelStatus, Stage
+from logos.views.build_state import project
 from tests.builders import replay
 from tests.levels_builders import (
     Built,
@@ -938,3 +940,22 @@ def test_what_a_sweep_found_is_not_told_of_the_next_one() -> None:
 
 def test_touched_files_are_named_in_what_the_judges_are_told() -> None:
     assert touched_by("one")[0].path in drive_levels(flow_of()).facts("s1.L3.validate")["handoff"]
+
+
+@pytest.mark.scenario("LOG-15")
+def test_the_state_file_has_the_standing_of_every_level_when_a_build_is_cut_off() -> None:
+    at_l5 = drive_levels(flow_of(), until=lambda state: state.stage is Stage.UP and state.level is L5).state
+    shown = project(at_l5, Ledger(), RunId("r"), 1, 0.0)
+
+    standing = {row["level"]: row["status"] for row in shown["validation_status"]}
+    assert standing == {
+        **dict.fromkeys(("L1", "L2"), "proven"),
+        **dict.fromkeys(("L3", "L4"), "passed"),
+        **dict.fromkeys(("L5", "L6", "L7", "L8", "L9"), "pending"),
+    }
+    assert [agent["turn"] for agent in shown["active_agents"]] == ["s1.L5.validate"]
+    assert ("L4", "L5") in [(row["from_level"], row["to_level"]) for row in shown["pending_handoffs"]]
+    assert [spec["id"] for spec in shown["specification_stack"]] == [
+        *(f"L{n}.v1" for n in range(9, 2, -1)),
+        "L2.one.v1",
+    ]
