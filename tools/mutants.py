@@ -36,8 +36,8 @@ SCENARIOS = [
 ]
 # Quick tests of real parts in this process: the others are slow, or need programs that are not always there.
 CHOSEN = "not long and not live and not torture"
-# The quickest first: most breakages are noticed by them.
-ORDER = ("tests/unit", "tests/contract", "tests/acceptance")
+# The quickest first: most breakages are noticed by them, and the others are not even imported then.
+FOLDERS = ("tests/unit", "tests/contract", "tests/acceptance")
 # A broken program may wait for ever; its test then counts as failed.
 LONGEST_TEST_SECONDS = 60
 WORKERS = int(os.environ.get("WORKERS", "2"))
@@ -93,14 +93,11 @@ class Marked:
 
 
 def marked_tests() -> dict[str, list[str]]:
-    """The tests of each scenario, the quickest folder first."""
+    """The tests of each scenario."""
     marked = Marked()
     with redirect_stdout(io.StringIO()):
-        pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "-m", CHOSEN, *ORDER], plugins=[marked])
-    return {
-        scenario: sorted(tests, key=lambda test: [test.startswith(folder) for folder in ORDER], reverse=True)
-        for scenario, tests in marked.tests.items()
-    }
+        pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "-m", CHOSEN, *FOLDERS], plugins=[marked])
+    return marked.tests
 
 
 def run_tests(source: Path, tests: Sequence[str], *flags: str) -> tuple[int, str]:
@@ -133,18 +130,26 @@ class Copies:
         text = path.read_text(encoding="utf-8")
         try:
             self._write(path, text.replace(mutant.old, mutant.new))
-            code, said = run_tests(copy, tests, "-x", f"--timeout={LONGEST_TEST_SECONDS}")
+            return _fate(copy, tests)
         finally:
             self._write(path, text)
             self._free.put(copy)
-        fates = {0: Fate.SURVIVED, 1: Fate.KILLED}
-        return fates.get(code, Fate.ERROR), said
 
     def _write(self, path: Path, text: str) -> None:
         """Python recognises a changed file by its time in seconds, so every version has a time of its own."""
         path.write_text(text, encoding="utf-8")
         self._clock += 1
         os.utime(path, (self._clock, self._clock))
+
+
+def _fate(copy: Path, tests: Sequence[str]) -> tuple[Fate, str]:
+    said = ""
+    for folder in FOLDERS:
+        chosen = [test for test in tests if test.startswith(folder)]
+        code, said = run_tests(copy, chosen, "-x", f"--timeout={LONGEST_TEST_SECONDS}") if chosen else (0, "")
+        if code != 0:
+            return Fate.KILLED if code == pytest.ExitCode.TESTS_FAILED else Fate.ERROR, said
+    return Fate.SURVIVED, said
 
 
 def check(mutants: Iterable[Mutant], tests: dict[str, list[str]]) -> list[str]:

@@ -172,7 +172,7 @@ def inbox() -> Iterator[tuple[str, list[tuple[str, str]]]]:
         server.shutdown()
 
 
-@pytest.mark.parametrize(("verdict", "word"), [(PASS, "PASS"), (FAIL, "FAIL")])
+@pytest.mark.parametrize(("verdict", "word"), [(PASS, "PASS, unverified"), (FAIL, "FAIL")])
 def test_the_person_is_told_how_a_run_ended(
     tmp_path: Path, inbox: tuple[str, list[tuple[str, str]]], verdict: str, word: str
 ):

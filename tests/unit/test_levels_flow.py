@@ -17,6 +17,7 @@ from logos.domain.events import (
     TurnFailed,
     WorkMerged,
 )
+from logos.domain.ledger import Ledger
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.plans import CURRENT_RULES, RulesVersion
 from logos.domain.reports import (
@@ -36,6 +37,7 @@ from logos.domain.specs import ContentConflict, Direction, Handoff, Tool, Touche
 from logos.domain.turns import Check, FailureKind, Gather, Merge, Outcome, RunId, Turn, TurnId, Worktree
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, LevelStatus, Stage
+from logos.views.build_state import project
 from tests.builders import replay
 from tests.levels_builders import (
     Built,
@@ -114,6 +116,7 @@ def test_replaying_any_prefix_of_the_log_gives_the_state_it_had() -> None:
 
 
 @pytest.mark.scenario("LOG-02")
+@pytest.mark.scenario("LOG-09")
 @pytest.mark.parametrize("turn", ["decompose", "validate"])
 def test_a_level_is_told_the_telos_down_to_it_the_specs_above_its_own_tools_and_its_handoff(turn: str) -> None:
     tools = tuple(Tool(level, f"tool-{level.name}", f"run-{level.name}") for level in Level)
@@ -136,6 +139,7 @@ def test_a_level_is_told_the_telos_down_to_it_the_specs_above_its_own_tools_and_
 
 
 @pytest.mark.scenario("LOG-02")
+@pytest.mark.scenario("LOG-09")
 def test_an_author_is_told_its_own_component_and_nothing_of_a_sibling_s_work() -> None:
     world = World(
         {
@@ -182,8 +186,9 @@ def test_what_an_agent_says_outside_its_accepted_report_reaches_nobody(liar: str
 
 @pytest.mark.scenario("LOG-09")
 def test_a_position_is_heard_by_those_who_settle_the_conflict_and_by_nobody_else() -> None:
-    world = World({"s1.L5.validate": fails(), "s1.q1.L6.position": {"position": MARKER}})
-    built = drive_levels(flow_of(), world)
+    world = World({"s1.L5.validate": fails(), "s1.q1.L5.position": {"position": MARKER}})
+    # One after the other: the first position is known when the second is asked for.
+    built = drive_levels(flow_of(max_parallel=1), world)
 
     told = {turn.id for turn in built.turns if MARKER in every_fact(turn)}
     assert told == {"s1.q1.L5.propose.r1", "s1.q1.L4.agree.r1", "s1.q1.L6.agree.r1", "s1.q1.L9.align.r1"}
@@ -191,8 +196,10 @@ def test_a_position_is_heard_by_those_who_settle_the_conflict_and_by_nobody_else
 
 @pytest.mark.scenario("LOG-09")
 def test_every_ask_goes_to_an_agent_of_its_own_and_authors_to_a_place_of_their_own() -> None:
-    built = drive_levels(flow_of(), World({"s1.L3.decompose": dividing(ONE, TWO), "s1.L5.validate": fails()}))
+    told = {"s1.L6.decompose": hands_back(L7), "s1.L3.decompose": dividing(ONE, TWO), "s1.L5.validate": fails()}
+    built = drive_levels(flow_of(), World(told))
 
+    assert built.asked[2:5] == ["s1.L7.decompose", "s1.L6.decompose", "s1.L7.decompose.v2"]
     assert len({turn.agent for turn in built.turns}) == len(built.turns)
     places: dict[str, Worktree | None] = {turn.id: turn.place for turn in built.turns}
     assert places["s1.L2.one.author"] == Worktree("one", ("base",))
@@ -244,6 +251,9 @@ def test_after_the_tools_every_level_above_judges_with_their_results_as_evidence
         evidence = built.facts(f"s1.L{level}.validate")["evidence"]
         assert "L1 ruff: `ruff check` exited 0" in evidence
         assert "L2 pytest: `pytest -q` exited 0" in evidence
+    for level in range(4, 10):
+        handoff = built.facts(f"s1.L{level}.validate")["handoff"]
+        assert str(handoff).startswith(f"From L{level - 1} (s1.L{level - 1}.validate):\n")
     assert built.state.outcome is Outcome.PASSED
     assert built.state.standing == {
         **dict.fromkeys((L1, L2), LevelStatus.PROVEN),
@@ -529,6 +539,14 @@ def test_what_a_report_recommends_decides_the_way() -> None:
     assert built.state.outcome is Outcome.BLOCKED
     assert built.state.reason == "which of the two?"
     assert built.asked[-1] == "s1.L5.decompose"
+
+
+@pytest.mark.scenario("LOG-10")
+def test_a_level_that_hands_back_is_followed_by_the_level_it_names() -> None:
+    built = drive_levels(flow_of(), World({"s1.L5.decompose": hands_back(L7)}))
+
+    assert built.asked[4:6] == ["s1.L5.decompose", "s1.L7.decompose.v2"]
+    assert built.facts("s1.L7.decompose.v2")["handoff"].startswith("From L5 (s1.L5.decompose):\n")
 
 
 @pytest.mark.scenario("LOG-11")
@@ -922,3 +940,22 @@ def test_what_a_sweep_found_is_not_told_of_the_next_one() -> None:
 
 def test_touched_files_are_named_in_what_the_judges_are_told() -> None:
     assert touched_by("one")[0].path in drive_levels(flow_of()).facts("s1.L3.validate")["handoff"]
+
+
+@pytest.mark.scenario("LOG-15")
+def test_the_state_file_has_the_standing_of_every_level_when_a_build_is_cut_off() -> None:
+    at_l5 = drive_levels(flow_of(), until=lambda state: state.stage is Stage.UP and state.level is L5).state
+    shown = project(at_l5, Ledger(), RunId("r"), 1, 0.0)
+
+    standing = {row["level"]: row["status"] for row in shown["validation_status"]}
+    assert standing == {
+        **dict.fromkeys(("L1", "L2"), "proven"),
+        **dict.fromkeys(("L3", "L4"), "passed"),
+        **dict.fromkeys(("L5", "L6", "L7", "L8", "L9"), "pending"),
+    }
+    assert [agent["turn"] for agent in shown["active_agents"]] == ["s1.L5.validate"]
+    assert ("L4", "L5") in [(row["from_level"], row["to_level"]) for row in shown["pending_handoffs"]]
+    assert [spec["id"] for spec in shown["specification_stack"]] == [
+        *(f"L{n}.v1" for n in range(9, 2, -1)),
+        "L2.one.v1",
+    ]

@@ -579,6 +579,7 @@ def test_none_yet_means_no_feedback(loop: Any, text: str):
     assert (loop.feedback, loop.analyst_feedback, loop.programmer_feedback) == ("", "", "")
 
 
+@pytest.mark.scenario("CYC-14")
 def test_the_state_file_has_the_fields_of_the_shell_script(loop: Any):
     fill(loop)
     loop.save_state()
