@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from logos.app.gc import collect_garbage
     from logos.app.hosts import simulate
     from logos.app.init import InitResult, init
+    from logos.app.preflight import Validation, validate
     from logos.app.profiles import install_profiles, list_profiles
     from logos.app.prompt import run_settings
     from logos.app.report import report_on
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from logos.app.start import build_here as build
     from logos.app.start import read_run, resume
     from logos.app.start import run_here as run
-    from logos.app.validate import Validation, validate
     from logos.domain.turns import Outcome
     from logos.engine.runner import RunResult
     from logos.errors import LogosError, RunPaused, UsageError
@@ -57,7 +57,7 @@ _MODULES = {
     "logos.app.setting_sources": ("load_settings",),
     "logos.app.settings": ("Settings",),
     "logos.app.start": ("build", "read_run", "resume", "run"),
-    "logos.app.validate": ("Validation", "validate"),
+    "logos.app.preflight": ("Validation", "validate"),
     "logos.domain.turns": ("Outcome",),
     "logos.engine.runner": ("RunResult",),
     "logos.errors": ("LogosError", "RunPaused", "UsageError"),

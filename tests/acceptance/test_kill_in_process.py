@@ -38,8 +38,8 @@ from logos.domain.events import (
 )
 from logos.domain.specs import TouchedFile
 from logos.domain.turns import Gather, Merge, TurnId, Worktree
-from logos.engine.build_run import BuildRun, run_build
-from logos.engine.cycle_run import CycleRun, run_cycle
+from logos.engine.build_run import BuildRun
+from logos.engine.cycle_run import CycleRun
 from logos.engine.runner import Dependencies
 from logos.errors import AlreadyPassed, StateError
 from logos.testing import APPROVED, FAIL, PASS, REVISE, MemoryLog, ScriptedAgents, script
@@ -175,8 +175,9 @@ def drive_cycle(world: World, life: Life) -> bool:
         start_plan = start_run(settings, continued, log, ())
         files = cast("Any", Mortal(ResponseFiles(settings.response_dir), life, {"clear"}, str))
         watchers = [state_file_writer(settings), life.after_event]
-        run = CycleRun(settings.run_options(), dependencies, files, world.agents.change_signal, watchers)
-        run_cycle(run, start_plan.mode, start_plan.journal, start_plan.first)
+        journal, mode, options = start_plan.journal, start_plan.mode, settings.run_options()
+        run = CycleRun(journal, mode, options, dependencies, files, world.agents.change_signal, watchers)
+        run.run(start_plan.first)
 
     return life.lead(driver)
 
@@ -312,8 +313,9 @@ def drive_build(world: BuildWorld, life: Life) -> bool:
         workspace = cast("Any", Mortal(world.workspace, life, acts, about_place))
         change_signals: Callable[[Path], Any] = lambda _folder: world.agents.change_signal  # noqa: E731
         watchers = [state_file_writer(settings), life.after_event]
-        run = BuildRun(settings.run_options(), dependencies, workspace, responses_in, change_signals, watchers)
-        run_build(run, start_plan.journal, start_plan.first)
+        journal, options = start_plan.journal, settings.run_options()
+        run = BuildRun(journal, options, dependencies, workspace, responses_in, change_signals, watchers)
+        run.run(start_plan.first)
 
     return life.lead(driver)
 

@@ -33,7 +33,7 @@ from logos.domain.events import (
 from logos.domain.ledger import Ledger
 from logos.domain.specs import ContentConflict
 from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
-from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, changed_files, commit_at, merged_work, work_tree
+from logos.engine.checkpoints import Checkpoints, Look, changed_files, commit_at, merged_work, no_checkpoints, work_tree
 from logos.errors import HostError, UsageError
 from logos.flows.levels.state import MAIN
 from logos.ports import Snapshots
@@ -368,7 +368,7 @@ def test_without_checkpoints_there_is_nothing_to_go_back_to() -> None:
 
 def test_where_no_files_are_kept_it_is_said_when_a_run_begins_and_not_again() -> None:
     told: list[str] = []
-    watcher = NoCheckpoints("/repo is no git repository", told.append)
+    watcher = no_checkpoints("/repo is no git repository", told.append)
     log = MemoryLog()
     for seq, event in enumerate((STARTED, ANSWERED, RESUMED, ENDED)):
         watcher(log.append(RUN, event, after=seq), None, Ledger())

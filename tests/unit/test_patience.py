@@ -21,9 +21,7 @@ from logos.waiting.rules import (
     Wait,
     WaitRules,
     WaitState,
-    after_permission,
-    after_permission_shown,
-    after_reminder,
+    acted,
     decide,
     resume_decision,
     updated,
@@ -78,12 +76,8 @@ def play(
         match decision:
             case Act.ACCEPT | Act.FALL_BACK | GiveUp():
                 break
-            case Act.REMIND:
-                wait_state = after_reminder(wait_state, at)
-            case Act.SHOW_PERMISSION:
-                wait_state = after_permission_shown(wait_state)
-            case Act.GIVE_PERMISSION:
-                wait_state = after_permission(wait_state, at)
+            case Act():
+                wait_state = acted(wait_state, decision, at)
             case Wait():
                 pass
     return decisions

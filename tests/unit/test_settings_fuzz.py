@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from logos.app.preflight import check_input
 from logos.app.run_start import make_plan
 from logos.app.setting_sources import LEAVES, as_environment, load_settings
 from logos.app.settings import Settings
-from logos.app.start import check_input
 from logos.domain.roles import Role
 from logos.errors import ConfigError, UsageError
 from tests.builders import a_plan, examples

@@ -123,26 +123,24 @@ class CommonCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedRun:
-    """A run at its newest event, and the files it changed since the common checkpoint, or else since its start."""
-
-    end: Checkpoint
-    changed: list[ChangedFile] | None
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
-    runs: tuple[ComparedRun, ComparedRun]
+    """Two runs at their newest events: `diff` is from the end of the first to the end of the second."""
+
+    diff: Diff
     common: CommonCheckpoint | None
 
     @property
-    def diff(self) -> Diff:
-        """From the end of the first run to the end of the second."""
-        return Diff(self.runs[0].end, self.runs[1].end)
+    def ends(self) -> tuple[Checkpoint, Checkpoint]:
+        return self.diff.one, self.diff.other
 
     @property
     def flows(self) -> set[str]:
-        return {run.end.view.plan.flow for run in self.runs}
+        return {end.view.plan.flow for end in self.ends}
+
+    def changed_by(self, end: Checkpoint) -> int | None:
+        """How many files a run changed since the common checkpoint, or else since its start."""
+        start = self.common.commit if self.common is not None else files_at(end.place, end.view, 1)
+        return len(Diff(replace(end, commit=start), end).files()) if start and end.commit else None
 
     @property
     def gaps(self) -> list[str]:
@@ -155,8 +153,7 @@ class Comparison:
         if self.common is None:
             gaps.append("they have no event in common: the changes of each are counted from its own start")
         gaps += [f"the files at {end.name} were not kept: {end.why_not_kept}" for end in self.diff.missing]
-        damage = [run.end.view.damage for run in self.runs if run.end.view.damage]
-        return [*gaps, *(f"later events are left out: {why}" for why in damage)]
+        return gaps + [f"later events are left out: {end.view.damage}" for end in self.ends if end.view.damage]
 
 
 def compare(a: str, b: str, *, wd: Path | None = None) -> Comparison:
@@ -173,12 +170,7 @@ def compare(a: str, b: str, *, wd: Path | None = None) -> Comparison:
         # A fork keeps the files it started with, even after those of the original run were removed.
         kept = (files_at(end.place, end.view, shared[1]) for end in (one, other))
         common = CommonCheckpoint(*shared, next(filter(None, kept), ""))
-    return Comparison((_compared(one, common), _compared(other, common)), common)
-
-
-def _compared(end: Checkpoint, common: CommonCheckpoint | None) -> ComparedRun:
-    start = common.commit if common is not None else files_at(end.place, end.view, 1)
-    return ComparedRun(end, Diff(replace(end, commit=start), end).files() if start and end.commit else None)
+    return Comparison(Diff(one, other), common)
 
 
 def last_in_common(one: RunView, other: RunView) -> tuple[RunId, int] | None:

@@ -18,12 +18,13 @@ from logos.adapters.git.workspace import base_of
 from logos.adapters.hosts.cli_checks import SANDBOX_REMEDY, ask, is_newer, sandbox_problem, version_of, version_refused
 from logos.adapters.hosts.providers import COMMAND, PROVIDERS
 from logos.app.hosts import cao_host, choose_host, server_client
-from logos.app.sessions import Unreadable, views_in
+from logos.app.runs import views_in
 from logos.app.setting_sources import load_settings
 from logos.app.settings import Settings
 from logos.app.telos_file import read_telos
 from logos.app.workdir import default_config, driver_at, has_log
 from logos.errors import ConfigError, HostError, LogosError
+from logos.views.status import Unreadable
 from logos.views.text import count
 
 OLDEST_PYTHON = (3, 11)

@@ -17,7 +17,7 @@ from logos.adapters.git.worktrees import remove
 from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.store.mirror import abandoned
-from logos.app.sessions import Unreadable, views_in
+from logos.app.runs import views_in
 from logos.app.setting_sources import settings_of
 from logos.app.workdir import TELOS, WorkDir, day_of, driver_at, has_log, place_of
 from logos.domain.events import RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted, TerminalOpened
@@ -25,6 +25,7 @@ from logos.domain.plans import LevelsPlan
 from logos.errors import HostError
 from logos.flows.fold import UNFINISHED
 from logos.views.run import RunView
+from logos.views.status import Unreadable
 
 DAY = 86_400.0
 # What Logos writes under refs/logos/: events of a run, commits that its log names, work of its turns; and snapshots.
@@ -39,7 +40,6 @@ _MARK = b"LOGOS_TERMINAL="
 class SurveyedRun:
     """A run in a log. `why` says why what it left may be removed; it is empty where that must stay."""
 
-    place: Path
     run: str
     why: str = ""
     commits: frozenset[str] = frozenset()
@@ -140,7 +140,7 @@ def _runs_in(place: Path, keep: int, old: float, gaps: list[Unreadable]) -> Iter
     runs = [view for view in found if view.run]
     for newer, view in zip(reversed(range(len(runs))), runs, strict=True):
         if isinstance(view, Unreadable):
-            yield SurveyedRun(place, str(view.run))
+            yield SurveyedRun(str(view.run))
             continue
         at = last[view.run]
         stays = damage or at == driven or newer < keep or at >= old
@@ -159,7 +159,7 @@ def _surveyed(place: Path, view: RunView, day: str) -> SurveyedRun:
     opened = [event for event in since_fork if isinstance(event, TerminalOpened)]
     folders = {folder for event in opened for folder in _folders(WorkDir(place).host_dir(event.session), event)}
     why = f"{view.outcome} on {day}" if day and ended and view.outcome not in UNFINISHED else ""
-    return SurveyedRun(place, view.run, why, frozenset(commits), frozenset(folders))
+    return SurveyedRun(view.run, why, frozenset(commits), frozenset(folders))
 
 
 def _folders(root: Path, event: TerminalOpened) -> list[Path]:

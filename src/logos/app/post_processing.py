@@ -8,11 +8,13 @@ import subprocess
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
+from subprocess import DEVNULL
 
 from logos.adapters.git.command import git, is_repository
 from logos.app.settings import Settings
 
-ARCHIVE_TIMEOUT_SECONDS = 120
+# How long archiving may take.
+SECONDS = 120
 # Files that Logos writes are never committed; the state file, which may lie elsewhere, is added to them.
 OURS = (".telos", ".tmp")
 
@@ -49,15 +51,9 @@ def archive(wd: Path, tell: Tell) -> Done:
         tell("openspec archive failed: no `openspec` on the PATH")
         return Done.FAILED
     try:
+        words = [binary, "archive", change, "--yes"]
         ran = subprocess.run(
-            [binary, "archive", change, "--yes"],
-            cwd=wd,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=ARCHIVE_TIMEOUT_SECONDS,
-            check=False,
+            words, cwd=wd, capture_output=True, text=True, errors="replace", stdin=DEVNULL, timeout=SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         tell(f"openspec archive {change} failed: {error}")

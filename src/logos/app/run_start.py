@@ -20,20 +20,12 @@ from logos.app.telos_file import Telos
 from logos.app.workdir import Tell, stamp, wd_flag
 from logos.domain.events import RunAbandoned, RunEnded, RunResumed, RunStarted, TerminalOpened
 from logos.domain.ledger import Ledger
-from logos.domain.plans import (
-    CURRENT_RULES,
-    CondenseRules,
-    CyclePlan,
-    GivenSetting,
-    LevelsPlan,
-    OnExhausted,
-    ReviewRules,
-)
+from logos.domain.plans import CURRENT_RULES, CondenseRules, CyclePlan, GivenSetting, LevelsPlan, ReviewRules
 from logos.domain.turns import Outcome, RunId
 from logos.engine.cycle_run import StartMode
 from logos.engine.journal import Journal
 from logos.engine.runner import new_run_id
-from logos.errors import AlreadyPassed, ConfigError, LogDamaged, PromptError, StateError, UsageError
+from logos.errors import AlreadyPassed, LogDamaged, PromptError, StateError, UsageError
 from logos.flows.cycle.flow import Cycle, CycleState
 from logos.flows.fold import UNFINISHED, RunFold
 from logos.flows.levels.flow import Levels
@@ -153,35 +145,6 @@ def start_run(
     # Its work began before this log: what has changed since then is not known.
     plan = replace(make_plan(settings, prompt), expect_change=False)
     return _new_run(StartMode.IMPORT, log, RunStarted(plan, seed, opened, given), message)
-
-
-def check_prompt(settings: Settings, continued: Continued, tell: Tell, *, strict: bool) -> None:
-    """A prompt that differs from the unfinished run's; `strict`: it is an error unless --resume was given."""
-    given = given_prompt(settings)
-    if isinstance(continued, RunView):
-        ours = cast(CyclePlan, continued.state.plan).prompt
-    else:
-        ours = continued.prompt if continued is not None else ""
-    if given is None or not ours or given.strip() == ours.strip():
-        return
-    if strict and settings.resume is None:
-        raise UsageError(
-            "an unfinished run with another prompt is here: --resume continues it, --fresh starts the new prompt"
-        )
-    tell("warning: the given prompt differs from the unfinished run's; continuing with the run's own prompt")
-
-
-def check_reviews(settings: Settings, tell: Tell) -> None:
-    limits = settings.limits
-    if limits.max_review_cycles >= limits.min_review_cycles_before_approval:
-        return
-    why = (
-        f"limits.max_review_cycles = {limits.max_review_cycles} is below min_review_cycles_before_approval = "
-        f"{limits.min_review_cycles_before_approval}: no review can approve"
-    )
-    if limits.on_review_exhausted is OnExhausted.BLOCK:
-        raise ConfigError(f"{why}, and on_review_exhausted = block would end every run")
-    tell(f"warning: {why}; their objections are passed on")
 
 
 def _new_run(mode: StartMode, log: SqliteLog, started: RunStarted, message: str = "") -> StartPlan[CycleState]:

@@ -14,13 +14,13 @@ from logos.adapters.reports import read_report as parse_report
 from logos.adapters.state_files import write_build_state, write_cycle_state
 from logos.adapters.store.codec import encode
 from logos.app.settings import Settings
-from logos.app.workdir import Tell, driver_at, find_run, reading
+from logos.app.workdir import Tell, driver_at, find_run, reading, say
 from logos.domain.events import Recorded, RunAbandoned, RunEnded, TerminalClosed, TurnSent
 from logos.domain.ledger import Ledger
 from logos.domain.plans import Plan
 from logos.domain.turns import RunId
 from logos.engine.journal import Journal, Watcher
-from logos.errors import LogError, UsageError
+from logos.errors import LogError, LogosError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import UNFINISHED, RunFold, RunState, fold_run, started_by
 from logos.flows.levels.state import LevelsState
@@ -29,7 +29,7 @@ from logos.views import build_state, cycle_state
 from logos.views.document import iso
 from logos.views.events import EventFormatter, Severity
 from logos.views.run import RunView, State, extended, view_run
-from logos.views.status import RunStatus, UnreadableRun
+from logos.views.status import RunStatus, Unreadable
 
 # Verdicts, states and reports ask for the same report; a process parses it once.
 read_report = lru_cache(maxsize=4096)(parse_report)
@@ -40,36 +40,42 @@ def load_run(log: Log, run: RunId) -> RunView:
     return view_run(run, log.read(run), read_report)
 
 
-def load_status(work_dir: Path, log: Log, run: RunId) -> RunStatus:
+def load_views(place: Path, log: Log) -> Iterator[RunView | Unreadable]:
+    """Every run of a log, oldest first; one that cannot be read does not hide the others."""
+    for run in log.runs():
+        try:
+            view: RunView | Unreadable = load_run(log, run)
+        except LogError as error:
+            view = Unreadable(place, run, str(error))
+        yield view
+
+
+def views_in(place: Path, tell: Tell = say) -> Iterator[RunView | Unreadable]:
+    """The same from the log of a work dir; one that cannot be opened is unreadable as well."""
+    try:
+        with reading(place, tell) as log:
+            yield from load_views(place, log)
+    except LogosError as error:
+        yield Unreadable(place, None, str(error))
+
+
+def status_in(work_dir: Path, log: Log, view: RunView) -> RunStatus:
     """A run and the driver attached to it. The driver of a work dir drives its newest run."""
-    driver = driver_at(work_dir) if run == log.runs()[-1] else None
-    return RunStatus(work_dir, load_run(log, run), driver)
+    return RunStatus(work_dir, view, driver_at(work_dir) if view.run == log.runs()[-1] else None)
 
 
 def read_status(work_dir: Path, run: str | None) -> RunStatus:
     """The same from the log of a work dir: of the run whose id begins so, or of the newest."""
     with reading(work_dir) as log:
-        return load_status(work_dir, log, find_run(log, run))
-
-
-def load_statuses(work_dir: Path, log: Log) -> list[RunStatus | UnreadableRun]:
-    """Every run of a log, oldest first."""
-    found: list[RunStatus | UnreadableRun] = []
-    for run in log.runs():
-        try:
-            found.append(load_status(work_dir, log, run))
-        except LogError as error:
-            found.append(UnreadableRun(run, str(error)))
-    return found
+        return status_in(work_dir, log, load_run(log, find_run(log, run)))
 
 
 def status_of(work_dir: Path, view: RunView) -> RunStatus:
-    """The same for a run that is loaded already."""
-    driver = driver_at(work_dir)
-    if driver is not None:
-        with reading(work_dir) as log:
-            driver = driver if view.run == log.runs()[-1] else None
-    return RunStatus(work_dir, view, driver)
+    """The same for a run whose log is closed again; it is opened only where there is a driver."""
+    if driver_at(work_dir) is None:
+        return RunStatus(work_dir, view, None)
+    with reading(work_dir) as log:
+        return status_in(work_dir, log, view)
 
 
 def event_document(record: Recorded) -> dict[str, Any]:

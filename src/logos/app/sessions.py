@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from logos.app.checkpoints import locate, work_dirs
-from logos.app.runs import load_run
-from logos.app.workdir import Tell, driver_at, find_run, place_of, reading, say
+from logos.app.runs import views_in
+from logos.app.workdir import driver_at, find_run, place_of, reading
 from logos.domain.turns import RunId
-from logos.errors import LogError, LogosError
+from logos.errors import LogError
 from logos.views.run import RunView
 from logos.views.sessions import Session
+from logos.views.status import Unreadable
 
 KILLED = "killed"
 _WAYS = {"fork": "forked from", "rollback": "rolled back to"}
@@ -43,15 +43,6 @@ class SessionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A log, or one run of it, that cannot be read."""
-
-    place: Path
-    run: RunId | None
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class SessionList:
     place: Path
     rows: tuple[SessionRow, ...]
@@ -79,20 +70,6 @@ def list_sessions(run: str | None = None, *, wd: Path | None = None) -> SessionL
     if gaps and not rows:
         raise LogError(gaps[0].why)
     return SessionList(place, tuple(rows), gaps)
-
-
-def views_in(place: Path, tell: Tell = say) -> Iterator[RunView | Unreadable]:
-    """Every run of a log, oldest first; one that cannot be read does not hide the others."""
-    try:
-        with reading(place, tell) as log:
-            for run in log.runs():
-                try:
-                    view: RunView | Unreadable = load_run(log, run)
-                except LogError as error:
-                    view = Unreadable(place, run, str(error))
-                yield view
-    except LogosError as error:
-        yield Unreadable(place, None, str(error))
 
 
 def rows_of(place: Path, view: RunView) -> list[SessionRow]:

@@ -17,19 +17,9 @@ from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import locate, match, run_name, snapshots_for
 from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of
 from logos.app.post_processing import post_process
-from logos.app.preflight import try_test_command
-from logos.app.prompt import given_prompt, split_prompt
+from logos.app.preflight import check_input, check_prompt, check_reviews, check_work_dir, try_test_command
 from logos.app.rollback import abandon_runs, finish_rollback
-from logos.app.run_start import (
-    blocked,
-    build_to_resume,
-    check_prompt,
-    check_reviews,
-    name_in_state_file,
-    run_to_continue,
-    start_build,
-    start_run,
-)
+from logos.app.run_start import blocked, build_to_resume, name_in_state_file, run_to_continue, start_build, start_run
 from logos.app.runs import load_run, newest_of, open_levels, state_file_writer, unfinished_runs
 from logos.app.setting_sources import given_settings, resumed_settings, settings_of
 from logos.app.settings import Settings
@@ -37,36 +27,18 @@ from logos.app.telos_file import read_telos
 from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, reading, say
 from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, Plan
 from logos.domain.turns import RunId
-from logos.engine.build_run import BuildRun, run_build
-from logos.engine.checkpoints import Checkpoints, Look, NoCheckpoints, changed_files, merged_work, work_tree
-from logos.engine.cycle_run import CycleRun, StartMode, run_cycle
+from logos.engine.build_run import BuildRun
+from logos.engine.checkpoints import Checkpoints, Look, changed_files, merged_work, no_checkpoints, work_tree
+from logos.engine.cycle_run import CycleRun, StartMode
 from logos.engine.journal import Watcher
 from logos.engine.runner import Dependencies, RunResult
 from logos.engine.terminals import AgentTerminals
-from logos.errors import ConfigError, HostError, LogError, UsageError
+from logos.errors import HostError, LogError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import UNFINISHED
 from logos.flows.levels.state import LevelsState
 from logos.ports import AgentHost, ChangeSignal
 from logos.views.run import RunView
-
-
-def check_work_dir(settings: Settings) -> None:
-    try:
-        exists = settings.work_dir.is_dir()
-    except OSError:
-        # The path is too long for the file system.
-        exists = False
-    if not exists:
-        raise ConfigError(f"wd = {str(settings.work_dir)[:200]!r}: there is no such directory")
-
-
-def check_input(settings: Settings) -> None:
-    """Check the work dir and the prompt before a lock, a log or a terminal exists."""
-    check_work_dir(settings)
-    given = given_prompt(settings)
-    if given is not None:
-        split_prompt(given)
 
 
 def run_here(
@@ -101,7 +73,7 @@ def run_here(
         with closing(make_host(settings, tell)) as host:
             check_host(host, start_plan.first.plan.agents, tell, fresh=start_plan.mode is StartMode.FRESH)
             if not bare:
-                _try_test_command(settings, resumed, tell)
+                try_test_command(settings, resumed, tell)
             if settings.resume is False:
                 abandon_runs(settings, log, CyclePlan, "a new run was begun", tell)
             if start_plan.message:
@@ -116,8 +88,8 @@ def run_here(
                 post_process(settings.work_dir, settings, plan.explore, tell)
 
             with closing(FileWatcher(settings.response_dir)) as change_signal:
-                run = CycleRun(options, needs, responses, change_signal, watching, after_pass, changed)
-                return run_cycle(run, start_plan.mode, start_plan.journal, start_plan.first)
+                wiring = options, needs, responses, change_signal, watching, after_pass, changed
+                return CycleRun(start_plan.journal, start_plan.mode, *wiring).run(start_plan.first)
 
 
 def _settle(settings: Settings, resumed: RunView | None) -> tuple[Settings, tuple[GivenSetting, ...]]:
@@ -130,17 +102,8 @@ def _settle(settings: Settings, resumed: RunView | None) -> tuple[Settings, tupl
 
 def _with_promises(settings: Settings, *, has_snapshots: bool) -> Settings:
     """What holds where nobody said otherwise: a PASS is verified, and something was changed for it."""
-    promised = {"verify_pass": settings.verify_pass is not False}
-    promised["expect_change"] = settings.expect_change is not False and has_snapshots
-    return settings.model_copy(update=promised)
-
-
-def _try_test_command(settings: Settings, resumed: RunView | None, tell: Tell) -> None:
-    """Try the command that will verify a PASS, unless an earlier driver of the run has tried it."""
-    command = settings.project_test_cmd
-    known = resumed.state.plan if resumed is not None else None
-    if command and settings.verify_pass and not (isinstance(known, CyclePlan) and known.test_command == command):
-        try_test_command(command, str(settings.work_dir), settings.handoff.response_timeout, tell)
+    changed = settings.expect_change is not False and has_snapshots
+    return settings.model_copy(update={"verify_pass": settings.verify_pass is not False, "expect_change": changed})
 
 
 def build_here(
@@ -178,8 +141,8 @@ def build_here(
             needs, options = _dependencies(settings, host, log, tell), settings.run_options()
             snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
             watching = _watchers(settings, watchers, log, tell, snapshots, lambda _: merged_work)
-            run = BuildRun(options, needs, workspace, responses_in, change_signal_for, watching)
-            return run_build(run, journal, start_plan.first)
+            run = BuildRun(journal, options, needs, workspace, responses_in, change_signal_for, watching)
+            return run.run(start_plan.first)
 
 
 def read_run(work_dir: Path, run: RunId) -> RunView:
@@ -230,7 +193,7 @@ def _watchers(
     if snapshots is not None:
         watching.append(Checkpoints(snapshots, log, look(snapshots), tell))
     elif settings.checkpoints.enabled:
-        watching.append(NoCheckpoints(f"{settings.work_dir} is not a git repository", tell))
+        watching.append(no_checkpoints(f"{settings.work_dir} is not a git repository", tell))
     return watching
 
 

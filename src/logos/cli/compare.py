@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
-from logos.app.diff import ComparedRun, Comparison
+from logos.app.checkpoints import Checkpoint
+from logos.app.diff import Comparison
 from logos.app.diff import compare as compare_runs
 from logos.app.runs import status_of
 from logos.cli.diff import changes_document, put_changes
@@ -39,10 +40,10 @@ def compare(
     if as_json:
         show.document(_comparison_document(found, patch=patch))
         return
-    one, other = (run.end.run for run in found.runs)
+    one, other = (end.run for end in found.ends)
     # Only the patch goes to a pipe.
     about = show.console(stderr=patch and not sys.stdout.isatty())
-    left, right = (_compared_cells(run, found) for run in found.runs)
+    left, right = (_compared_cells(end, found) for end in found.ends)
     show.put_table(about, ("", one, other), [(label, left[label], right[label]) for label in left])
     show.put(about, "")
     if found.common is not None:
@@ -54,8 +55,8 @@ def compare(
         put_changes(found.diff, stat=not patch)
 
 
-def _compared_cells(run: ComparedRun, found: Comparison) -> dict[str, object]:
-    view, bill, common = run.end.view, run.end.view.bill, found.common
+def _compared_cells(end: Checkpoint, found: Comparison) -> dict[str, object]:
+    view, bill, common, changed = end.view, end.view.bill, found.common, found.changed_by(end)
     rounds = ", ".join({"cycle": "rounds", "levels": "sweeps"}[flow] for flow in sorted(found.flows))
     since = f"since {common.run}@{common.seq}" if common is not None else "since its start"
     return {
@@ -71,8 +72,8 @@ def _compared_cells(run: ComparedRun, found: Comparison) -> dict[str, object]:
         "cost": _partly(dollars(bill.usage.cost_usd), bill.cost_unknown, bill.turns),
         "time driven": duration(view.driven),
         "sessions": len(view.own_sessions),
-        f"files changed {since}": UNKNOWN if run.changed is None else len(run.changed),
-        "folder": str(run.end.place),
+        f"files changed {since}": UNKNOWN if changed is None else changed,
+        "folder": str(end.place),
     }
 
 
@@ -84,12 +85,11 @@ def _partly(text: str, unknown: int, turns: int) -> str:
 def _comparison_document(found: Comparison, *, patch: bool) -> dict[str, Any]:
     runs = [
         {
-            **RunDocument.of(status_of(run.end.place, run.end.view)),
-            "files_changed": changed,
-            "commit": run.end.commit or None,
+            **RunDocument.of(status_of(end.place, end.view)),
+            "files_changed": found.changed_by(end),
+            "commit": end.commit or None,
         }
-        for run in found.runs
-        for changed in [None if run.changed is None else len(run.changed)]
+        for end in found.ends
     ]
     at = found.common
     common = at and {"run": at.run, "event": at.seq, "commit": at.commit or None}

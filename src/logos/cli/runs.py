@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from logos.app.runs import load_statuses
+from logos.app.runs import load_views, status_in
 from logos.app.workdir import has_log, place_of, reading
 from logos.cli.options import AsJson, WorkDir, command
 from logos.cli.output import console as show
 from logos.views.document import runs_document
 from logos.views.events import Severity
-from logos.views.status import RunStatus, UnreadableRun
+from logos.views.status import RunStatus, Unreadable
 from logos.views.text import date
 from logos.views.usage import dollars, tokens
 
@@ -17,10 +17,11 @@ from logos.views.usage import dollars, tokens
 def runs(wd: WorkDir = None, as_json: AsJson = False) -> None:
     """List the runs of this work dir, the newest last."""
     place = place_of(wd)
-    found: list[RunStatus | UnreadableRun] = []
+    found: list[RunStatus | Unreadable] = []
     if has_log(place):
         with reading(place) as log:
-            found = load_statuses(place, log)
+            views = load_views(place, log)
+            found = [view if isinstance(view, Unreadable) else status_in(place, log, view) for view in views]
     if as_json:
         show.document(runs_document(str(place), found))
         return
@@ -32,12 +33,12 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> None:
     left_out = {"flow"} if {row["flow"] for row in rows} <= {"cycle", "-"} else set[str]()
     left_out |= {"from"} if {row["from"] for row in rows} == {"-"} else set()
     keys = [key for key in rows[0] if key not in left_out]
-    severities = [Severity.BAD if isinstance(run, UnreadableRun) or run.view.damage else run.severity for run in found]
+    severities = [Severity.BAD if isinstance(run, Unreadable) or run.view.damage else run.severity for run in found]
     show.put_table(show.console(), keys, [[row[key] for key in keys] for row in rows], severities)
 
 
-def _run_row(run: RunStatus | UnreadableRun) -> dict[str, object]:
-    if isinstance(run, UnreadableRun):
+def _run_row(run: RunStatus | Unreadable) -> dict[str, object]:
+    if isinstance(run, Unreadable):
         blank = dict.fromkeys(("run", "flow", "from", "started", "status", "rounds", "turns"), "-")
         known = {"run": run.run, "status": "DAMAGED", "tokens": tokens(None), "cost": dollars(None)}
         return {**blank, **known, "asked for": run.why}

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from logos.app.validate import validate as check_config
+from logos.app.preflight import validate as check_config
 from logos.app.workdir import CONFIG
 from logos.cli.options import AsJson, argument, command
 from logos.cli.output import console as show

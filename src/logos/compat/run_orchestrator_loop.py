@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn, Unpack, cast
@@ -58,12 +58,12 @@ class PlainHost:
         self._api = api
 
     def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
-        return self._call("create_session", agent_profile, **_accepted(options))
+        return self._call("create_session", agent_profile, options=options)
 
     def create_terminal(
         self, session_name: str, agent_profile: str, **options: Unpack[TerminalOptions]
     ) -> Mapping[str, str]:
-        return self._call("create_terminal", session_name, agent_profile, **_accepted(options))
+        return self._call("create_terminal", session_name, agent_profile, options=options)
 
     def send_input(self, terminal_id: str, message: str) -> None:
         self._call("send_input", terminal_id, message)
@@ -80,19 +80,17 @@ class PlainHost:
     def close(self) -> None:
         self._call("close")
 
-    def _call(self, method: str, *arguments: str, **options: str) -> Any:
+    def _call(self, method: str, *arguments: str, options: TerminalOptions | None = None) -> Any:
+        told = {"provider": options["provider"]} if options else {}
+        # The working directory is passed only when it is set: such a host may not accept it.
+        if options and (folder := options.get("working_directory")):
+            told["working_directory"] = folder
         try:
-            return getattr(self._api, method)(*arguments, **options)
+            return getattr(self._api, method)(*arguments, **told)
         except LogosError:
             raise
         except Exception as error:
             raise HostError(f"{method}: {type(error).__name__}: {error}") from error
-
-
-def _accepted(options: TerminalOptions) -> dict[str, str]:
-    """The working directory is passed only when it is set: such a host may not accept it."""
-    folder = options.get("working_directory")
-    return {"provider": options["provider"], **({"working_directory": folder} if folder else {})}
 
 
 class DefaultRun(ModuleType):
@@ -138,13 +136,10 @@ class DefaultRun(ModuleType):
 
     def take_prompt(self) -> None:
         """Split PROMPT or PROMPT_FILE, if set; `main` reports a prompt without its parts."""
-        try:
-            given = given_prompt(self.settings())
-            parts = split_prompt(given) if given else Prompt("", "", "")
-        except PromptError:
-            return
-        if given:
-            self.__dict__.update(PROMPT=parts.whole, EXPLORE_SUMMARY=parts.explore, SCENARIO_TEST=parts.scenario_test)
+        with suppress(PromptError):
+            if given := given_prompt(self.settings()):
+                told = split_prompt(given)
+                self.__dict__.update(PROMPT=told.whole, EXPLORE_SUMMARY=told.explore, SCENARIO_TEST=told.scenario_test)
 
     def reset(self) -> None:
         """Reset the state to that of a new run."""
@@ -186,10 +181,9 @@ class DefaultRun(ModuleType):
     def ledger(self) -> Ledger:
         terminals: dict[AgentName, Terminal] = {}
         for role, id_ in self.terminal_ids.items():
-            configured = self.AGENT_CONFIG.get(role, {}).get("provider", self.PROVIDER)
             if id_:
-                provider = self.terminal_providers.get(id_) or configured
-                terminals[AgentName(role)] = Terminal(TerminalId(id_), provider)
+                configured = self.AGENT_CONFIG.get(role, {}).get("provider", self.PROVIDER)
+                terminals[AgentName(role)] = Terminal(TerminalId(id_), self.terminal_providers.get(id_) or configured)
         return Ledger(self.session_name, MappingProxyType(terminals))
 
     def state(self, role: Role | None = None, cycle: int = 1, round_: int | None = None, **outputs: str) -> CycleState:
@@ -217,25 +211,19 @@ class DefaultRun(ModuleType):
         self.programmer_feedback, self.programmer_context_for_retry = state.programmer_feedback, state.retry_context
         self.outputs = dict(state.outputs)
 
-    def apply(self, event: Event) -> str | None:
-        """Update the attributes from an event; returns a line to log, if any."""
+    def _on_event(self, event: Event) -> None:
+        """Keep a terminal that was opened, and log what people are told."""
         match event:
             case TerminalOpened(agent, terminal, provider, session):
-                self.session_name = session
-                self.terminal_ids[agent] = terminal
+                self.session_name, self.terminal_ids[agent] = session, terminal
                 self.terminal_providers[terminal] = provider
-                return f"{agent}: terminal {terminal} ({provider})"
+                self.log(f"{agent}: terminal {terminal} ({provider})")
             case TerminalClosed(agent, terminal):
-                return f"{agent}: terminal {terminal} ended"
+                self.log(f"{agent}: terminal {terminal} ended")
             case Noted(_, text):
-                return text
+                self.log(text)
             case _:
-                return None
-
-    def _on_event(self, event: Event) -> None:
-        text = self.apply(event)
-        if text:
-            self.log(text)
+                pass
 
     def log(self, msg: str) -> None:
         print(f"[{time.strftime('%H:%M:%S')}] {msg}", file=sys.stderr, flush=True)
@@ -246,8 +234,7 @@ class DefaultRun(ModuleType):
 
     def notify(self, title: str, message: str, priority: int = 3) -> None:
         topic = str(self.settings().notifications.ntfy_topic)
-        problem = notifications.notify(topic, title, message, priority)
-        if problem:
+        if problem := notifications.notify(topic, title, message, priority):
             self.log(problem)
 
     def load_config(self, argv: list[str] | None = None) -> dict[str, Any]:
@@ -429,10 +416,10 @@ class DefaultRun(ModuleType):
     def main(self) -> NoReturn:
         """Run or resume a cycle; the attributes follow it. Exits with the run's exit code."""
 
-        def follow(record: Recorded, state: CycleState, ledger: Ledger) -> None:
-            self.apply(record.event)
+        def follow(_record: Recorded, state: CycleState, ledger: Ledger) -> None:
             self.session_name = ledger.session
             self.terminal_ids = {name: terminal.id for name, terminal in ledger.terminals.items()}
+            self.terminal_providers |= {terminal.id: terminal.provider for terminal in ledger.terminals.values()}
             self.show(state, FINAL[state.outcome])
 
         try:

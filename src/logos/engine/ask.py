@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from logos.domain.events import Noted, Topic, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.domain.ledger import InFlightTurn, Ledger
@@ -30,10 +30,8 @@ NEW_GRACE_SECONDS = 2.0
 MAX_REFUSALS_SHOWN = 3
 
 
-class ReplaceAgent(Protocol):
-    def __call__(self, context: WorkerContext) -> str | None:
-        """Replace the agent's provider by the next spare; returns its name, or None when no spare is left."""
-        ...
+# Replaces the agent's provider by the next spare; returns its name, or None when no spare is left.
+ReplaceAgent = Callable[[WorkerContext], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,9 @@ class Asker:
                 match recovery:
                     case Retry(seconds):
                         self._wait_before_retry(lost, seconds, pending, context)
-                    case Recovery.FAILOVER if self._failed_over(lost, turn, context):
+                    case Recovery.FAILOVER if provider := self.replace_agent(context):
+                        text = f"{turn.agent}: {lost.detail}; {provider} takes over"
+                        context.post(Noted(Topic.WARNING, text, turn.id))
                         return
                     case Recovery.FAILOVER | Recovery.STOP:
                         self._note_refusals(turn, ledger, context)
@@ -118,13 +118,6 @@ class Asker:
         while (left := end - now()) > 0:
             self.change_signal.wait(self.change_signal.wakeups, min(left, RETRY_POLL_SECONDS))
             context.check()
-
-    def _failed_over(self, lost: NoResponse, turn: Turn, context: WorkerContext) -> bool:
-        provider = self.replace_agent(context)
-        if provider is None:
-            return False
-        context.post(Noted(Topic.WARNING, f"{turn.agent}: {lost.detail}; {provider} takes over", turn.id))
-        return True
 
     def _still_pending(self, in_flight: InFlightTurn, pending: PendingResponse, waiter: ResponseWaiter) -> bool:
         """Whether to keep waiting for a turn that an earlier driver asked, instead of asking it again."""

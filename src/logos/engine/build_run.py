@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from logos.domain.events import Event, Recorded, RunResumed, TerminalClosed, TurnAnswered, TurnFailed
+from logos.domain.events import Recorded, RunResumed, TerminalClosed, TurnAnswered, TurnFailed
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Action, Agent, AgentName, Check, Compare, FailureKind, Gather, Merge, Outcome, Turn
 from logos.engine.checks import run_check
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext
 from logos.engine.options import RunOptions
-from logos.engine.runner import Dependencies, Runner, RunResult, orderly_shutdown
+from logos.engine.runner import Dependencies, Runner
 from logos.engine.waiter import status_of
 from logos.errors import HostError, TerminalGone
 from logos.flows.levels.state import MAIN, LevelsState
@@ -33,6 +33,7 @@ class BuildRun(Runner[LevelsState]):
 
     def __init__(
         self,
+        journal: Journal[LevelsState],
         options: RunOptions,
         dependencies: Dependencies,
         workspace: Workspace,
@@ -40,7 +41,7 @@ class BuildRun(Runner[LevelsState]):
         change_signal_for: ChangesFor,
         watchers: Sequence[Watcher[LevelsState]] = (),
     ) -> None:
-        super().__init__(options, dependencies, [self._keep_unfinished_work, *watchers])
+        super().__init__(journal, options, dependencies, [self._keep_unfinished_work, *watchers])
         self._responses_for = responses_for
         self._workspace = workspace
         self._change_signal_for = change_signal_for
@@ -65,7 +66,7 @@ class BuildRun(Runner[LevelsState]):
             case Check() | Compare():
                 raise RuntimeError("a build checks what is merged")
             case Gather():
-                if action.place.commits[0] in self._running().state.left.values():
+                if action.place.commits[0] in self._journal.state.left.values():
                     # A fork holds unfinished work as a commit; the worktree may not exist yet.
                     self._workspace.open(action.place, anew=False)
                 context.post(self._workspace.gather(action))
@@ -81,7 +82,7 @@ class BuildRun(Runner[LevelsState]):
             path = str(responses.path(turn.answer))
             told = replace(turn, facts={**turn.facts, "wd": folder, "response_path": path})
             change_signal = self._change_signal(turn.agent, responses.folder)
-            self._asker(told, responses, change_signal).ask(told, self._running().ledger, context)
+            self._asker(told, responses, change_signal).ask(told, self._journal.ledger, context)
         except HostError as error:
             # Only this turn fails; the other authors continue.
             context.post(TurnFailed(turn.id, FailureKind.ERROR, f"{turn.id}: {error}"))
@@ -91,14 +92,14 @@ class BuildRun(Runner[LevelsState]):
         place = turn.place
         if place is None:
             return self._options.work_dir
-        new = turn.agent not in self._running().ledger.briefed
+        new = turn.agent not in self._journal.ledger.briefed
         if place.name == MAIN and new:
             return self._workspace.ready(place)
         return self._workspace.open(place, anew=new)
 
     def _open_terminal(self, turn: Turn, folder: str, context: WorkerContext) -> None:
         """Open a terminal for the agent. A lost one is replaced: agents of a build keep nothing between turns."""
-        journal, again = self._running(), ""
+        journal, again = self._journal, ""
         terminal = journal.ledger.terminals.get(turn.agent)
         if terminal is not None:
             try:
@@ -111,12 +112,8 @@ class BuildRun(Runner[LevelsState]):
         self._agent_terminals(context.post).open_one(journal.run, agent, folder, again)
 
     def _change(self, turn: Turn, agent: Agent, context: WorkerContext) -> None:
-        journal = self._running()
-        self._agent_terminals(context.post).close(journal.ledger, [agent.name])
-        self._agent_terminals(context.post).open_one(journal.run, agent, self._folder(turn))
-
-    def _agent_for(self, turn: Turn) -> Agent:
-        return next(own for own in self._running().state.plan.agents if own.name == turn.agent_def)
+        self._agent_terminals(context.post).close(self._journal.ledger, [agent.name])
+        self._agent_terminals(context.post).open_one(self._journal.run, agent, self._folder(turn))
 
     def _change_signal(self, agent: AgentName, folder: Path) -> ChangeSignal:
         """One watcher per agent: a recreated worktree is a different folder under the same name."""
@@ -132,10 +129,9 @@ class BuildRun(Runner[LevelsState]):
 
     def _idle(self) -> set[AgentName]:
         """Agents whose turn is done and whose work, if any, is gathered."""
-        journal = self._running()
-        state = journal.state
+        state = self._journal.state
         needed = {ask.key for ask in state.pending_turns} | {done.pending.key for done in state.answered.values()}
-        return {name for name in journal.ledger.terminals if name not in needed}
+        return {name for name in self._journal.ledger.terminals if name not in needed}
 
     def _close_idle(self, context: WorkerContext) -> None:
         with self._lock:
@@ -145,13 +141,13 @@ class BuildRun(Runner[LevelsState]):
         for change_signal in change_signals:
             change_signal.close()
         if mine:
-            self._agent_terminals(context.post).close(self._running().ledger, mine)
+            self._agent_terminals(context.post).close(self._journal.ledger, mine)
 
     def _clean_up(self) -> None:
-        self._agent_terminals().close(self._running().ledger, self._idle())
+        self._agent_terminals().close(self._journal.ledger, self._idle())
 
-    def shutdown(self, why: str | None) -> None:
-        super().shutdown(why)
+    def _shutdown(self, why: str | None) -> None:
+        super()._shutdown(why)
         for change_signal in self._change_signals.values():
             change_signal.close()
 
@@ -159,7 +155,7 @@ class BuildRun(Runner[LevelsState]):
         self._clean_up()
         # A blocked build continues after a person's answer, so its worktrees stay.
         if outcome is not Outcome.BLOCKED:
-            self._workspace.close(self._running().state.result)
+            self._workspace.close(self._journal.state.result)
 
     def _keep_unfinished_work(self, record: Recorded, state: LevelsState, ledger: Ledger) -> None:
         """Store work of agents whose report was refused as commits: a fork of the run needs it.
@@ -175,10 +171,3 @@ class BuildRun(Runner[LevelsState]):
             if ask.before is not None and turn in (None, ask.before) and ask.turn not in state.started:
                 with suppress(HostError):
                     self._workspace.keep(state.worktree_for(ask), ask.before)
-
-
-def run_build(run: BuildRun, journal: Journal[LevelsState], first: Event) -> RunResult[LevelsState]:
-    """Drive a whole build. Raises RunPaused, HostError, Interrupted …; whatever happens, the log holds it."""
-    with orderly_shutdown(run):
-        run.start(journal, first)
-        return run.go()

@@ -27,24 +27,20 @@ ChangedFiles = Callable[[RunId], tuple[str, ...] | None]
 SPECS = "openspec/"
 # An event names no more files than this.
 _MOST_NAMES = 1000
+# What may follow a change of files.
+_STEPS = RunStarted | RunResumed | RunForked | RunEnded | events.RunAbandoned
+_TURNS = events.TurnAnswered | events.TurnFailed | events.CheckRan
 
 
 def work_tree(snapshots: Snapshots) -> Look:
     """The cycle works in the person's work tree: take a snapshot after every event that may follow a change."""
 
     def look(event: Event) -> str | None:
-        match event:
-            case RunForked(_, _, _, _, commit) if commit:
-                # A fork starts with the files of this commit.
-                return commit
-            case RunStarted() | RunResumed() | RunForked() | RunEnded() | events.RunAbandoned():
-                return snapshots.take()
-            case events.TurnAnswered() | events.TurnFailed() | events.CheckRan():
-                return snapshots.take()
-            case Noted(Topic.INTERRUPTED | Topic.AFTERWARDS):
-                return snapshots.take()
-            case _:
-                return None
+        if isinstance(event, RunForked) and event.commit:
+            # A fork starts with the files of this commit.
+            return event.commit
+        noted = isinstance(event, Noted) and event.topic in (Topic.INTERRUPTED, Topic.AFTERWARDS)
+        return snapshots.take() if noted or isinstance(event, _STEPS | _TURNS) else None
 
     return look
 
@@ -83,7 +79,8 @@ class Checkpoints:
         with self._warning_once():
             if not self._begun:
                 self._catch_up(record.run, record.seq)
-            if self._see(record) or isinstance(record.event, RunEnded | RunResumed) or _leaves(record.event):
+            leaves = isinstance(record.event, Noted) and record.event.topic is Topic.INTERRUPTED
+            if self._see(record) or leaves or isinstance(record.event, RunEnded | RunResumed):
                 self._point(record.run)
 
     def catch_up(self, run: RunId) -> None:
@@ -149,21 +146,14 @@ def changed_files(snapshots: Snapshots | None, tell: Tell) -> ChangedFiles:
     return look
 
 
-@dataclass(frozen=True, slots=True)
-class NoCheckpoints:
+def no_checkpoints(why: str, tell: Tell) -> Callable[[Recorded, Any, Ledger], None]:
     """A watcher that says once, after the run has started, why file checkpoints are off."""
 
-    why: str
-    tell: Tell
-
-    def __call__(self, record: Recorded, state: Any, ledger: Ledger) -> None:
-        del state, ledger
+    def watch(record: Recorded, _state: Any, _ledger: Ledger) -> None:
         if isinstance(record.event, RunStarted):
-            self.tell(f"file checkpoints are off ({self.why}); rollback restores run state only")
+            tell(f"file checkpoints are off ({why}); rollback restores run state only")
 
-
-def _leaves(event: Event) -> bool:
-    return isinstance(event, Noted) and event.topic is Topic.INTERRUPTED
+    return watch
 
 
 def commit_at(commits: Mapping[int, str], seq: int) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 from contextlib import suppress
+from subprocess import DEVNULL, STDOUT
 
 from logos.domain.events import CheckRan
 from logos.domain.turns import Check
@@ -28,13 +29,7 @@ def run_command(command: str, cwd: str, timeout: float, stop: threading.Event) -
     """Run a configured shell command in its own process group, which is killed before this returns."""
     with tempfile.TemporaryFile() as sink:
         process = subprocess.Popen(
-            command,
-            shell=True,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, shell=True, cwd=cwd, stdin=DEVNULL, stdout=sink, stderr=STDOUT, start_new_session=True
         )
         exit_code, waited = None, 0.0
         try:
@@ -46,16 +41,12 @@ def run_command(command: str, cwd: str, timeout: float, stop: threading.Event) -
         finally:
             # A signal may raise in the main thread, where a command is tried before a run.
             if exit_code is None:
-                _end(process)
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         size = sink.seek(0, os.SEEK_END)
         sink.seek(max(0, size - KEEP_BYTES))
         output = sink.read().decode("utf-8", "replace")
     if exit_code is None:
         return TIMED_OUT, f"{output}\n(ended by Logos after {waited:.0f} s)"
     return exit_code, output
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

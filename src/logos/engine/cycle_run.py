@@ -7,13 +7,13 @@ from enum import StrEnum
 
 from logos.domain.events import Event, Noted, Topic, WorkCompared
 from logos.domain.plans import CyclePlan
-from logos.domain.turns import Action, Agent, Check, Compare, Gather, Merge, Outcome, Turn
+from logos.domain.turns import Action, Check, Compare, Gather, Merge, Outcome, Turn
 from logos.engine.checkpoints import ChangedFiles
 from logos.engine.checks import run_check
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext
 from logos.engine.options import RunOptions
-from logos.engine.runner import Dependencies, Runner, RunResult, orderly_shutdown
+from logos.engine.runner import Dependencies, Runner
 from logos.engine.terminals import RECREATE
 from logos.errors import StateError
 from logos.flows.cycle.flow import CycleState
@@ -34,6 +34,8 @@ class CycleRun(Runner[CycleState]):
 
     def __init__(
         self,
+        journal: Journal[CycleState],
+        mode: StartMode,
         options: RunOptions,
         dependencies: Dependencies,
         responses: Responses,
@@ -42,20 +44,18 @@ class CycleRun(Runner[CycleState]):
         after_pass: AfterPass | None = None,
         changed_files: ChangedFiles = lambda _run: None,
     ) -> None:
-        super().__init__(options, dependencies, watchers)
+        super().__init__(journal, options, dependencies, watchers)
+        self._mode = mode
         self._after_pass = after_pass
         self._changed_files = changed_files
         self._responses = responses
         self._change_signal = change_signal
 
-    def begin(self, journal: Journal[CycleState], first: Event) -> None:
-        """Write the first event of a new run, or of this driver's part in an old one."""
-        self._responses.ensure()
-        self.start(journal, first)
-
-    def ensure_terminals(self, mode: StartMode) -> None:
+    def _start(self, first: Event) -> None:
         """Verify the terminals a resumed run should have, and open the missing ones."""
-        journal, agent_terminals = self._running(), self._agent_terminals()
+        self._responses.ensure()
+        super()._start(first)
+        journal, agent_terminals, mode = self._journal, self._agent_terminals(), self._mode
         agents = journal.state.plan.agents
         if mode is not StartMode.FRESH and self._options.recreate_terminals:
             agent_terminals.drop_lost(journal.ledger)
@@ -77,31 +77,20 @@ class CycleRun(Runner[CycleState]):
             case Check():
                 run_check(action, self._options.work_dir, self._options.response_timeout, context)
             case Compare():
-                context.post(WorkCompared(action.id, self._changed_files(self._running().run)))
+                context.post(WorkCompared(action.id, self._changed_files(self._journal.run)))
             case Turn():
-                self._asker(action, self._responses, self._change_signal).ask(action, self._running().ledger, context)
+                self._asker(action, self._responses, self._change_signal).ask(action, self._journal.ledger, context)
             case Gather() | Merge():
                 raise RuntimeError("the cycle works in one place")
-
-    def _agent_for(self, turn: Turn) -> Agent:
-        return next(own for own in self._running().state.plan.agents if own.name == turn.agent)
 
     def _wake(self) -> None:
         self._change_signal.wake()
 
     def _finish(self, outcome: Outcome) -> None:
         if outcome is Outcome.PASSED and self._after_pass is not None:
-            journal = self._running()
+            journal = self._journal
             self._after_pass(journal.state.plan, lambda text: journal.record(Noted(Topic.AFTERWARDS, text)))
 
     def _clean_up(self) -> None:
         if self._options.cleanup_on_exit:
-            self._agent_terminals().close(self._running().ledger)
-
-
-def run_cycle(run: CycleRun, mode: StartMode, journal: Journal[CycleState], first: Event) -> RunResult[CycleState]:
-    """Drive a whole run. Raises RunPaused, HostError, Interrupted …; whatever happens, the log holds it."""
-    with orderly_shutdown(run):
-        run.begin(journal, first)
-        run.ensure_terminals(mode)
-        return run.go()
+            self._agent_terminals().close(self._journal.ledger)

@@ -74,7 +74,11 @@ def drive(
         while fold.outcome is None and not stop.is_set():
             due = fold.due()
             new = [action for action in due if action.id not in busy]
-            budget_reached = _asked(check_budget) if new and budget_reached is None else budget_reached
+            if new and budget_reached is None:
+                try:
+                    check_budget()
+                except RunPaused as paused:
+                    budget_reached = paused
             # A worker whose action is no longer due has answered already.
             if budget_reached is not None and not any(action.id in busy for action in due):
                 raise budget_reached
@@ -84,7 +88,11 @@ def drive(
                 _start(action, perform, WorkerContext(action.id, inbox, stop), inbox)
             if not busy:
                 return None
-            message = _next(inbox, stop)
+            message: WorkerMessage | None = None
+            while message is None and not stop.is_set():
+                # Wakes up now and then: a signal that arrives just before a wait does not end that wait.
+                with suppress(Empty):
+                    message = inbox.get(timeout=WAKE_SECONDS)
             if message is not None:
                 _receive(message, journal, busy)
         if fold.outcome is not None and not fold.ended:
@@ -92,24 +100,6 @@ def drive(
         return fold.outcome
     finally:
         stop.set()
-
-
-def _asked(check_budget: Callable[[], None]) -> RunPaused | None:
-    try:
-        check_budget()
-    except RunPaused as paused:
-        return paused
-    return None
-
-
-def _next(inbox: SimpleQueue[WorkerMessage], stop: threading.Event) -> WorkerMessage | None:
-    """The next mail, or None when the driver is to stop. Wakes up now and then: a signal that arrives just before a
-    wait does not end that wait.
-    """
-    while not stop.is_set():
-        with suppress(Empty):
-            return inbox.get(timeout=WAKE_SECONDS)
-    return None
 
 
 def _start(action: Action, perform: Perform, context: WorkerContext, inbox: SimpleQueue[WorkerMessage]) -> None:

@@ -24,10 +24,6 @@ class RunOptions:
     cleanup_on_exit: bool = False
 
 
-def no_notification(title: str, message: str, priority: int) -> str | None:
-    del title, message, priority
-
-
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     host: AgentHost
@@ -37,4 +33,4 @@ class Dependencies:
     wall: Callable[[], float] = time.time
     pause: Callable[[float], object] = time.sleep
     # Sends a title, a message and a priority to a person; returns what went wrong, or None.
-    notify: Callable[[str, str, int], str | None] = no_notification
+    notify: Callable[[str, str, int], str | None] = lambda _title, _message, _priority: None

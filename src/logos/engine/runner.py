@@ -5,10 +5,11 @@ from __future__ import annotations
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 
 from logos.domain.events import Event, Noted, Recorded, Topic
 from logos.domain.ledger import Ledger
@@ -54,28 +55,42 @@ class RunResult(Generic[State]):
 
 
 class Runner(ABC, Generic[State]):
+    """A run driven by this process."""
+
     _reminder = "reminder"
 
     def __init__(
-        self, options: RunOptions, dependencies: Dependencies, watchers: Sequence[Watcher[State]] = ()
+        self, journal: Journal[State], options: RunOptions, needs: Dependencies, watchers: Sequence[Watcher[State]]
     ) -> None:
+        self._journal = journal
         self._options = options
-        self._dependencies = dependencies
-        self._watchers: list[Watcher[State]] = [*watchers, self._notify_of_waiting]
+        self._dependencies = needs
         self._stop = threading.Event()
-        self.journal: Journal[State] | None = None
-
-    def start(self, journal: Journal[State], first: Event) -> None:
-        """Write the first event of a new run, or of this driver's part in an old one."""
-        self.journal = journal
-        preload()
-        for watcher in self._watchers:
+        for watcher in (*watchers, self._notify_of_waiting):
             journal.watch(watcher)
-        journal.record(first)
 
-    def go(self) -> RunResult[State]:
-        """Drive the run to its outcome; raises RunPaused when it cannot continue now but can be resumed."""
-        journal = self._running()
+    def run(self, first: Event) -> RunResult[State]:
+        """Drive a whole run; `first` begins it, or this driver's part in it.
+
+        Raises RunPaused, HostError, Interrupted …; whatever happens, the log holds it.
+        """
+        why: str | None = None
+        try:
+            self._start(first)
+            return self._go()
+        except (LogosError, Interrupted, KeyboardInterrupt) as error:
+            why = str(error) or type(error).__name__
+            raise
+        finally:
+            with suppress(LogosError):
+                self._shutdown(why)
+
+    def _start(self, first: Event) -> None:
+        preload()
+        self._journal.record(first)
+
+    def _go(self) -> RunResult[State]:
+        journal = self._journal
         outcome = drive(journal, self._perform, self._stop, self._check_budget)
         if outcome is None:
             kind = LimitReached if journal.state.trouble is FailureKind.LIMIT else RunPaused
@@ -83,12 +98,12 @@ class Runner(ABC, Generic[State]):
         self._finish(outcome)
         return RunResult(journal.run, outcome, journal.state.reason, journal.state)
 
-    def shutdown(self, why: str | None) -> None:
+    def _shutdown(self, why: str | None) -> None:
         """The last step of a driver, however it ends: record why, clean up, notify the person."""
         self._stop.set()
         self._wake()
-        journal = self.journal
-        if journal is None or journal.fold.seq == 0:
+        journal = self._journal
+        if journal.fold.seq == 0:
             return
         if why is not None:
             with suppress(LogosError):
@@ -105,10 +120,6 @@ class Runner(ABC, Generic[State]):
         """Carry out one action; called in a thread of its own."""
 
     @abstractmethod
-    def _agent_for(self, turn: Turn) -> Agent:
-        """The agent definition for a turn."""
-
-    @abstractmethod
     def _wake(self) -> None:
         """Wake every worker that waits for a response."""
 
@@ -118,63 +129,41 @@ class Runner(ABC, Generic[State]):
     def _clean_up(self) -> None:
         """Called at every shutdown."""
 
-    def _running(self) -> Journal[State]:
-        if self.journal is None:
-            raise RuntimeError("start() comes first")
-        return self.journal
+    def _agent_for(self, turn: Turn) -> Agent:
+        """The agent definition for a turn."""
+        return next(own for own in self._journal.state.plan.agents if own.name == (turn.agent_def or turn.agent))
 
     def _agent_terminals(self, record: Callable[[Event], object] | None = None) -> AgentTerminals:
-        return AgentTerminals(
-            self._dependencies.host, record or self._running().record, self._dependencies.now, self._dependencies.pause
-        )
+        needs = self._dependencies
+        return AgentTerminals(needs.host, record or self._journal.record, needs.now, needs.pause)
 
     def _check_budget(self) -> None:
-        fold = self._running().fold
+        fold = self._journal.fold
         self._options.budget.check(fold.ledger.spent, fold.driven_seconds)
 
     def _asker(self, turn: Turn, responses: Responses, change_signal: ChangeSignal) -> Asker:
-        def replace_agent(context: WorkerContext) -> str | None:
-            return self._replace(turn, context)
-
+        replace_agent = partial(self._replace, turn)
         return Asker(self._dependencies, self._options, responses, change_signal, replace_agent, self._reminder)
 
     def _replace(self, turn: Turn, context: WorkerContext) -> str | None:
         """Restart the agent with its next spare provider, in a new terminal; the old terminal is closed."""
-        journal, agent = self._running(), self._agent_for(turn)
-        left = [name for name in agent.spare if name not in journal.ledger.providers.get(turn.agent, ())]
+        agent = self._agent_for(turn)
+        left = [name for name in agent.spare if name not in self._journal.ledger.providers.get(turn.agent, ())]
         if not left:
             return None
         self._change(turn, replace(agent, name=turn.agent, provider=left[0]), context)
         return left[0]
 
     def _change(self, turn: Turn, agent: Agent, context: WorkerContext) -> None:  # noqa: ARG002
-        journal = self._running()
-        self._agent_terminals(context.post).change(journal.run, agent, journal.ledger)
+        self._agent_terminals(context.post).change(self._journal.run, agent, self._journal.ledger)
 
     def _notify_of_waiting(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002
-        match record.event:
-            case Noted(Topic.PERMISSION_ASKED, text):
-                message = ("Logos: an agent waits for you", text, 4)
-                # In the background because a server may be slow.
-                threading.Thread(target=self._notify, args=message, daemon=True).start()
-            case _:
-                return
+        if isinstance(record.event, Noted) and record.event.topic is Topic.PERMISSION_ASKED:
+            message = ("Logos: an agent waits for you", record.event.text, 4)
+            # In the background because a server may be slow.
+            threading.Thread(target=self._notify, args=message, daemon=True).start()
 
     def _notify(self, title: str, message: str, priority: int) -> None:
         problem = self._dependencies.notify(title, message, priority)
         if problem:
             self._dependencies.tell(problem)
-
-
-@contextmanager
-def orderly_shutdown(run: Runner[Any]) -> Generator[None]:
-    """Shut the runner down however the block ends; the log says why."""
-    why: str | None = None
-    try:
-        yield
-    except (LogosError, Interrupted, KeyboardInterrupt) as error:
-        why = str(error) or type(error).__name__
-        raise
-    finally:
-        with suppress(LogosError):
-            run.shutdown(why)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened, Topic
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Agent, AgentName, RunId, Status, TerminalId
-from logos.engine.parallel import run_parallel
+from logos.engine.loop import WAKE_SECONDS
 from logos.engine.waiter import status_of
 from logos.errors import HostError, StateError, TerminalGone
 from logos.ports import AgentHost, Screen
 from logos.waiting.screens import shows_shell
+
+Key = TypeVar("Key")
+Result = TypeVar("Result")
 
 RENAME_SECONDS = 5.0
 RENAME_POLL_SECONDS = 0.05
@@ -66,7 +73,7 @@ class AgentTerminals:
 
         failure: Exception | None = None
         # Collect all results before raising: every created terminal must be known, so that it can be closed.
-        for agent, made in run_parallel({agent: partial(job, agent) for agent in agents}):
+        for agent, made in _in_parallel({agent: partial(job, agent) for agent in agents}):
             if isinstance(made, Exception):
                 failure = failure or made
             else:
@@ -100,7 +107,7 @@ class AgentTerminals:
     def _rename(self, opened: Mapping[AgentName, TerminalId]) -> None:
         """Label each terminal for people who look at the host; a failed rename is only a warning."""
         jobs = {name: partial(self._rename_one, name, terminal) for name, terminal in opened.items()}
-        for name, labelled in run_parallel(jobs):
+        for name, labelled in _in_parallel(jobs):
             if isinstance(labelled, HostError) or labelled is False:
                 why = labelled or f"not idle within {RENAME_SECONDS:g} s"
                 self.record(Noted(Topic.WARNING, f"{name}: renaming its terminal failed ({why}); going on"))
@@ -145,7 +152,7 @@ class AgentTerminals:
 
     def _lost(self, ledger: Ledger) -> dict[AgentName, Exception]:
         jobs = {name: partial(status_of, self.host, terminal.id) for name, terminal in ledger.terminals.items()}
-        return {name: error for name, error in run_parallel(jobs) if isinstance(error, Exception)}
+        return {name: error for name, error in _in_parallel(jobs) if isinstance(error, Exception)}
 
     def compare(self, agents: Sequence[Agent], ledger: Ledger) -> None:
         """Warn when a terminal runs another provider than the configured one."""
@@ -165,7 +172,7 @@ class AgentTerminals:
 
     def _exit(self, terminals: Mapping[AgentName, TerminalId]) -> None:
         jobs = {name: partial(self.host.exit_terminal, terminal) for name, terminal in terminals.items()}
-        for name, error in run_parallel(jobs):
+        for name, error in _in_parallel(jobs):
             if isinstance(error, Exception):
                 self.record(Noted(Topic.WARNING, f"{name}: terminal {terminals[name]} could not be ended ({error})"))
             else:
@@ -175,3 +182,25 @@ class AgentTerminals:
 def _key(run: RunId, agent: Agent) -> str:
     """An idempotency key: the same request after a crash returns the same terminal."""
     return f"logos-{run}-{agent.name}-{agent.provider}-{agent.profile}"
+
+
+def _in_parallel(jobs: Mapping[Key, Callable[[], Result]]) -> Iterator[tuple[Key, Result | Exception]]:
+    """Run every job in its own thread; yields (key, result or exception) in order of completion."""
+    done: SimpleQueue[tuple[Key, Result | Exception]] = SimpleQueue()
+
+    def work(key: Key, job: Callable[[], Result]) -> None:
+        try:
+            done.put((key, job()))
+        except Exception as error:  # noqa: BLE001 - the caller raises what it does not expect
+            done.put((key, error))
+
+    for key, job in jobs.items():
+        # Daemon threads: an interrupted driver does not wait for a request that may take minutes.
+        threading.Thread(target=work, args=(key, job), daemon=True).start()
+    left = len(jobs)
+    while left:
+        # Wait in short steps: a signal that arrives just before a wait does not end it.
+        with suppress(Empty):
+            result = done.get(timeout=WAKE_SECONDS)
+            left -= 1
+            yield result

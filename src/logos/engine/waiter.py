@@ -83,7 +83,10 @@ class ResponseWaiter:
                 case Act.ACCEPT:
                     return Response(self.responses.read(pending.answer), Source.FILE)
                 case Act.FALL_BACK:
-                    return self._fall_back(pending)
+                    text = self.host.get_last_output(pending.terminal)
+                    if not text.strip():
+                        raise NoResponse(FailureKind.NO_FILE, "and its last output is empty")
+                    return Response(text, Source.SCREEN)
                 case _:
                     wait_state = self._act(decision, pending, wait_state, seen)
 
@@ -106,22 +109,25 @@ class ResponseWaiter:
                 raise NoResponse(FailureKind.NO_FILE, self._last_words(pending))
             case rules.GiveUp(trouble, detail):
                 raise NoResponse(trouble, detail)
-            case Act.REMIND:
-                self._remind(pending)
-                return rules.after_reminder(wait_state, self.now())
-            case Act.SHOW_PERMISSION:
-                self.tell(Noted(Topic.PERMISSION_ASKED, self._question(pending), pending.turn))
-                return rules.after_permission_shown(wait_state)
-            case Act.GIVE_PERMISSION:
-                self.tell(Noted(Topic.PERMISSION_GIVEN, self._question(pending), pending.turn))
-                self._say_yes(pending)
-                return rules.after_permission(wait_state, self.now())
             case rules.Wait(seconds):
                 self.change_signal.wait(seen, seconds)
                 self.check()
                 return wait_state
-            case Act.ACCEPT | Act.FALL_BACK:
-                return wait_state
+            case Act.REMIND:
+                text = f"idle without {pending.answer}: reminded of the response file"
+                self.tell(Noted(Topic.REMINDED, text, pending.turn))
+                # The next grace period shows whether the reminder arrived.
+                with suppress(DeliveryUnknown):
+                    self.host.send_input(pending.terminal, pending.reminder)
+            case Act.GIVE_PERMISSION:
+                self.tell(Noted(Topic.PERMISSION_GIVEN, self._question(pending), pending.turn))
+                if isinstance(self.host, Screen):
+                    self.host.press_key(pending.terminal, "Enter")
+                else:
+                    self.host.send_input(pending.terminal, "")
+            case _:
+                self.tell(Noted(Topic.PERMISSION_ASKED, self._question(pending), pending.turn))
+        return rules.acted(wait_state, decision, self.now())
 
     def look(self, pending: PendingResponse, wait_state: WaitState | None = None) -> Observation:
         """Observe the terminal; the screen is fetched only where it can change the decision."""
@@ -151,12 +157,6 @@ class ResponseWaiter:
         except HostError:
             return None
 
-    def _fall_back(self, pending: PendingResponse) -> Response:
-        text = self.host.get_last_output(pending.terminal)
-        if not text.strip():
-            raise NoResponse(FailureKind.NO_FILE, "and its last output is empty")
-        return Response(text, Source.SCREEN)
-
     def _last_words(self, pending: PendingResponse) -> str:
         """The last lines of the output of an agent that wrote no file."""
         try:
@@ -164,20 +164,8 @@ class ResponseWaiter:
         except HostError:
             return ""
 
-    def _remind(self, pending: PendingResponse) -> None:
-        self.tell(Noted(Topic.REMINDED, f"idle without {pending.answer}: reminded of the response file", pending.turn))
-        # The next grace period shows whether the reminder arrived.
-        with suppress(DeliveryUnknown):
-            self.host.send_input(pending.terminal, pending.reminder)
-
     def _question(self, pending: PendingResponse) -> str:
         """The question that the agent's screen shows."""
         text = self._look_at_screen(pending.terminal)
         lines = screens.last_lines(text, 6) if text else []
         return f"terminal {pending.terminal} waits for a person: " + (" ⏎ ".join(lines) or "no text on its screen")
-
-    def _say_yes(self, pending: PendingResponse) -> None:
-        if isinstance(self.host, Screen):
-            self.host.press_key(pending.terminal, "Enter")
-        else:
-            self.host.send_input(pending.terminal, "")

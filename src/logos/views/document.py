@@ -13,7 +13,7 @@ from pydantic.json_schema import JsonSchemaMode
 
 from logos.domain.reports import Proposal
 from logos.domain.usage import Usage
-from logos.views.status import RunStatus, UnreadableRun
+from logos.views.status import RunStatus, Unreadable
 
 # Raised when a field is removed or changes its meaning; new fields may come at any time.
 VERSION = 1
@@ -466,7 +466,7 @@ def status_document(status: RunStatus, next_command: str) -> dict[str, Any]:
     return {**RunDocument.of(status), "in_flight": in_flight, "next": next_command}
 
 
-def runs_document(wd: str, runs: Sequence[RunStatus | UnreadableRun]) -> dict[str, Any]:
-    unreadable = [{"wd": wd, "run": run.run, "why": run.why} for run in runs if isinstance(run, UnreadableRun)]
+def runs_document(wd: str, runs: Sequence[RunStatus | Unreadable]) -> dict[str, Any]:
+    unreadable = [{"wd": wd, "run": run.run, "why": run.why} for run in runs if isinstance(run, Unreadable)]
     listed = [RunDocument.of(run) for run in runs if isinstance(run, RunStatus)]
     return {"version": VERSION, "wd": wd, "runs": listed, "unreadable": unreadable}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from logos.domain.roles import Role
-from logos.domain.turns import Outcome, Terminal, TurnId
+from logos.domain.turns import Outcome, RunId, Terminal, TurnId
 from logos.views.events import Severity, severity_of
 from logos.views.run import RECREATE, RunView, TurnView
 
@@ -86,10 +86,11 @@ class RunStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadableRun:
-    """A run of which nothing can be read."""
+class Unreadable:
+    """A log, or one run of it, that cannot be read."""
 
-    run: str
+    place: Path
+    run: RunId | None
     why: str
 
 

@@ -120,17 +120,13 @@ def updated(wait_state: WaitState, observation: Observation) -> WaitState:
     )
 
 
-def after_reminder(wait_state: WaitState, at: float) -> WaitState:
-    """The wait state after a reminder: the grace period starts again."""
-    return replace(wait_state, reminders=wait_state.reminders + 1, busy_at=at)
-
-
-def after_permission_shown(wait_state: WaitState) -> WaitState:
+def acted(wait_state: WaitState, act: Act, at: float) -> WaitState:
+    """The wait state after a reminder, with which the grace period starts again, or a shown or given permission."""
+    if act is Act.REMIND:
+        return replace(wait_state, reminders=wait_state.reminders + 1, busy_at=at)
+    if act is Act.GIVE_PERMISSION:
+        wait_state = replace(wait_state, permissions=wait_state.permissions + 1, answered_at=at)
     return replace(wait_state, waiting=True)
-
-
-def after_permission(wait_state: WaitState, at: float) -> WaitState:
-    return replace(wait_state, permissions=wait_state.permissions + 1, answered_at=at, waiting=True)
 
 
 def wants_screen(status: Status, file: str | None) -> bool:
