@@ -21,25 +21,20 @@ class TerminalOptions(TypedDict):
 
 
 class AgentHost(Protocol):
-    """Where agents run: a CAO server, this machine, or a script."""
+    """Where agents run: a CAO server, this machine, or a script.
 
-    def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
-        """Start a session with its first terminal; returns at least `id` and `session_name`."""
-        ...
+    A session starts with its first terminal; creating one returns at least `id` and `session_name`. `exit_terminal`
+    ends the agent and removes its terminal.
+    """
 
+    def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]: ...
     def create_terminal(
         self, session_name: str, agent_profile: str, **options: Unpack[TerminalOptions]
     ) -> Mapping[str, str]: ...
-
     def send_input(self, terminal_id: str, message: str) -> None: ...
-
     def get_status(self, terminal_id: str) -> str: ...
-
     def get_last_output(self, terminal_id: str) -> str: ...
-
-    def exit_terminal(self, terminal_id: str) -> None:
-        """End the agent and remove its terminal."""
-
+    def exit_terminal(self, terminal_id: str) -> None: ...
     def close(self) -> None: ...
 
 
@@ -48,7 +43,6 @@ class Screen(Protocol):
     """A host whose terminals show a screen and accept single keys."""
 
     def get_screen(self, terminal_id: str) -> str: ...
-
     def press_key(self, terminal_id: str, key: str) -> None: ...
 
 
@@ -56,17 +50,12 @@ class Screen(Protocol):
 class TurnReporter(Protocol):
     """A host that runs turns itself: its status is exact, and it knows errors, usage and refusals."""
 
-    def provider_error(self, terminal_id: str) -> str:
-        """What went wrong in the latest turn, or an empty text. Called at every observation, so it must be cheap."""
-        ...
-
-    def usage(self, terminal_id: str) -> Usage | None:
-        """What the conversation cost so far; None when its latest turn reported no usage."""
-        ...
-
-    def refused_calls(self, terminal_id: str) -> tuple[str, ...]:
-        """The tool calls of the latest turn that the agent's permissions did not allow."""
-        ...
+    # What went wrong in the latest turn, or an empty text. Called at every observation, so it must be cheap.
+    def provider_error(self, terminal_id: str) -> str: ...
+    # What the conversation cost so far; None when its latest turn reported no usage.
+    def usage(self, terminal_id: str) -> Usage | None: ...
+    # The tool calls of the latest turn that the agent's permissions did not allow.
+    def refused_calls(self, terminal_id: str) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +70,8 @@ class Responses(Protocol):
     """The files into which agents write their responses."""
 
     def ensure(self) -> None: ...
-
     def clear(self, answer: str) -> None: ...
-
     def peek(self, answer: str) -> FileProbe: ...
-
     def read(self, answer: str) -> str: ...
 
 
@@ -94,7 +80,6 @@ class ResponseFolder(Responses, Protocol):
 
     @property
     def folder(self) -> Path: ...
-
     def path(self, answer: str) -> Path: ...
 
 
@@ -103,88 +88,57 @@ class ChangeSignal(Protocol):
 
     @property
     def wakeups(self) -> int: ...
-
-    def wait(self, seen: int, seconds: float) -> None:
-        """Return after `seconds`, or as soon as there are more wakeups than `seen`."""
-
+    # Return after `seconds`, or as soon as there are more wakeups than `seen`.
+    def wait(self, seen: int, seconds: float) -> None: ...
     def wake(self) -> None: ...
-
-    def close(self) -> None:
-        """Stop watching and wake every waiter."""
+    # Stop watching and wake every waiter.
+    def close(self) -> None: ...
 
 
 class Log(Protocol):
-    def append(self, run: RunId, event: Event, after: int) -> Recorded:
-        """Store `event` durably as number `after + 1`, or raise LogConflict."""
-        ...
-
-    def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
-        """Create a run from a copy of another's records, times included, followed by `event`; all or nothing."""
-        ...
-
+    # Store `event` durably as number `after + 1`, or raise LogConflict.
+    def append(self, run: RunId, event: Event, after: int) -> Recorded: ...
+    # Create a run from a copy of another's records, times included, followed by `event`; all or nothing.
+    def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded: ...
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]: ...
-
-    def runs(self) -> list[RunId]:
-        """Every run, in the order they were created."""
-        ...
-
-    def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:
-        """Read, and keep reading as events arrive; yields None when there is nothing new."""
-        ...
-
+    # Every run, in the order they were created.
+    def runs(self) -> list[RunId]: ...
+    # Read, and keep reading as events arrive; yields None when there is nothing new.
+    def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]: ...
     def close(self) -> None: ...
 
 
 class Snapshots(Protocol):
     """Work trees as commits outside every branch. The person's branch, index, stash and HEAD are never touched."""
 
+    # The work dir relative to the top of the work tree; empty, or it ends with a slash.
     @property
-    def prefix(self) -> str:
-        """The work dir relative to the top of the work tree; empty, or it ends with a slash."""
-        ...
-
-    def take(self) -> str:
-        """Store the work tree; the same tree gives the same commit."""
-        ...
-
-    def point(self, run: RunId, commits: Mapping[int, str]) -> None:
-        """Record which commit the work tree was at these events of a run."""
-
-    def of(self, run: RunId) -> dict[int, str]:
-        """The events of a run that have a snapshot, in order, and their commits."""
-        ...
-
-    def changed(self, since: str, now: str) -> list[str]:
-        """The files that differ between two snapshots, relative to the top of the work tree."""
-        ...
-
-    def remember(self, commits: Iterable[str]) -> None:
-        """Reuse these commits when the tree is the same again."""
+    def prefix(self) -> str: ...
+    # Store the work tree; the same tree gives the same commit.
+    def take(self) -> str: ...
+    # Record which commit the work tree was at these events of a run.
+    def point(self, run: RunId, commits: Mapping[int, str]) -> None: ...
+    # The events of a run that have a snapshot, in order, and their commits.
+    def of(self, run: RunId) -> dict[int, str]: ...
+    # The files that differ between two snapshots, relative to the top of the work tree.
+    def changed(self, since: str, now: str) -> list[str]: ...
+    # Reuse these commits when the tree is the same again.
+    def remember(self, commits: Iterable[str]) -> None: ...
 
 
 class Workspace(Protocol):
     """The git worktrees of one run. The person's branch, index, stash and work tree are never touched."""
 
-    def open(self, worktree: Worktree, *, anew: bool) -> str:
-        """The folder of a worktree, created when missing. `anew`: discard what is in it."""
-        ...
-
+    # The folder of a worktree, created when missing. `anew`: discard what is in it.
+    def open(self, worktree: Worktree, *, anew: bool) -> str: ...
     def gather(self, action: Gather) -> WorkGathered: ...
-
     def merge(self, action: Merge) -> WorkMerged: ...
-
-    def ready(self, worktree: Worktree) -> str:
-        """The folder of a worktree, reset to its commit."""
-        ...
-
-    def keep(self, worktree: Worktree, turn: TurnId) -> None:
-        """Store what a turn left in a worktree as a commit, for an agent that continues it."""
-
-    def give_up(self, result: str | None) -> None:
-        """Close, and keep work that was never gathered as commits."""
-
-    def close(self, result: str | None) -> None:
-        """Remove the worktrees and branches of the run; `result`, if given, becomes the run's branch.
-
-        Commits that the log names stay, so that a rollback can use them.
-        """
+    # The folder of a worktree, reset to its commit.
+    def ready(self, worktree: Worktree) -> str: ...
+    # Store what a turn left in a worktree as a commit, for an agent that continues it.
+    def keep(self, worktree: Worktree, turn: TurnId) -> None: ...
+    # Close, and keep work that was never gathered as commits.
+    def give_up(self, result: str | None) -> None: ...
+    # Remove the worktrees and branches of the run; `result`, if given, becomes the run's branch.
+    # Commits that the log names stay, so that a rollback can use them.
+    def close(self, result: str | None) -> None: ...

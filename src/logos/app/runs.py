@@ -12,7 +12,7 @@ from typing import Any
 
 from logos.adapters.reports import read_report as parse_report
 from logos.adapters.state_files import write_build_state, write_cycle_state
-from logos.adapters.store.codec import encode
+from logos.adapters.store.sqlite import encode
 from logos.app.settings import Settings
 from logos.app.workdir import Tell, driver_at, find_run, reading, say
 from logos.domain.events import Recorded, RunAbandoned, RunEnded, TerminalClosed, TurnSent

@@ -13,15 +13,11 @@ from logos.domain.usage import Usage
 
 
 class Source(StrEnum):
-    """Where a response was read from."""
-
     FILE = "file"
     SCREEN = "screen"
 
 
 class Topic(StrEnum):
-    """The subject of a note."""
-
     WARNING = "warning"
     REMINDED = "reminded"
     PERMISSION_ASKED = "permission_asked"
@@ -80,8 +76,6 @@ class RunForked:
 
 @dataclass(frozen=True, slots=True)
 class RunAbandoned:
-    """The run was abandoned by a person."""
-
     why: str
     kind: Literal["run_abandoned"] = "run_abandoned"
 
@@ -196,25 +190,10 @@ class RunEnded:
     kind: Literal["run_ended"] = "run_ended"
 
 
-Event = (
-    RunStarted
-    | RunResumed
-    | RunForked
-    | RunAbandoned
-    | TerminalOpened
-    | TerminalClosed
-    | TurnAsked
-    | TurnSent
-    | TurnAnswered
-    | TurnFailed
-    | CheckRan
-    | WorkCompared
-    | WorkGathered
-    | WorkMerged
-    | QuestionResolved
-    | Noted
-    | RunEnded
-)
+_OfRuns = RunStarted | RunResumed | RunForked | RunAbandoned
+_OfTurns = TerminalOpened | TerminalClosed | TurnAsked | TurnSent | TurnAnswered | TurnFailed
+_OfWork = CheckRan | WorkCompared | WorkGathered | WorkMerged
+Event = _OfRuns | _OfTurns | _OfWork | QuestionResolved | Noted | RunEnded
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,11 +70,9 @@ class Ledger:
             case events.RunForked():
                 # Terminals, prompts and costs belong to the parent run.
                 return Ledger(given=self.given)
-            case events.RunAbandoned() | events.RunEnded() | events.Noted():
+            case events.RunAbandoned() | events.RunEnded() | events.Noted() | events.QuestionResolved():
                 return self
             case events.CheckRan() | events.WorkCompared() | events.WorkGathered() | events.WorkMerged():
-                return self
-            case events.QuestionResolved():
                 return self
 
     def _account(self, turn: TurnId, usage: Usage | None) -> Ledger:

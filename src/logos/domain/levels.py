@@ -28,7 +28,7 @@ class LevelDef:
     title: str
     mandate: str
     sections: tuple[str, ...]
-    document: str = "decompose"
+    document: str
 
     @property
     def name(self) -> str:
@@ -39,66 +39,30 @@ class LevelDef:
         return self.title.lower().replace("-", "_")
 
 
-LEVELS: dict[Level, LevelDef] = {
-    level_def.level: level_def
-    for level_def in (
-        LevelDef(
-            Level.L9,
-            "Telos-Guardian",
-            "guards the project's purpose: decides whether a request serves it, and in the end whether the result does",
-            ("purpose", "boundaries"),
-        ),
-        LevelDef(
-            Level.L8,
-            "Market-Analyst",
-            "states why the feature is worth having and how anybody will see that it was",
-            ("business_case", "success_measures"),
-        ),
-        LevelDef(
-            Level.L7,
-            "Insight-Synthesizer",
-            "states which needs of which users the feature serves, and on what evidence",
-            ("user_needs", "evidence"),
-        ),
-        LevelDef(
-            Level.L6,
-            "UX-Simulator",
-            "states what using the feature is like, for everybody, with every error a user can meet",
-            ("experience", "accessibility"),
-        ),
-        LevelDef(
-            Level.L5,
-            "Journey-Validator",
-            "states the user journeys as end-to-end checks that can be run",
-            ("journeys", "end_to_end_checks"),
-        ),
-        LevelDef(
-            Level.L4,
-            "Integration-Contractor",
-            "states the interfaces and contracts between the parts, with their errors",
-            ("interfaces", "contracts"),
-        ),
-        LevelDef(
-            Level.L3,
-            "Component-Architect",
-            "divides the work into components and says what each needs, so that the independent are built in parallel",
-            ("architecture",),
-        ),
-        LevelDef(
-            Level.L2,
-            "Function-Author",
-            "writes the code of one component, its tests first",
-            ("behaviour",),
-            document="author",
-        ),
-        LevelDef(
-            Level.L1,
-            "Syntax-Linter",
-            "fixes lint and format errors without changing what the code does",
-            (),
-            document="lint",
-        ),
-    )
+_MANDATES = {
+    9: "guards the project's purpose: decides whether a request serves it, and in the end whether the result does",
+    8: "states why the feature is worth having and how anybody will see that it was",
+    7: "states which needs of which users the feature serves, and on what evidence",
+    6: "states what using the feature is like, for everybody, with every error a user can meet",
+    5: "states the user journeys as end-to-end checks that can be run",
+    4: "states the interfaces and contracts between the parts, with their errors",
+    3: "divides the work into components and says what each needs, so that the independent are built in parallel",
+    2: "writes the code of one component, its tests first",
+    1: "fixes lint and format errors without changing what the code does",
+}
+_ROWS: tuple[tuple[Level, str, tuple[str, ...], str], ...] = (
+    (Level.L9, "Telos-Guardian", ("purpose", "boundaries"), "decompose"),
+    (Level.L8, "Market-Analyst", ("business_case", "success_measures"), "decompose"),
+    (Level.L7, "Insight-Synthesizer", ("user_needs", "evidence"), "decompose"),
+    (Level.L6, "UX-Simulator", ("experience", "accessibility"), "decompose"),
+    (Level.L5, "Journey-Validator", ("journeys", "end_to_end_checks"), "decompose"),
+    (Level.L4, "Integration-Contractor", ("interfaces", "contracts"), "decompose"),
+    (Level.L3, "Component-Architect", ("architecture",), "decompose"),
+    (Level.L2, "Function-Author", ("behaviour",), "author"),
+    (Level.L1, "Syntax-Linter", (), "lint"),
+)
+LEVELS = {
+    level: LevelDef(level, title, _MANDATES[level], sections, document) for level, title, sections, document in _ROWS
 }
 
 ALL_LEVELS: tuple[Level, ...] = tuple(LEVELS)

@@ -22,8 +22,6 @@ class TurnKind(StrEnum):
 
 
 class Verdict(StrEnum):
-    """A verdict."""
-
     ALIGNED = "ALIGNED"
     MISALIGNED = "MISALIGNED"
     PASS = "PASS"
@@ -33,8 +31,6 @@ class Verdict(StrEnum):
 
 
 class ActionKind(StrEnum):
-    """The next action that an agent recommends."""
-
     PROCEED = "proceed"
     HAND_BACK = "hand_back"
     ASK_PERSON = "ask_person"
@@ -51,16 +47,12 @@ class NextAction:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One part of a spec."""
-
     name: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One validation result."""
-
     what: str
     result: str
     detail: str = ""
@@ -104,8 +96,6 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one level's spec."""
-
     level: Level
     change: str
 

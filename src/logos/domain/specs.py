@@ -36,8 +36,6 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """A handoff of work from one level to another."""
-
     from_level: Level
     to_level: Level
     toward: Direction
@@ -60,8 +58,6 @@ class TouchedFile:
 
 @dataclass(frozen=True, slots=True)
 class ContentConflict:
-    """Contributions that cannot be merged together."""
-
     kind: str
     components: tuple[str, ...]
     where: str

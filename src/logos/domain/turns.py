@@ -16,8 +16,6 @@ Fact = str | int | bool
 
 
 class Status(StrEnum):
-    """A terminal's status as the host reports it."""
-
     UNKNOWN = "unknown"
     IDLE = "idle"
     PROCESSING = "processing"
@@ -31,8 +29,6 @@ class Status(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a run ends."""
-
     PASSED = "PASSED"
     FAILED = "FAILED"
     REJECTED = "REJECTED"
@@ -45,8 +41,6 @@ class Outcome(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Why a turn has no response."""
-
     ERROR = "error"
     TIMEOUT = "timeout"
     NO_FILE = "no_file"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import reduce
 from typing import TypeVar
 
@@ -27,25 +27,11 @@ class Usage:
 
     def minus(self, before: Usage | None) -> Usage:
         """The difference to an earlier total."""
-        if before is None:
-            return self
-        return Usage(
-            _less(self.input, before.input),
-            _less(self.cached, before.cached),
-            _less(self.output, before.output),
-            _less(self.cost_usd, before.cost_usd),
-            _less(self.premium_requests, before.premium_requests),
-        )
+        return self if before is None else Usage(*map(_less, astuple(self), astuple(before)))
 
     def plus(self, other: Usage) -> Usage:
         """The sum; a value that only one side knows is kept."""
-        return Usage(
-            _more(self.input, other.input),
-            _more(self.cached, other.cached),
-            _more(self.output, other.output),
-            _more(self.cost_usd, other.cost_usd),
-            _more(self.premium_requests, other.premium_requests),
-        )
+        return Usage(*map(_more, astuple(self), astuple(other)))
 
 
 def total_of(turns: Sequence[Usage | None]) -> Usage | None:
@@ -59,13 +45,12 @@ Number = TypeVar("Number", int, float)
 
 
 def _less(now: Number | None, before: Number | None) -> Number | None:
+    # Zero of the same type: a price stays a float.
     return None if now is None else max(now - (before or 0), type(now)())
 
 
 def _more(one: Number | None, other: Number | None) -> Number | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one + other
+    return other if one is None else one if other is None else one + other
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,10 +202,7 @@ def _respond(says: Says, prompt: str, home: Path, file: str, level: LevelTurn | 
 GOOD_ANALYSIS = GOOD[Role.ANALYST]
 GOOD_PROGRAM = GOOD[Role.PROGRAMMER]
 APPROVED = GOOD[Role.PEER_ANALYST]
-REVISE = """REVIEW_RESULT: REVISE
-REVIEW_NOTES:
-- the design does not say what happens with an empty name
-"""
+REVISE = "REVIEW_RESULT: REVISE\nREVIEW_NOTES:\n- the design does not say what happens with an empty name\n"
 PASS = "RESULT: PASS\nEVIDENCE:\n- every criterion observed\n"
 FAIL = "RESULT: FAIL\nEVIDENCE:\n- expected 2, observed 3\n"
 

@@ -94,17 +94,14 @@ class GitSnapshots:
         return {TurnId(ref.removeprefix(folder)): commit for ref, commit in self._main.refs(folder).items()}
 
     def of(self, run: RunId) -> dict[int, str]:
-        """The events of a run that have a snapshot, in order, and their commits."""
         refs = self._main.refs(f"refs/logos/{run}/")
         found = {ref.rpartition("/")[2]: commit for ref, commit in refs.items() if ref.count("/") == 3}
         return {int(seq): found[seq] for seq in sorted(filter(_SEQ.fullmatch, found), key=int)}
 
     def changed(self, since: str, now: str) -> list[str]:
-        """The files that differ between two snapshots, relative to the top of the work tree."""
         return [change.path.decode("utf-8", "replace") for change in self._git.changes(since, now)]
 
     def remember(self, commits: Iterable[str]) -> None:
-        """Reuse these commits if their trees occur again."""
         asked = "".join(f"{commit}\n" for commit in dict.fromkeys(commits))
         flags = ("--no-walk=unsorted", "--stdin", "--format=%H %T %P", "--no-show-signature")
         for line in self._git.line("log", *flags, stdin=asked.encode()).splitlines() if asked else ():

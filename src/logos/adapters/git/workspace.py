@@ -77,19 +77,29 @@ class GitWorkspace:
             if checkout.start != start:
                 raise HostError(f"{checkout.folder} was not created at {start}, so its changes cannot be determined")
             git, commit, problems = self._commit_files(checkout, action.title.strip() or "Work")
-            gathered = self._gathered(git, action, checkout, base, commit, problems)
-            if gathered.problems:
+            changed, prefix = git.changes(base, commit) if commit != base else [], self._repository.prefix
+            if action.must_change and not changed:
+                problems.append(Problem(b"", "nothing was changed"))
+            declared = [posixpath.normpath(prefix + path) for path in action.declared]
+            problems += missing_paths(git, commit, declared, changed)
+            if any(it.path == os.fsencode(prefix + TELOS) for it in changed):
+                problems.append(Problem(os.fsencode(prefix + TELOS), "belongs to the user and was restored"))
+            problems += problems_in(git, checkout.folder, changed)
+            lines, files = (
+                dict.fromkeys(problem.describe(prefix) for problem in problems),
+                touched(git, changed, prefix),
+            )
+            if problems:
                 # The files stay, compared with the start commit, so that the author can correct them.
                 fresh_index(git, checkout.index, start)
                 # The user's telos.toml is restored: the start commit of a fork may contain an agent's version.
                 with suppress(OSError):
                     (Path(self._inside(checkout)) / TELOS).unlink(missing_ok=True)
-                telos = f":(top,literal){self._repository.prefix}{TELOS}"
-                git.run("restore", f"--source={base}", "--worktree", "--", telos)
-            now = start if gathered.problems else commit
+                git.run("restore", f"--source={base}", "--worktree", "--", f":(top,literal){prefix}{TELOS}")
+            now = start if problems else commit
             self._git.point({f"refs/heads/{checkout.branch}": now, self._kept_ref(commit): commit})
             self._sync_index(checkout)
-            return gathered
+            return WorkGathered(action.id, checkout.name, commit, files, tuple(lines))
 
     def merge(self, action: Merge) -> WorkMerged:
         commit, conflicts = merge_contributions(self._git, action.onto, action.contributions, self._repository.prefix)
@@ -201,7 +211,19 @@ class GitWorkspace:
             (telos / ".gitignore").write_text("*\n", encoding="utf-8")
         private_folder(self._home.parent)
         private_folder(self._home)
-        self._add(checkout, start)
+        self._delete(checkout)
+        self._git.point({f"refs/heads/{checkout.branch}": start})
+        # What `git worktree add` writes: git is slower, and fails at a worktree that another thread has not finished.
+        folder, tie = self._registration(checkout), checkout.folder / ".git"
+        head = f"ref: refs/heads/{checkout.branch}"
+        files = {folder / "gitdir": tie, folder / "commondir": "../..", folder / "HEAD": head, tie: f"gitdir: {folder}"}
+        try:
+            checkout.folder.mkdir(mode=0o700)
+            folder.mkdir(parents=True)
+            for file, line in files.items():
+                file.write_text(f"{line}\n", encoding="utf-8")
+        except OSError as error:
+            raise HostError(f"cannot create the worktree {checkout.folder}: {error.strerror}") from error
         fresh_index(self._git_in(checkout), checkout.index, start, "-u")
         self._sync_index(checkout)
         run_setup(self._setup, Path(self._inside(checkout)), self._wd)
@@ -215,24 +237,6 @@ class GitWorkspace:
         self._git.point({f"refs/heads/{checkout.branch}": start})
         self._sync_index(checkout)
         checkout.mark.write_text(start, encoding="ascii")
-
-    def _add(self, checkout: WorktreePath, start: str) -> None:
-        """Register an empty worktree by writing the files of `git worktree add`.
-
-        Git itself is slower, and fails at a worktree that another thread has not finished.
-        """
-        self._delete(checkout)
-        self._git.point({f"refs/heads/{checkout.branch}": start})
-        folder, tie = self._registration(checkout), checkout.folder / ".git"
-        head = f"ref: refs/heads/{checkout.branch}"
-        files = {folder / "gitdir": tie, folder / "commondir": "../..", folder / "HEAD": head, tie: f"gitdir: {folder}"}
-        try:
-            checkout.folder.mkdir(mode=0o700)
-            folder.mkdir(parents=True)
-            for file, line in files.items():
-                file.write_text(f"{line}\n", encoding="utf-8")
-        except OSError as error:
-            raise HostError(f"cannot create the worktree {checkout.folder}: {error.strerror}") from error
 
     def _delete(self, checkout: WorktreePath) -> None:
         """Remove a worktree and whatever a killed driver left of it. Its branch stays."""
@@ -274,22 +278,6 @@ class GitWorkspace:
 
     def _is_intact(self, checkout: WorktreePath) -> bool:
         return (checkout.folder / ".git").is_file() and bool(self._registered(checkout))
-
-    # -- gathering
-
-    def _gathered(
-        self, git: Git, action: Gather, checkout: WorktreePath, base: str, commit: str, problems: list[Problem]
-    ) -> WorkGathered:
-        prefix = self._repository.prefix
-        changed = git.changes(base, commit) if commit != base else []
-        if action.must_change and not changed:
-            problems.append(Problem(b"", "nothing was changed"))
-        problems += missing_paths(git, commit, [posixpath.normpath(prefix + path) for path in action.declared], changed)
-        if any(it.path == os.fsencode(prefix + TELOS) for it in changed):
-            problems.append(Problem(os.fsencode(prefix + TELOS), "belongs to the user and was restored"))
-        problems += problems_in(git, checkout.folder, changed)
-        lines = dict.fromkeys(problem.describe(prefix) for problem in problems)
-        return WorkGathered(action.id, checkout.name, commit, touched(git, changed, prefix), tuple(lines))
 
 
 def base_of(wd: Path, *, allow_dirty: bool) -> str:

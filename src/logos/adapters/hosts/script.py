@@ -190,10 +190,8 @@ class Script(Part):
         return "", (ScriptStep.model_validate({}),) if self.otherwise is Otherwise.GOOD else ()
 
 
-_RESPONSES: dict[str, str] = yaml.safe_load(
-    files("logos.adapters.hosts").joinpath("good_responses.yaml").read_text("utf-8")
-)
-GOOD = {Role(role): response for role, response in _RESPONSES.items()}
+_GOOD = files("logos.adapters.hosts").joinpath("good_responses.yaml").read_text("utf-8")
+GOOD: dict[Role, str] = {Role(role): response for role, response in yaml.safe_load(_GOOD).items()}
 
 
 def load_script(path: Path) -> Script:

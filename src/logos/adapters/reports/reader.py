@@ -155,12 +155,10 @@ def _explain_all(
 
     def locate(location: Location) -> str:
         """`failures[0].conflicts_with[1]`; the sections of a spec are named."""
-        match location:
-            case ("spec_updates", int(number), "text"):
-                rows = cast(list[object], section_rows(data["spec_updates"], sections))
-                return f"spec_updates.{shown(row_name(rows[number]))[1:-1]}"
-            case _:
-                return dotted(location)
+        if location[:1] != ("spec_updates",) or location[2:] != ("text",):
+            return dotted(location)
+        rows = cast(list[object], section_rows(data["spec_updates"], sections))
+        return f"spec_updates.{shown(row_name(rows[int(location[1])]))[1:-1]}"
 
     details = [
         detail

@@ -23,10 +23,6 @@ STOPPED: Variant = TurnKind.LINT
 """The variant of an agent that hands back or asks a person: like a report on linting, it has the common keys only."""
 
 
-def _only_when_handing_back(to: Level | None, info: ValidationInfo) -> Level | None:
-    return to if info.data.get("step") is ActionKind.HAND_BACK else None
-
-
 def _each_section_once(sections: tuple[Section, ...]) -> tuple[Section, ...]:
     names = [section.name for section in sections]
     repeated = dict.fromkeys(name for name in names if names.count(name) > 1)
@@ -110,7 +106,8 @@ _TOOL = record(
 )
 _HANDS_BACK, _ASKS = ("action", ActionKind.HAND_BACK), ("action", ActionKind.ASK_PERSON)
 _ACTION = values.choice(ActionKind, *ActionKind, between_words=" -")
-_TO = ANNOTATED[values.LevelName | None, values.OrNone, AfterValidator(_only_when_handing_back)]
+_ONLY_THEN = AfterValidator(lambda to, info: to if info.data.get("step") is ActionKind.HAND_BACK else None)
+_TO = ANNOTATED[values.LevelName | None, values.OrNone, _ONLY_THEN]
 _NEXT = record(
     reports.NextAction,
     action=Key(_ACTION, "proceed, hand_back or ask_person", field="step"),

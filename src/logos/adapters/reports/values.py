@@ -125,10 +125,6 @@ def _clean(value: object) -> str:
     return _UNSTORABLE.sub("\ufffd", value).strip()
 
 
-def _remark(value: object) -> str:
-    return "" if is_nothing(value) else _clean(value)
-
-
 def _text(value: object) -> str:
     if not (text := _clean(value)):
         raise wrong("must not be empty")
@@ -237,7 +233,8 @@ def next_of(value: object) -> object:
     return {"action": found[1].lower(), "to": found[2], "why": found[3] or ""}
 
 
-Remark = Annotated[str, BeforeValidator(_remark, json_schema_input_type=str | None)]
+_OPTIONAL_TEXT = BeforeValidator(lambda text: "" if is_nothing(text) else _clean(text), str | None)
+Remark = Annotated[str, _OPTIONAL_TEXT]
 Text = Annotated[str, Field(min_length=1), BeforeValidator(_text)]
 SectionName = Annotated[str, Field(min_length=1, max_length=80), BeforeValidator(_section_name)]
 Name = Annotated[str, Field(pattern=f"^{_NAME.pattern}$"), BeforeValidator(_name)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import threading
@@ -9,14 +10,16 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from logos.adapters.files import aside, own_folder
 from logos.adapters.store.chain import Reconciled, Row, Rows
-from logos.adapters.store.codec import Undecodable, decode, encode
 from logos.adapters.store.mirror import Mirror
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.turns import RunId
@@ -61,6 +64,34 @@ Clock = Callable[[], float]
 def _passed() -> float:
     """Seconds of a clock that cannot be set; with CLOCK_BOOTTIME they include the time of suspension."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+@cache
+def _adapter() -> TypeAdapter[Event]:
+    """Built on first use: that takes longer than many commands that read no events."""
+    return TypeAdapter(Annotated[Event, Field(discriminator="kind")])
+
+
+class Undecodable(ValueError):
+    """A stored event this version cannot read."""
+
+
+def encode(event: Event) -> str:
+    try:
+        return _adapter().dump_json(event).decode("utf-8")
+    except PydanticSerializationError:
+        # A lone surrogate has no UTF-8 form; only this character is replaced.
+        text = json.dumps(_adapter().dump_python(event), ensure_ascii=False)
+        return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def decode(body: str | bytes) -> Event:
+    try:
+        return _adapter().validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        location = ".".join(str(part) for part in first["loc"])
+        raise Undecodable(f"{location + ': ' if location else ''}{first['msg']}") from error
 
 
 class SqliteLog:

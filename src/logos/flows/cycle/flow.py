@@ -95,8 +95,6 @@ class CycleState:
 
 
 class Cycle:
-    """The flow of one cycle run."""
-
     def __init__(self, plan: CyclePlan, seed: CycleSeed | None = None) -> None:
         self.plan = plan
         self.seed = seed
@@ -261,11 +259,8 @@ def _checked(state: CycleState, command: str, exit_code: int, output: str) -> Cy
     if exit_code == 0:
         return _passed(replace(state, verified=True), f"the tester reported PASS and `{command}` exited 0")
     cap = max(state.plan.condense.test_evidence_lines - 3, 1)
-    evidence = (
-        f"RESULT: FAIL\nEVIDENCE:\nThe tester reported PASS, but `{command}`, run by Logos, exited {exit_code}:\n"
-        + condense.tail(output, cap)
-    )
-    return failed(state, evidence)
+    told = f"The tester reported PASS, but `{command}`, run by Logos, exited {exit_code}:"
+    return failed(state, f"RESULT: FAIL\nEVIDENCE:\n{told}\n{condense.tail(output, cap)}")
 
 
 def _passed(state: CycleState, reason: str) -> CycleState:

@@ -9,7 +9,7 @@ from logos.domain.reports import Component, Proposal, Report, TurnKind
 from logos.domain.specs import Direction, Proof, Spec
 from logos.domain.turns import Fact
 from logos.flows import condense
-from logos.flows.levels.state import LevelsState, PendingTurn
+from logos.flows.levels.state import RECONCILING, LevelsState, PendingTurn
 
 # Keep the end of a tool's output: it holds the summary.
 EVIDENCE_LINES = 40
@@ -74,7 +74,7 @@ def component_in_words(component: Component) -> str:
 
 
 def _handoff(state: LevelsState, pending: PendingTurn) -> str:
-    if pending.kind in (TurnKind.POSITION, TurnKind.PROPOSE, TurnKind.AGREE, TurnKind.ALIGN):
+    if pending.kind in RECONCILING:
         return ""
     judging = [level for level in state.levels if level not in PROVEN_BY_TOOLS]
     if pending.kind is TurnKind.LINT or (pending.kind is TurnKind.VALIDATE and pending.level is min(judging)):

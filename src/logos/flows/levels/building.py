@@ -18,13 +18,8 @@ from logos.flows.levels.state import MAIN, WHOLE, Answered, LevelsState, Pending
 def enter(state: LevelsState) -> LevelsState:
     components = state.components or (Component(WHOLE, state.plan.feature),)
     contributions = {own.name: state.contributions[own.name] for own in components if own.name in state.contributions}
-    state = replace(
-        state,
-        components=components,
-        contributions=MappingProxyType(contributions),
-        gathered=frozenset(),
-        constraints=MappingProxyType({}),
-    )
+    state = replace(state, components=components, contributions=MappingProxyType(contributions))
+    state = replace(state, gathered=frozenset(), constraints=MappingProxyType({}))
     return advance(replace(state, todo=_todo(state)))
 
 
@@ -72,26 +67,19 @@ def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsS
     began = state.worktree_of(name) if done.pending.key in state.left else done.place
     files = dict.fromkeys((*(before.files if before else ()), *(touched.path for touched in event.touched)))
     tests = dict.fromkeys((*(before.tests if before else ()), *done.report.tests))
-    contribution = Contribution(
-        state.component(name),
-        event.commit,
-        event.touched,
-        done.report,
-        done.pending.turn,
-        tuple(files),
-        tuple(tests),
-        state.head,
-        tuple((under.component.name, under.commit) for under in state.foundation(name)),
-        (*before.previous, before.commit) if before and began.commits[0] == before.commit else (),
+    contribution = Contribution(state.component(name), event.commit, event.touched, done.report, done.pending.turn)
+    contribution = replace(
+        contribution,
+        files=tuple(files),
+        tests=tuple(tests),
+        head=state.head,
+        based_on=tuple((under.component.name, under.commit) for under in state.foundation(name)),
+        previous=(*before.previous, before.commit) if before and began.commits[0] == before.commit else (),
         # An author that changed nothing has nothing to merge.
         merged=event.commit == state.head,
     )
-    state = replace(
-        state,
-        contributions=with_item(state.contributions, name, contribution),
-        gathered=state.gathered | {name},
-        owed=state.owed - {name},
-    )
+    made = with_item(state.contributions, name, contribution)
+    state = replace(state, contributions=made, gathered=state.gathered | {name}, owed=state.owed - {name})
     if done.report.constraint is not None:
         state = replace(state, constraints=with_item(state.constraints, name, done.report.constraint))
     return advance(state)

@@ -14,7 +14,17 @@ from logos.domain.reports import ActionKind, NextAction, Proposal, Refused, Repo
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
 from logos.flows.levels import ascent, building, descent, middle
 from logos.flows.levels.briefing import facts_for
-from logos.flows.levels.state import GATHERED, MAIN, LevelsState, PendingTurn, Stage, turn_of, with_item, without
+from logos.flows.levels.state import (
+    GATHERED,
+    MAIN,
+    RECONCILING,
+    LevelsState,
+    PendingTurn,
+    Stage,
+    turn_of,
+    with_item,
+    without,
+)
 
 ReadReport = Callable[[TurnKind, Level, str], Report | Refused]
 
@@ -32,13 +42,9 @@ _ENTER: dict[Stage, Callable[[LevelsState], LevelsState]] = {
 }
 _ACCEPT: dict[TurnKind, Callable[[LevelsState, PendingTurn, Report], LevelsState]] = {
     TurnKind.DECOMPOSE: descent.decomposed,
-    TurnKind.AUTHOR: building.answered,
-    TurnKind.LINT: building.answered,
     TurnKind.VALIDATE: ascent.validated,
-    TurnKind.POSITION: middle.said,
-    TurnKind.PROPOSE: middle.said,
-    TurnKind.AGREE: middle.said,
-    TurnKind.ALIGN: middle.said,
+    **dict.fromkeys(GATHERED, building.answered),
+    **dict.fromkeys(RECONCILING, middle.said),
 }
 
 
@@ -104,15 +110,9 @@ class Levels:
                     return state
                 over_now = replace(state, outcome=Outcome.ABANDONED, reason=why)
                 return replace(over_now, question=None, stalled=None, trouble=None)
-            case (
-                events.RunStarted()
-                | events.RunResumed()
-                | events.RunForked()
-                | events.RunEnded()
-                | events.WorkCompared()
-            ):
+            case events.TerminalOpened() | events.TerminalClosed() | events.TurnSent() | events.WorkCompared():
                 return state
-            case events.TerminalOpened() | events.TerminalClosed() | events.TurnSent() | events.Noted():
+            case events.RunStarted() | events.RunResumed() | events.RunForked() | events.RunEnded() | events.Noted():
                 return state
 
     def _resumed(self, state: LevelsState, plan: LevelsPlan) -> LevelsState:

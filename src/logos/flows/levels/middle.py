@@ -50,15 +50,9 @@ def said(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsStat
 def settle(state: LevelsState, dispute: Dispute, proposal: Proposal, by: str) -> LevelsState:
     """Start a new sweep: down again from the highest level that changes, then up."""
     settled = replace(dispute, proposals=(*dispute.proposals, proposal), by=by)
-    state = replace(
-        state,
-        dispute=None,
-        settled=(*state.settled, settled),
-        sweep=state.sweep + 1,
-        owed=state.owed | {*proposal.rework, *dispute.parties},
-        proofs=(),
-        standing=MappingProxyType({}),
-    )
+    owed = state.owed | {*proposal.rework, *dispute.parties}
+    state = replace(state, dispute=None, settled=(*state.settled, settled), sweep=state.sweep + 1, owed=owed)
+    state = replace(state, proofs=(), standing=MappingProxyType({}))
     top = max((change.level for change in proposal.changes), default=dispute.level)
     return state.down_to(max((level for level in state.levels if level <= top), default=None))
 

@@ -13,8 +13,6 @@ from logos.domain.specs import Question
 
 
 class Cause(StrEnum):
-    """What opens a reconciliation."""
-
     FAILURE = "failure"
     CONFLICT = "conflict"
     CONSTRAINT = "constraint"

@@ -26,11 +26,10 @@ MAIN = "main"
 WHOLE = "feature"
 # Kinds of turns that leave work in a worktree.
 GATHERED = (TurnKind.AUTHOR, TurnKind.LINT)
+RECONCILING = (TurnKind.POSITION, TurnKind.PROPOSE, TurnKind.AGREE, TurnKind.ALIGN)
 
 
 class Stage(StrEnum):
-    """The stage of a sweep."""
-
     DOWN = "down"
     BUILD = "build"
     MERGE = "merge"

@@ -57,13 +57,6 @@ def level_turn(turn: str) -> LevelTurn | None:
     found = _LEVEL_TURN.fullmatch(turn)
     if found is None or (found["component"] and found["level"] != Level.L2.name):
         return None
-    return LevelTurn(
-        turn,
-        Level[found["level"]],
-        TurnKind(found["kind"]),
-        found["component"] or "",
-        first=found["sweep"] == "1" and found["again"] is None,
-        sweep=int(found["sweep"]),
-        key=found["key"],
-        attempt=int(found["attempt"] or 1),
-    )
+    level, kind, component = Level[found["level"]], TurnKind(found["kind"]), found["component"] or ""
+    first, sweep = found["sweep"] == "1" and found["again"] is None, int(found["sweep"])
+    return LevelTurn(turn, level, kind, component, first, sweep, found["key"], int(found["attempt"] or 1))
