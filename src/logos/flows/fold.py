@@ -36,8 +36,6 @@ class RunFold(Generic[State]):
         self.seq = 0
         self.driven_seconds = 0.0
         self.ended = False
-        # The last event after which the run could still continue.
-        self.open_until = 0
         self._last_at: float | None = None
 
     @property
@@ -62,8 +60,6 @@ class RunFold(Generic[State]):
         self._last_at = record.at
         self.ledger = self.ledger.enter(event)
         self.state = self.flow.apply(self.state, event)
-        if self.outcome in UNFINISHED:
-            self.open_until = record.seq
         # A finished run stays ended when a later driver only cleans up; a reopened run is not ended.
         self.ended = self.outcome is not None and (self.ended or isinstance(event, RunEnded | RunAbandoned))
 
