@@ -156,6 +156,7 @@ def test_usage_of_every_try_is_on_the_bill(sandbox: Sandbox) -> None:
         "cost_usd": 0.5,
         "tokens_unknown_turns": 0,
         "cost_unknown_turns": 1,
+        "premium_requests": None,
     }
     usage = "usage: 310 tokens (300 in, 50 of them cached, 10 out), cost $0.5000"
     assert usage in sandbox("show", "abcd", "r1.analyst.c1").out

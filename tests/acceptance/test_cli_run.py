@@ -226,7 +226,7 @@ def test_json_is_exactly_one_document(sandbox: Sandbox, cao: FakeCao) -> None:
         "characters": document["characters"],
         "usage": {
             "turns": 5,
-            **dict.fromkeys(("input", "cached", "output", "tokens", "cost_usd")),
+            **dict.fromkeys(("input", "cached", "output", "tokens", "cost_usd", "premium_requests")),
             "tokens_unknown_turns": 5,
             "cost_unknown_turns": 5,
         },

@@ -187,7 +187,7 @@ def test_the_doctor_says_which_host_a_run_would_use_and_why(sandbox: Sandbox, tm
     sandbox.set(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
     local = sandbox("doctor", "--json").json
     assert (local["ok"], local["host"]["name"]) == (True, "local")
-    assert "agents run on this machine with claude_code: no CAO server answers" in local["host"]["why"]
+    assert "agents run on this machine with claude_code (no CAO server answers" in local["host"]["why"]
     assert "CAO server" not in levels(local)
     sandbox.set(API=store.url)
     assert sandbox("doctor", "--json").json["host"] == {"name": "cao", "why": "its address is configured"}
@@ -201,7 +201,10 @@ def test_a_role_whose_program_is_missing_is_a_failure_on_this_machine(sandbox: S
     sandbox.set(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
     done = sandbox("doctor")
     assert done.code == 1
-    assert "`gemini` is not on the PATH; install it: npm install -g @google/gemini-cli" in done.out
+    assert (
+        "provider gemini: its program `gemini` is not on PATH; install it (npm install -g @google/gemini-cli)"
+        in done.out
+    )
 
 
 def test_a_version_that_is_newer_than_the_tested_one_is_a_warning(sandbox: Sandbox, tmp_path: Path) -> None:

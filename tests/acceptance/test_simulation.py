@@ -379,6 +379,7 @@ def test_usage_is_told_per_turn_role_phase_round_and_run(stage: Rehearsal) -> No
         "cost_usd": 0.25,
         "tokens_unknown_turns": 5,
         "cost_unknown_turns": 7,
+        "premium_requests": None,
     }
     assert done.json["usage"] == total
     cost = stage("cost", "--json").json
@@ -390,6 +391,7 @@ def test_usage_is_told_per_turn_role_phase_round_and_run(stage: Rehearsal) -> No
         "cached": None,
         "cost_usd": 0,
         "cost_unknown_turns": 2,
+        "premium_requests": None,
     }
     assert by["roles"]["programmer"]["cost_usd"] is None
     assert {role: told["tokens"] for role, told in by["roles"].items()} == {
