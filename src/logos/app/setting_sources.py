@@ -238,7 +238,8 @@ def resumed_settings(settings: Settings, earlier: Sequence[GivenSetting], plan: 
     environment = {key: text for key, text in settings.sources.environment.items() if key in _OF_THE_COMMAND}
     file = _over(_pinned(plan, named="provider" in {**settings.sources.file, **flags}), settings.sources.file)
     merged = merge_settings(replace(settings.sources, file=file, environment=environment, flags=flags))
-    return merged.from_sources(settings.sources)
+    # A command that has forked the run continues in the worktree of the fork.
+    return merged.model_copy(update={"wd": settings.wd}).from_sources(settings.sources)
 
 
 def given_settings(settings: Settings, earlier: Sequence[GivenSetting] = ()) -> tuple[GivenSetting, ...]:
