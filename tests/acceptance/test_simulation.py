@@ -411,13 +411,21 @@ def test_usage_is_told_per_turn_role_phase_round_and_run(stage: Rehearsal) -> No
     assert stage("runs", "--json").json["runs"][0]["usage"] == total
     turns = {row["turn"]: row["usage"] for row in stage("show", cost["run"], "--json").json["timeline"]}
     assert turns["r1.peer_analyst.c1"] is None
-    assert turns["r1.analyst.c1"] == {"input": 1000, "cached": 400, "output": 200, "tokens": 1200, "cost_usd": 0.25}
+    assert turns["r1.analyst.c1"] == {
+        "input": 1000,
+        "cached": 400,
+        "output": 200,
+        "tokens": 1200,
+        "cost_usd": 0.25,
+        "premium_requests": None,
+    }
     assert turns["r2.programmer.c1"] == {
         "input": 3000,
         "cached": None,
         "output": 500,
         "tokens": 3500,
         "cost_usd": None,
+        "premium_requests": None,
     }
 
 
