@@ -105,7 +105,7 @@ def fork(
         settings = settings_of(name.place)
         # The run may be driven meanwhile.
         with suppress(Busy), DriverLock(settings.paths.lock):
-            finish_interrupted(settings, log, tell)
+            finish_interrupted(settings, log, view, tell)
         return fork_at(settings, checkpoint_at(name.place, view, seq), to, tell)
 
 
@@ -181,7 +181,7 @@ def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> Ne
     settings = settings_of(place)
     with driving(place, tell) as log:
         view, seq = match(log, name)
-        finish_interrupted(settings, log, tell)
+        finish_interrupted(settings, log, view, tell)
         at, run, snapshots = checkpoint_at(place, view, seq), new_run_id(), snapshots_for(settings, tell)
         is_build = at.state.head is not None
         if is_build and not at.commit:
@@ -263,12 +263,15 @@ def _start_from(
     return NewRun(run, settings.work_dir, at, restored=way == "fork", simulated=event.host == SCRIPTED_SESSION)
 
 
-def finish_interrupted(settings: Settings, log: SqliteLog, tell: Tell) -> None:
+def finish_interrupted(settings: Settings, log: SqliteLog, known: RunView, tell: Tell) -> None:
     """Finish an interrupted rollback, and make the checkpoints that a killed driver could not make. Needs the lock."""
     finish_rollback(settings, log, tell)
     snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
-    run = newest_of(log, CyclePlan) if snapshots is not None else None
-    if snapshots is not None and run is not None:
+    if snapshots is None:
+        return
+    is_newest = isinstance(known.plan, CyclePlan) and log.runs()[-1] == known.run
+    run = known.run if is_newest else newest_of(log, CyclePlan)
+    if run is not None:
         Checkpoints(snapshots, log, work_tree(snapshots), tell).catch_up(run)
 
 
@@ -330,7 +333,7 @@ def reset(run: str | None = None, *, files: bool = False, wd: Path | None = None
             raise UsageError(f"nothing unfinished is in {name.place}")
         if view.outcome not in UNFINISHED:
             raise UsageError(f"run {view.run} has ended ({view.outcome}): there is nothing to give up")
-        finish_interrupted(settings, log, tell)
+        finish_interrupted(settings, log, view, tell)
         start = checkpoint_at(name.place, view, view.forked.seq if view.forked is not None else 1)
         snapshots = snapshots_for(settings, tell) if files and start.state.head is None else None
         if files and start.state.head is None and not start.commit:
