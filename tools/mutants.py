@@ -3,7 +3,7 @@
 usage: python tools/mutants.py [SCENARIO ...]     such as CYC-04 or LOG; without, the whole table (tools/mutants.toml)
 
 A breakage is killed when a test that is marked with its own scenario fails. One that no such test notices survives:
-the test is too weak. Nothing is changed in the work tree: each worker breaks its own copy of `src`.
+the test is too weak. Nothing is changed in the work tree: each worker breaks its own copy of source and tests.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ def marked_tests() -> dict[str, list[str]]:
     return marked.tests
 
 
-def run_tests(source: Path, tests: Sequence[str], *flags: str) -> tuple[int, str]:
-    """Run tests against a copy of the source; the exit code of pytest, and what it said."""
+def run_tests(root: Path, tests: Sequence[str], *flags: str) -> tuple[int, str]:
+    """Run tests of a copy of the repository; the exit code of pytest, and what it said."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line", "-m", CHOSEN, *flags, *tests],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(source)},
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -115,18 +115,21 @@ def run_tests(source: Path, tests: Sequence[str], *flags: str) -> tuple[int, str
 
 
 class Copies:
-    """Copies of the source, one per worker."""
+    """Copies of the repository's source and tests, one per worker: a person may go on working on their own."""
 
     def __init__(self, folder: Path, many: int) -> None:
         self._free: SimpleQueue[Path] = SimpleQueue()
         self._clock = int(time.time())
         for number in range(many):
-            shutil.copytree(ROOT / "src", folder / str(number))
-            self._free.put(folder / str(number))
+            copy = folder / str(number)
+            for part in ("src", "tests"):
+                shutil.copytree(ROOT / part, copy / part)
+            shutil.copy2(ROOT / "pyproject.toml", copy)
+            self._free.put(copy)
 
     def judge(self, mutant: Mutant, tests: Sequence[str]) -> tuple[Fate, str]:
         copy = self._free.get()
-        path = copy / "logos" / mutant.file
+        path = copy / "src" / "logos" / mutant.file
         text = path.read_text(encoding="utf-8")
         try:
             self._write(path, text.replace(mutant.old, mutant.new))
@@ -180,7 +183,7 @@ def main(wanted: Sequence[str]) -> int:
         return 2
     print(f"{len(mutants)} breakages; first the tests with the source as it is", flush=True)
     whole = sorted({test for mutant in mutants for test in tests[mutant.scenario]})
-    code, said = run_tests(ROOT / "src", whole, "-n", str(WORKERS), "--maxfail=5")
+    code, said = run_tests(ROOT, whole, "-n", str(WORKERS), "--maxfail=5")
     if code != 0:
         print(said, "these tests fail before anything is broken", sep="\n", file=sys.stderr)
         return 2
