@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import psutil
 from checkpoints import checkpoints, growth
-from commands import folds, local_looks, start_up
+from commands import LOGOS, cpu_of, folds, local_looks, start_up
 from idle import idle_build, idle_cycle
 from measure import NOWHERE, PROMPT, begin_repository, milliseconds, percentile, row, run, settings_for, size_of
 
@@ -26,10 +26,12 @@ from logos.adapters.hosts.scripted import ScriptedHost
 from logos.adapters.store.recovery import repair
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.hosts import scripted_host
-from logos.app.run_start import choose_start, make_plan
+from logos.app.run_start import make_plan, run_to_continue, start_run
+from logos.app.run_state import write_run_state
 from logos.app.setting_sources import load_settings
 from logos.app.settings import Settings
 from logos.app.start import build_here, run_here
+from logos.app.workdir import driving
 from logos.domain.events import Recorded, RunStarted, TurnAnswered, TurnAsked, TurnSent
 from logos.domain.turns import RunId, Turn
 from logos.engine.journal import Journal
@@ -129,7 +131,7 @@ def long_log(wd: Path, events: int) -> Settings:
     journal = Journal(log, RunFold(RunId("long"), Cycle(plan)))
     journal.record(RunStarted(plan))
     while journal.fold.seq < events:
-        (turn,) = journal.fold.due()
+        (turn,) = journal.fold.flow.due(journal.state)
         assert isinstance(turn, Turn)
         prompt = render(turn.document, turn.facts)
         for event in (
@@ -138,15 +140,9 @@ def long_log(wd: Path, events: int) -> Settings:
             TurnAnswered(turn.id, str(said[turn.answer])),
         ):
             journal.record(event)
-    write_state(journal, settings)
+    write_run_state(settings, journal.fold)
     log.close()
     return settings
-
-
-def write_state(journal: Journal, settings: Settings) -> None:
-    from logos.app.runs import write_state as write
-
-    write(settings, journal.state, journal.ledger, journal.run, journal.fold.seq, time.time())
 
 
 def resuming() -> None:
@@ -154,7 +150,7 @@ def resuming() -> None:
         settings = long_log(Path(folder), 10_000)
         began = time.monotonic()
         log = SqliteLog(settings.telos_dir / "logos.db")
-        start_plan = choose_start(settings, log, lambda _text: None, bare=True)
+        start_plan = start_run(settings, run_to_continue(settings, log, lambda _text: None), log, ())
         seconds = time.monotonic() - began
         assert start_plan.journal.fold.seq >= 10_000
         began = time.monotonic()
@@ -162,6 +158,29 @@ def resuming() -> None:
         floor = time.monotonic() - began
         log.close()
         row(f"resume of a log of {read} events", f"{seconds:.2f} s", f"reading its rows {floor:.2f} s, target < 1 s")
+
+
+def long_runs() -> None:
+    """What commands that show a run cost when it has many events."""
+    events = 20_000
+    with tempfile.TemporaryDirectory(prefix="logos-bench-") as folder:
+        wd = Path(folder) / "work"
+        wd.mkdir()
+        long_log(wd, events)
+        with driving(wd, lambda _text: None):
+            pass  # Makes the mirror, as a driver would have.
+        page = ("report", "--format", "html", "-o", str(Path(folder) / "report.html"))
+        for words, target in (
+            (("status",), 1.0),
+            (("log",), 2.0),
+            (("report",), 2.0),
+            (page, 2.0),
+            (("log", "--json"), 2.0),
+        ):
+            used = cpu_of([LOGOS, *words, "--wd", str(wd)], times=3)
+            met = "met" if used < target else "missed"
+            what = f"CPU of logos {' '.join(words[:3])}, {events} events"
+            row(what, f"{used:.2f} s", f"target < {target:.0f} s: {met}, n=3")
 
 
 def appends() -> None:
@@ -333,6 +352,7 @@ BENCHES: tuple[Callable[[], None], ...] = (
     many_runs,
     a_build,
     resuming,
+    long_runs,
     appends,
     checkpoints,
     growth,

@@ -4,6 +4,7 @@ usage: python -m tests.driver        configured by the environment like the bare
     DIE_AFTER   the number of the event (in the log) after which the process kills itself, or `kind:count`
     DIE_BEFORE  the number of the event before whose appending it does
     DIE_BETWEEN the number of the event after whose appending, and before anybody hears of it, it does
+    DIE_MIRRORED the number of the event after which, in the mirror and not yet in the database, it does
     DIE_BY      the name of the signal, if not SIGKILL: one that tells it to go
     DEATHS      a file of such instants by name, `before|between|after KIND SUBJECT` a line; each is died at once
     SCRIPT      a script for scripted agents; without it the CAO server at API is used
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from logos.adapters.hosts.scripted import ScriptedHost
+from logos.adapters.store.chain import Row
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app import start, workdir
 from logos.app.hosts import Tell
@@ -102,6 +104,7 @@ class MortalLog(SqliteLog):
 
     before = 0
     between = 0
+    mirrored = 0
     deaths = Deaths(Path())
     trees: Trees | None = None
 
@@ -116,6 +119,11 @@ class MortalLog(SqliteLog):
         if record.seq == self.between:
             die()
         return record
+
+    def _insert(self, run: RunId, rows: list[Row]) -> None:
+        if rows[-1][0] == self.mirrored:
+            die()
+        super()._insert(run, rows)
 
     def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
         self.deaths.meet("before", event)
@@ -163,6 +171,7 @@ def become_mortal() -> None:
     """What the environment says of this process's death."""
     MortalLog.before = int(os.environ.get("DIE_BEFORE") or 0)
     MortalLog.between = int(os.environ.get("DIE_BETWEEN") or 0)
+    MortalLog.mirrored = int(os.environ.get("DIE_MIRRORED") or 0)
     MortalLog.deaths = Deaths(Path(os.environ.get("DEATHS", "")))
     if trees := os.environ.get("TREES"):
         MortalLog.trees = Trees(Path(trees), Path(os.environ["WD"]), os.environ.get("LIFE", ""))

@@ -4,19 +4,24 @@ This module is the Python API: the use cases behind the commands, and the types 
 it is first used, so that `import logos` and `logos --help` load nothing else. docs/how-to/python.md has an example.
 """
 
-from __future__ import annotations
+import sys
+
+# `python -m logos` looks for modules in the current directory first, where an agent may have put a jinja2.py. That
+# directory is forgotten before anything is imported. While Python looks for the module to run, its argument is "-m".
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    del sys.path[0]
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from logos.app.demo import prepare_demo, run_demo
+    from logos.app.detach import stop
     from logos.app.diff import compare, diff
     from logos.app.doctor import Diagnosis, doctor
     from logos.app.gc import collect_garbage
     from logos.app.hosts import simulate
     from logos.app.init import InitResult, init
-    from logos.app.preflight import Validation, validate
     from logos.app.profiles import install_profiles, list_profiles
     from logos.app.prompt import run_settings
     from logos.app.report import report_on
@@ -28,21 +33,24 @@ if TYPE_CHECKING:
     from logos.app.start import build_here as build
     from logos.app.start import read_run, resume
     from logos.app.start import run_here as run
+    from logos.app.trial import check_telos
+    from logos.app.validate import Problem, Validation, validate
     from logos.domain.turns import Outcome
     from logos.engine.runner import RunResult
     from logos.errors import LogosError, RunPaused, UsageError
     from logos.views.run import RunView
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "BlockedBuild", "Diagnosis", "InitResult", "LogosError", "Outcome", "RunPaused", "RunResult"]
-__all__ += ["RunView", "Settings", "UsageError", "Validation", "build", "collect_garbage", "compare", "diff", "doctor"]
-__all__ += ["fork", "init", "install_profiles", "list_profiles", "list_sessions", "load_settings", "open_question"]
-__all__ += ["prepare_demo", "read_run", "report_on", "reset", "resolve", "restore_files", "resume", "rollback", "run"]
-__all__ += ["run_demo", "run_settings", "simulate", "validate"]
+__all__ = ["Answer", "BlockedBuild", "Diagnosis", "InitResult", "LogosError", "Outcome", "Problem", "RunPaused"]
+__all__ += ["RunResult", "RunView", "Settings", "UsageError", "Validation", "build", "check_telos", "collect_garbage"]
+__all__ += ["compare", "diff", "doctor", "fork", "init", "install_profiles", "list_profiles", "list_sessions"]
+__all__ += ["load_settings", "open_question", "prepare_demo", "read_run", "report_on", "reset", "resolve"]
+__all__ += ["restore_files", "resume", "rollback", "run", "run_demo", "run_settings", "simulate", "stop", "validate"]
 
 # Where each public name is defined.
 _MODULES = {
     "logos.app.demo": ("prepare_demo", "run_demo"),
+    "logos.app.detach": ("stop",),
     "logos.app.diff": ("compare", "diff"),
     "logos.app.doctor": ("Diagnosis", "doctor"),
     "logos.app.gc": ("collect_garbage",),
@@ -57,7 +65,8 @@ _MODULES = {
     "logos.app.setting_sources": ("load_settings",),
     "logos.app.settings": ("Settings",),
     "logos.app.start": ("build", "read_run", "resume", "run"),
-    "logos.app.preflight": ("Validation", "validate"),
+    "logos.app.trial": ("check_telos",),
+    "logos.app.validate": ("Problem", "Validation", "validate"),
     "logos.domain.turns": ("Outcome",),
     "logos.engine.runner": ("RunResult",),
     "logos.errors": ("LogosError", "RunPaused", "UsageError"),

@@ -1,7 +1,5 @@
 """`python -m logos.cycle [config.json]`: run or resume a cycle, configured by the file and the environment only."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -23,7 +21,7 @@ def main(arguments: list[str]) -> int:
         configure_logging(0, os.environ)
         with interruptible():
             settings = load_settings(Path(arguments[0]) if arguments else None, os.environ)
-            result = run_here(settings, bare=True, watchers=[progress(say)])
+            result = run_here(settings, bare=True, watchers=[progress(say)], reread=os.environ.get("REREAD") == "1")
     except (LogosError, Interrupted) as error:
         say(f"logos: {error}")
         return error.exit_code

@@ -5,9 +5,11 @@
     │   ├── ConfigError         a value in the file, the environment or a flag
     │   ├── PromptError         the prompt lacks a part
     │   ├── StateError          a state file that cannot be used
+    │   ├── AlreadyEnded        there is nothing to resume: the run has an outcome
     │   └── Busy                another driver holds this folder
     ├── HostError               what the agents run on: retried in the adapter, then the run pauses
     │   ├── HostUnreachable     nobody answers
+    │   ├── ProgramNotFound     git, an agent CLI: not on PATH, or only where agents can replace it
     │   ├── TerminalGone        the host does not know this terminal
     │   ├── TerminalNotCreated  the agent did not start; the message names the cause
     │   ├── InputRefused        the terminal takes no input, it is in error
@@ -25,8 +27,6 @@
 Any other exception that escapes is a bug and keeps its traceback.
 """
 
-from __future__ import annotations
-
 
 class LogosError(Exception):
     """Base of all errors that Logos reports as one line."""
@@ -35,8 +35,6 @@ class LogosError(Exception):
 
 
 class UsageError(LogosError):
-    """The command line is wrong."""
-
     exit_code = 2
 
 
@@ -47,20 +45,14 @@ class ConfigError(UsageError):
 
 
 class PromptError(UsageError):
-    """The prompt is missing, or lacks one of its two parts."""
-
     exit_code = 1
 
 
 class StateError(UsageError):
-    """The state file exists and cannot be used."""
-
     exit_code = 1
 
 
 class Busy(UsageError):
-    """Another driver holds this work dir."""
-
     exit_code = 1
 
 
@@ -70,6 +62,10 @@ class HostError(LogosError):
 
 class HostUnreachable(HostError):
     """No host answers at the configured address."""
+
+
+class ProgramNotFound(HostError):
+    """A program is not installed, or only below the work dir."""
 
 
 class TerminalGone(HostError):
@@ -89,9 +85,15 @@ class DeliveryUnknown(HostError):
 
 
 class AlreadyPassed(LogosError):
-    """A run that is to be resumed has passed."""
-
     exit_code = 0
+
+
+class AlreadyEnded(UsageError):
+    """A run that is to be resumed has ended; the command exits as the run did."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class RunPaused(LogosError):
@@ -99,8 +101,6 @@ class RunPaused(LogosError):
 
 
 class LimitReached(RunPaused):
-    """A provider's usage or rate limit is reached."""
-
     exit_code = 4
 
 

@@ -1,7 +1,6 @@
 """What the engine needs from outside, as small protocols."""
 
-from __future__ import annotations
-
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +46,14 @@ class Screen(Protocol):
 
 
 @runtime_checkable
+class WindowChecker(Protocol):
+    """A host that reports the last status of a terminal also when its window is gone, and can tell that it is."""
+
+    # Raise TerminalGone where the window does not exist any more.
+    def check_window(self, terminal_id: str) -> None: ...
+
+
+@runtime_checkable
 class TurnReporter(Protocol):
     """A host that runs turns itself: its status is exact, and it knows errors, usage and refusals."""
 
@@ -58,12 +65,21 @@ class TurnReporter(Protocol):
     def refused_calls(self, terminal_id: str) -> tuple[str, ...]: ...
 
 
+@runtime_checkable
+class ExitReporter(Protocol):
+    """A host that starts a process per turn and knows how the latest one ended."""
+
+    # Its exit code, negative for a signal, and when it ended, as the file system stamps files; None: nobody knows.
+    def exit_of(self, terminal_id: str) -> tuple[int, int] | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class FileProbe:
-    """A response file: its fingerprint when it is usable, a problem when it never will be."""
+    """A response file: its fingerprint when it is usable, a problem when it never will be, and when it last changed."""
 
     fingerprint: str | None = None
     problem: str | None = None
+    changed_at: int = 0
 
 
 class Responses(Protocol):
@@ -101,11 +117,18 @@ class Log(Protocol):
     # Create a run from a copy of another's records, times included, followed by `event`; all or nothing.
     def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded: ...
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]: ...
+    # Evidence that somebody has changed the run's records, until it is recorded as an event. `verify`: look for more.
+    def tampering(self, run: RunId, *, verify: bool = False) -> str: ...
     # Every run, in the order they were created.
     def runs(self) -> list[RunId]: ...
-    # Read, and keep reading as events arrive; yields None when there is nothing new.
-    def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]: ...
     def close(self) -> None: ...
+
+
+class Commands(Protocol):
+    """Runs shell commands; nothing that a command started outlives it."""
+
+    # Its exit code, negative for a signal, and the end of its output.
+    def run(self, command: str, cwd: str, timeout: float, stop: threading.Event) -> tuple[int, str]: ...
 
 
 class Snapshots(Protocol):

@@ -47,7 +47,6 @@ def explain_first(error: ValidationError, wording: Wording) -> str:
 
 
 def explain(error: ErrorDetails, wording: Wording) -> str:
-    """One line about one problem."""
     loc, kind = error["loc"], error["type"]
     location: Location = tuple(_cut(part) if isinstance(part, str) else part for part in loc if part != "[key]")
     where = wording.locate(location)
@@ -57,7 +56,7 @@ def explain(error: ErrorDetails, wording: Wording) -> str:
     if kind == CONTRADICTION:
         return f"{where}: {error['msg']}" if where else error["msg"]
     if kind == "extra_forbidden" or ("[key]" in loc and loc[0] in wording.key_names):
-        name = wording.key_names.get(str(loc[0]), "key")
+        name = wording.key_names.get(str(loc[0]), "key") if "[key]" in loc else "key"
         return f"{where}: unknown {name}; known here: {', '.join(wording.keys(location[:-1]))}"
     if not message and kind in _NO_OBJECT:
         message = f"must be {wording.object_name} with the keys {', '.join(wording.keys(location))}"
@@ -82,5 +81,4 @@ def _cut(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text on one printable line."""
     return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())

@@ -73,7 +73,7 @@ class BareForm(Sandbox):
         self.edit_state({**state, "session_name": "cao-1", "terminals": terminals, "outputs": outputs, **changes})
 
 
-@pytest.fixture(params=[CYCLE, COMPAT])
+@pytest.fixture(params=[CYCLE, pytest.param(COMPAT, marks=pytest.mark.long)])
 def form(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BareForm]:
     made = BareForm(tmp_path)
     made.module = request.param

@@ -90,6 +90,7 @@ def test_a_budget_stops_a_build_between_turns_and_it_can_be_resumed(works: Sandb
     assert works.build_with(MAX_MINUTES="60").outcome == "PASSED"
 
 
+@pytest.mark.long
 def test_a_spare_provider_takes_over_in_the_same_worktree(works: Sandbox) -> None:
     config = works.wd.parent / "logos.json"
     config.write_text('{"level_agents": {"L2": {"provider": "first", "providers": ["second"]}}, "levels": "2"}')

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from logos.adapters.lock import DriverLock
+from logos.adapters.lock import driver_lock
 from logos.app.telos_file import TEMPLATE_PURPOSE
 from logos.domain.events import TurnAnswered, TurnAsked, WorkGathered
 from tests.acceptance.test_builds import FAST, TELOS, a_division, a_fact, problems_of
@@ -276,6 +276,7 @@ def test_work_that_leaves_the_repository_or_is_not_the_authors_is_sent_back(site
     site.assert_tidy(site.result)
 
 
+@pytest.mark.long
 def test_files_that_cannot_be_the_authors_or_are_not_there_are_sent_back(site: Sandbox) -> None:
     site.script(
         {
@@ -294,6 +295,7 @@ def test_files_that_cannot_be_the_authors_or_are_not_there_are_sent_back(site: S
     site.assert_tidy(site.result)
 
 
+@pytest.mark.long
 def test_an_author_that_only_talks_is_sent_back(site: Sandbox) -> None:
     site.script({"L2.author": [{**a_fact(files=["shop.py"]), "edit": {}}, {}]})
     done = site.build("pay by invoice", "--levels", "2")
@@ -301,6 +303,7 @@ def test_an_author_that_only_talks_is_sent_back(site: Sandbox) -> None:
     assert "nothing was changed" in problems_of(site.prompts["s1.L2.feature.author.t2"])
 
 
+@pytest.mark.long
 def test_a_linter_may_not_change_the_telos_either(site: Sandbox) -> None:
     harm = {"run": "echo '# better' >> telos.toml", **a_fact()}
     site.script({"L1.lint": [harm, {"run": "git checkout --quiet HEAD -- telos.toml", **a_fact()}]})
@@ -357,7 +360,7 @@ def test_whoever_cannot_be_asked_is_shown_the_unfinished_build_and_told_the_flag
 
 
 def test_a_second_driver_is_kept_out(site: Sandbox) -> None:
-    with DriverLock(site.wd / ".telos" / "driver.lock"):
+    with driver_lock(site.wd / ".telos" / "driver.lock"):
         done = site.build("pay by invoice", "--levels", "2")
         assert_refused(site, done, 1, "another driver", str(os.getpid()))
 

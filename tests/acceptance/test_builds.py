@@ -13,6 +13,7 @@ import pytest
 from logos.adapters.hosts.script import load_script
 from logos.adapters.reports import example
 from logos.app.hosts import scripted_host
+from logos.app.schemas import SCHEMAS
 from logos.app.setting_sources import load_settings
 from logos.app.start import build_here
 from logos.domain.events import (
@@ -29,7 +30,6 @@ from logos.domain.events import (
 )
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.reports import TurnKind
-from logos.views.build_state import state_schema
 from tests.support.repositories import FILES
 from tests.support.sandbox import Done, Json, Sandbox
 from tests.support.waiting import until_exists
@@ -368,7 +368,7 @@ def test_telos_shows_what_every_level_knows_and_what_proves_it(
 
 @pytest.mark.scenario("LOG-01")
 def test_the_state_file_shows_a_build_after_every_event(site: Sandbox) -> None:
-    schema = pytest.importorskip("jsonschema").Draft202012Validator(state_schema())
+    schema = pytest.importorskip("jsonschema").Draft202012Validator(SCHEMAS["state"]())
     site.script({"L3": [a_division("cart", "price")]})
     seen: list[Json] = []
 
@@ -560,6 +560,7 @@ def test_a_constraint_found_late_is_taken_to_the_levels_it_concerns(site: Sandbo
 # --- beside each other
 
 
+@pytest.mark.long
 def test_no_more_authors_work_at_once_than_allowed(site: Sandbox) -> None:
     site.script({"L3": [a_division("cart", "price", "till")]})
     done = site.build("pay by invoice", "--levels", "3,2", "--max-parallel", "1")

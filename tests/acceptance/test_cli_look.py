@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
-from logos.adapters.lock import DriverLock
+from logos.adapters.lock import driver_lock
 from logos.adapters.store.mirror import discard
 from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import (
@@ -95,7 +95,7 @@ def test_status_names_the_live_driver(sandbox: Sandbox) -> None:
     import os
 
     begin(sandbox.wd, "abcd1234")
-    with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
+    with driver_lock(sandbox.wd / ".telos" / "driver.lock"):
         assert f"driver: pid {os.getpid()}" in sandbox("status").out
         document = sandbox("status", "--json").json
     assert (document["status"], document["driver_pid"]) == ("RUNNING", os.getpid())
@@ -107,7 +107,7 @@ def test_status_shows_an_agent_that_waits_for_a_person(sandbox: Sandbox) -> None
     log = SqliteLog(sandbox.wd / ".telos" / "logos.db")
     log.append(RunId("abcd1234"), Noted(Topic.PERMISSION_ASKED, "may I?", TurnId("r1.analyst.c1")), 3)
     log.close()
-    with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
+    with driver_lock(sandbox.wd / ".telos" / "driver.lock"):
         done = sandbox("status")
     assert "WAITING FOR YOU" in done.out
     assert "it waits for you: may I?" in done.out
@@ -118,7 +118,7 @@ def test_status_and_log_tell_of_an_agent_that_rests_until_it_is_asked_again(sand
     log = SqliteLog(sandbox.wd / ".telos" / "logos.db")
     turn = TurnId("r1.analyst.c1")
     log.append(RunId("abcd1234"), Noted(Topic.TRIED_AGAIN, "r1.analyst.c1: 429; waiting until 12:00", turn), 3)
-    with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
+    with driver_lock(sandbox.wd / ".telos" / "driver.lock"):
         assert "it rests: r1.analyst.c1: 429; waiting until 12:00" in sandbox("status").out
         assert sandbox("status", "--json").json["in_flight"][0]["rests"] == "r1.analyst.c1: 429; waiting until 12:00"
         log.append(RunId("abcd1234"), TurnSent(turn), 4)
@@ -157,6 +157,7 @@ def test_usage_of_every_try_is_on_the_bill(sandbox: Sandbox) -> None:
         "tokens_unknown_turns": 0,
         "cost_unknown_turns": 1,
         "premium_requests": None,
+        "estimated": False,
     }
     usage = "usage: 310 tokens (300 in, 50 of them cached, 10 out), cost $0.5000"
     assert usage in sandbox("show", "abcd", "r1.analyst.c1").out

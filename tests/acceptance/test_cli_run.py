@@ -227,10 +227,12 @@ def test_json_is_exactly_one_document(sandbox: Sandbox, cao: FakeCao) -> None:
         "usage": {
             "turns": 5,
             **dict.fromkeys(("input", "cached", "output", "tokens", "cost_usd", "premium_requests")),
+            "estimated": False,
             "tokens_unknown_turns": 5,
             "cost_unknown_turns": 5,
         },
         "seconds": document["seconds"],
+        "head": done.json["head"],
         "state_file": str(sandbox.wd / ".tmp" / "agnostic-3agents-loop-state.json"),
     }
     assert document["characters"] == sum(len(message) for answer in cao.script for message in cao.prompts(answer))

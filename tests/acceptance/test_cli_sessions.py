@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from logos.adapters.git.snapshots import GitSnapshots, Ref, refs_of_ours, remove_refs
-from logos.adapters.lock import DriverLock
+from logos.adapters.lock import driver_lock
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.diff import last_in_common
 from logos.app.runs import load_run
@@ -239,7 +239,7 @@ def test_a_session_under_way_names_its_driver_and_one_that_nobody_took_over_says
         "killed, not resumed",
         "killed, not resumed",
     ]
-    with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
+    with driver_lock(sandbox.wd / ".telos" / "driver.lock"):
         ended = {(own["run"], own["session"]): own for own in sandbox("sessions", "--json").json["sessions"]}
         assert f"at work (pid {os.getpid()})" in sandbox("sessions").out
         asked_for = sandbox("sessions", "bbbb", "--json").json["sessions"]
@@ -784,7 +784,7 @@ def test_the_policy_is_in_the_settings_and_flags_win(sandbox: Sandbox, attic: At
 def test_a_run_that_is_being_driven_is_left_alone(sandbox: Sandbox, attic: Attic) -> None:
     attic.a_run("old1", *ENDED)
     attic.a_run("old2", *ENDED, days=90)
-    with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
+    with driver_lock(sandbox.wd / ".telos" / "driver.lock"):
         sandbox("gc", "--keep-days", "0", "--keep-runs", "0")
     assert attic.runs() == {"old2"}
 

@@ -27,6 +27,7 @@ from logos.errors import (
     PromptError,
     RunPaused,
     StateError,
+    TerminalGone,
     TerminalNotCreated,
     UsageError,
 )
@@ -35,7 +36,7 @@ from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REV
 from logos.testing.cao_server import FakeCao
 from tests.support.isolation import bare_env
 from tests.support.sandbox import PROMPT, Sandbox
-from tests.support.waiting import wait_for_exit
+from tests.support.waiting import wait_for, wait_for_exit
 
 ROOT = Path(__file__).parents[2]
 ONE_CYCLE: dict[str, Any] = {"MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
@@ -303,7 +304,7 @@ def test_without_a_state_file_a_new_run_starts(shop: Sandbox):
 def test_a_resumed_programmer_phase_without_analysis_falls_back_to_the_analyst(shop: Sandbox):
     interrupt(shop)
     shop.edit_state({"current_phase": "programmer"})
-    assert shop.run().outcome is Outcome.PASSED
+    assert shop.run(from_state=True).outcome is Outcome.PASSED
     assert shop.asked[0] == "r1.analyst.c1"
 
 
@@ -311,7 +312,7 @@ def test_a_resumed_tester_phase_without_a_program_falls_back_to_the_programmer(s
     interrupt(shop)
     outputs = {"analyst": GOOD_ANALYSIS, "analyst_review": APPROVED}
     shop.edit_state({"current_phase": "tester", "outputs": outputs})
-    assert shop.run().outcome is Outcome.PASSED
+    assert shop.run(from_state=True).outcome is Outcome.PASSED
     assert shop.asked[0] == "r1.programmer.c1"
 
 
@@ -320,14 +321,14 @@ def test_a_resume_goes_on_where_the_state_says_whatever_the_start_agent(shop: Sa
     interrupt(shop)
     outputs = {"analyst": GOOD_ANALYSIS, "programmer": GOOD_PROGRAM}
     shop.edit_state({"current_phase": "tester", "current_round": 2, "outputs": outputs})
-    assert shop.run(RESUME="1", START_AGENT="analyst").outcome is Outcome.PASSED
+    assert shop.run(bare=True, RESUME="1", START_AGENT="analyst").outcome is Outcome.PASSED
     assert shop.asked == ["r2.tester.c1"]
 
 
-def test_an_edited_state_file_is_believed_and_a_new_log_begins(shop: Sandbox):
+def test_an_edited_state_file_is_believed_where_a_person_says_so_and_a_new_log_begins(shop: Sandbox):
     interrupt(shop, "turn_answered", 2)
     shop.edit_state({"current_phase": "analyst", "outputs": {"analyst": "my own analysis"}}, mark=True)
-    assert shop.run(prompt="").outcome is Outcome.PASSED
+    assert shop.run(prompt="", from_state=True).outcome is Outcome.PASSED
     assert len(shop.logs()) == 2
     assert any("edited" in line for line in shop.told)
     # An author whose work is there and unreviewed is not asked again.
@@ -338,7 +339,7 @@ def test_a_state_file_of_an_older_tool_starts_a_run(shop: Sandbox):
     interrupt(shop)
     ids = {role: terminal["id"] for role, terminal in shop.state["terminals"].items()}
     shop.edit_state({"terminals": ids, "current_phase": "analyst"})
-    assert shop.run(prompt="").outcome is Outcome.PASSED
+    assert shop.run(prompt="", from_state=True).outcome is Outcome.PASSED
 
 
 @pytest.mark.scenario("CYC-28")
@@ -368,7 +369,7 @@ def test_resume_1_on_a_state_that_says_pass_asks_nobody(shop: Sandbox, mark: boo
     shop.edit_state({}, mark=mark)
     before, sent = shop.all_events(), len(shop.agents.sent)
     with pytest.raises(AlreadyPassed, match="says PASS") as passed:
-        shop.run(RESUME="1")
+        shop.run(bare=True, RESUME="1")
     assert passed.value.exit_code == 0
     assert shop.all_events() == before
     assert len(shop.agents.sent) == sent
@@ -535,6 +536,39 @@ def test_a_set_up_that_failed_half_way_is_undone_and_can_be_tried_again(shop: Sa
     assert len(shop.logs()) == 1
 
 
+def test_terminals_without_their_tmux_are_gone(shop: Sandbox):
+    with FakeCao(shop.wd / ".tmp" / "agent-responses", testing.script()) as cao:
+        with pytest.raises(Interrupted):
+            shop.run(ApiClient(cao.url, str(shop.wd)), watchers=[StopAfter("turn_answered", 2)])
+        cao.kill_tmux()
+        with pytest.raises(StateError, match=r"no window any more.*--recreate"):
+            shop.run(ApiClient(cao.url, str(shop.wd)), prompt="", **ONE_CYCLE)
+        again = {**ONE_CYCLE, "RECREATE_TERMINALS": "1"}
+        assert shop.run(ApiClient(cao.url, str(shop.wd)), prompt="", **again).outcome is Outcome.PASSED
+        assert len({terminal for terminal in cao.agents if terminal not in cao.windowless}) == 5
+
+
+def test_a_turn_whose_tmux_is_killed_does_not_wait_for_its_time_out(shop: Sandbox):
+    def kill(record: Any, *_: object) -> None:
+        if record.event.kind == "turn_sent":
+            cao.kill_tmux()
+
+    gone = pytest.raises(TerminalGone, match="no window any more")
+    with FakeCao(shop.wd / ".tmp" / "agent-responses", testing.script(), turn_seconds=0.3) as cao, gone:
+        shop.run(ApiClient(cao.url, str(shop.wd)), watchers=[kill], **ONE_CYCLE)
+
+
+@pytest.mark.parametrize("what", ["status", "input", "output", "working-directory", "profiles"])
+def test_one_failure_of_the_server_does_not_end_the_run(shop: Sandbox, what: str):
+    def fail(record: Any, *_: object) -> None:
+        if record.event.kind == "turn_answered":
+            cao.failing = {what: 1}
+
+    with FakeCao(shop.wd / ".tmp" / "agent-responses", testing.script()) as cao:
+        cao.failing = {what: 1} if what != "input" else {}
+        assert shop.run(ApiClient(cao.url, str(shop.wd)), watchers=[fail], **ONE_CYCLE).outcome is Outcome.PASSED
+
+
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.scenario("CYC-21")
 def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: int, code: int):
@@ -544,12 +578,14 @@ def test_a_signal_saves_the_state_and_ends_the_process(tmp_path: Path, signum: i
     driver = subprocess.Popen([sys.executable, "-m", "tests.driver"], cwd=ROOT, env=env, stderr=subprocess.DEVNULL)
     shop = Sandbox(tmp_path)
     shop.wait_for_event("turn_sent", process=driver)
+    noted = (tmp_path / ".telos" / "scripted").glob
+    # A supervisor notes itself after the prompt was sent.
+    pids = wait_for(lambda: [*noted("*/turn-*/pid")], "an agent at work", process=driver)
+    groups = {int(pid.read_text().split()[0]) for pid in pids}
     driver.send_signal(signum)
     assert wait_for_exit(driver) == code
     assert shop.state["final_status"] == "RUNNING"
     assert shop.state["logos"]["seq"] == len(shop.all_events())
-    groups = {int(pid.read_text()) for pid in (tmp_path / ".telos" / "scripted").glob("*/turn-*/pid")}
-    assert groups
     # What has ended and was not waited for yet is not running.
     running = [process for process in psutil.process_iter(["status"]) if process.info["status"] != psutil.STATUS_ZOMBIE]
     assert not [process for process in running if process.pid in groups]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from logos import demo
+from logos.app.demo import copy_repository, cycle_script
 from logos.domain.roles import Phase
 from logos.flows.cycle.verdicts import evidence_found, says_approved
 from tests.support.sandbox import LOGOS, ended, heard, processes_of
@@ -142,14 +142,14 @@ def test_stopping_the_demo_leaves_nothing_running(tmp_path: Path) -> None:
 
 
 def test_the_demos_tests_fail_before_anybody_works_on_it(tmp_path: Path) -> None:
-    demo.copy_repository(tmp_path)
+    copy_repository(tmp_path, "python3", levels=False)
     done = subprocess.run([sys.executable, "-m", "unittest"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "FAILED (failures=4)" in done.stderr
 
 
 def test_the_demos_reviews_would_count_in_a_real_run() -> None:
-    said = demo.script("python3")
+    said = cycle_script("python3")
     for role, phase in (("peer_analyst", Phase.ANALYST), ("peer_programmer", Phase.PROGRAMMER)):
         for step in said[role]:
             assert not says_approved(step["say"]) or evidence_found(step["say"], phase) == 4

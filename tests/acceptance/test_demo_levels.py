@@ -14,11 +14,14 @@ from typing import Any
 
 import pytest
 
-from logos import demo
 from logos.adapters.hosts.script import read_script
+from logos.app.demo import copy_repository, levels_script
 from tests.acceptance.test_demo import HOSTILE
 from tests.support.sandbox import LOGOS, processes_of
 from tests.support.waiting import LAST_RESORT
+
+# The demo takes its time, so that a person can follow it.
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -140,11 +143,11 @@ def test_nothing_is_left_behind_but_the_branch(told: dict[str, Any]) -> None:
 
 
 def test_the_shop_passes_its_own_tests_before_anybody_works_on_it(tmp_path: Path) -> None:
-    demo.copy_levels_repository(tmp_path, sys.executable)
+    copy_repository(tmp_path, sys.executable, levels=True)
     for tests in ([], ["journeys"]):
         subprocess.run([sys.executable, "-m", "unittest", *tests], cwd=tmp_path, capture_output=True, check=True)
 
 
 def test_its_script_is_one_for_levels_and_leaves_no_turn_to_chance() -> None:
-    script = read_script(demo.levels_script("python3"))
+    script = read_script(levels_script("python3"))
     assert (script.flow, script.otherwise) == ("levels", "error")

@@ -172,7 +172,7 @@ def test_the_doctor_does_not_wait_for_a_program_that_does_not_answer(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path / "bin", codex="exec sleep 600")
-    monkeypatch.setattr("logos.adapters.hosts.cli_checks.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("logos.adapters.hosts.providers.TIMEOUT_SECONDS", 0.2)
     sandbox.set(PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
     (row,) = sandbox("doctor", "--json").json["agents"]
     assert (row["version"], row["logged_in"]) == ("version unknown", None)

@@ -70,6 +70,7 @@ def test_nothing_to_run_agents_with_says_what_to_install_and_names_the_demo(pers
     assert not (person.wd / ".tmp" / "agent-responses" / "analyst_summary.md").exists()
 
 
+@pytest.mark.long
 def test_an_address_that_was_given_means_that_server_and_no_other_host(person: Person) -> None:
     notes = install_fake_cli(person.programs, "codex")
     done = person.apart("run", API="http://127.0.0.1:9")
@@ -111,6 +112,7 @@ def test_agents_get_the_mildest_leave_their_role_needs(person: Person) -> None:
     assert all("--dangerously-skip-permissions" not in argv for argv in allowed.values())  # type: ignore[operator]
 
 
+@pytest.mark.long
 def test_a_codex_whose_sandbox_cannot_work_is_an_error_before_anything_starts(person: Person) -> None:
     notes = install_fake_cli(person.programs, "codex", sandbox="bwrap: Creating new namespace failed")
     done = person.apart("run")
@@ -149,6 +151,7 @@ def test_a_cli_that_knows_no_permissions_is_used_with_a_warning(person: Person) 
     assert len(calls(notes)) == 5
 
 
+@pytest.mark.long
 def test_tool_calls_that_were_refused_are_shown_and_kept(person: Person) -> None:
     denials = [{"tool_name": "Bash", "tool_input": {"command": f"rm {n}"}} for n in range(5)]
     result = {"type": "result", "is_error": False, "result": "done", "permission_denials": denials}
@@ -167,6 +170,7 @@ def test_full_leave_is_given_only_when_allowed_and_said_in_plain_words(person: P
     assert all("--dangerously-skip-permissions" in call["argv"] for call in calls(notes))  # type: ignore[operator]
 
 
+@pytest.mark.long
 def test_a_run_that_began_here_is_resumed_here(person: Person) -> None:
     install_fake_cli(person.programs, "codex", tester="no verdict")
     assert person.apart("run", MAX_ROUNDS="1").code == 1

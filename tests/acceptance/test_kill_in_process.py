@@ -19,9 +19,10 @@ from typing import Any, cast
 
 import pytest
 
+from logos.adapters.commands import ShellCommands
 from logos.adapters.responses import ResponseFiles
 from logos.app.run_start import build_to_resume, run_to_continue, start_build, start_run
-from logos.app.runs import state_file_writer
+from logos.app.run_state import state_file_writer
 from logos.app.setting_sources import load_settings
 from logos.app.start import responses_in
 from logos.app.telos_file import Telos
@@ -102,7 +103,9 @@ class World:
 
     def dependencies(self, life: Life) -> Dependencies:
         log = cast("Any", MortalLog(self.log, life))
-        return Dependencies(self.host_of(life), log, lambda _text: None, self.time.now, lambda: 0.0, self.time.sleep)
+        time, host = self.time, self.host_of(life)
+        commands = ShellCommands(self.wd / ".telos" / "checks", self.wd)
+        return Dependencies(host, log, lambda _: None, time.now, lambda: 0.0, time.sleep, commands=commands)
 
     @property
     def events(self) -> list[Event]:
@@ -256,7 +259,7 @@ class MemoryWorkspace:
         # An agent of an earlier driver may write while the folder is being removed.
         while folder.exists():
             shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
             (folder / path).write_text(text)
 
@@ -351,7 +354,13 @@ KINDS: dict[str, Callable[[str], bool]] = {
 }
 # With agents that answer at once a driver finds responses when it comes back; with slow ones, agents at work.
 CASES = [*((kind, False) for kind in KINDS), ("after-events", True), ("acts", True)]
+QUICK_CASES = [("between", False), ("acts", False)]
 IDS = [f"{kind}-{'slow' if slow else 'quick'}" for kind, slow in CASES]
+EVERY_CASE = pytest.mark.parametrize(
+    ("kind", "slow"),
+    [pytest.param(*case, marks=[] if case in QUICK_CASES else pytest.mark.long) for case in CASES],
+    ids=IDS,
+)
 
 
 def is_act(instant: str) -> bool:
@@ -366,7 +375,7 @@ def instants_of(undisturbed: Life, kind: str) -> list[str]:
 
 
 @pytest.mark.scenario("LOG-01")
-@pytest.mark.parametrize(("kind", "slow"), [*CASES[:-1], pytest.param(*CASES[-1], marks=pytest.mark.long)], ids=IDS)
+@EVERY_CASE
 @pytest.mark.parametrize("flow", [*FLOWS])
 def test_a_driver_that_dies_at_any_instant_is_followed_by_one_that_loses_and_repeats_nothing(
     flow: str, kind: str, slow: bool, tmp_path: Path
@@ -378,13 +387,17 @@ def test_a_driver_that_dies_at_any_instant_is_followed_by_one_that_loses_and_rep
 
     for number, instant in enumerate(instants_of(alive, kind)):
         world = make(tmp_path / str(number), slow=slow)
-        assert drive(world, Life({instant})), f"nobody died {instant}"
-        assert not drive(world, Life())
+        if drive(world, Life({instant})):
+            assert not drive(world, Life())
+        else:
+            # At the end of a build two threads may close the last terminal: there is one such call, or there are two.
+            assert flow == "build", f"nobody died {instant}"
+            assert "exit_terminal" in instant, f"nobody died {instant}"
         check(world, whole, f"died {instant}")
 
 
 @pytest.mark.scenario("LOG-01")
-@pytest.mark.parametrize(("kind", "slow"), CASES, ids=IDS)
+@EVERY_CASE
 @pytest.mark.parametrize("flow", [*FLOWS])
 def test_drivers_that_die_at_every_instant_of_one_run_or_build_get_to_its_end(
     flow: str, kind: str, slow: bool, tmp_path: Path

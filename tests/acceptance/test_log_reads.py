@@ -35,7 +35,13 @@ def measured(sandbox: Sandbox, *arguments: str) -> tuple[Done, Counted]:
 
 @pytest.mark.parametrize(
     "command",
-    [("fork",), ("fork", "--at", "r1.programmer.c1"), ("rollback", "r1.analyst.c1"), ("reset",), ("reset", "--files")],
+    [
+        ("fork",),
+        ("reset",),
+        pytest.param(("fork", "--at", "r1.programmer.c1"), marks=pytest.mark.long),
+        pytest.param(("rollback", "r1.analyst.c1"), marks=pytest.mark.long),
+        pytest.param(("reset", "--files"), marks=pytest.mark.long),
+    ],
     ids=" ".join,
 )
 def test_what_goes_back_reads_and_folds_the_run_once(sandbox: Sandbox, command: tuple[str, ...]) -> None:
@@ -45,6 +51,7 @@ def test_what_goes_back_reads_and_folds_the_run_once(sandbox: Sandbox, command: 
     assert counted.reads.count(stopped) == 1
 
 
+@pytest.mark.long
 def test_a_diff_folds_each_run_once(sandbox: Sandbox) -> None:
     finished, stopped = sandbox.logs()
     for command in (("diff", "1"), ("diff", "1", "r1.analyst.c1"), ("diff", f"{stopped}@1", stopped)):

@@ -9,7 +9,9 @@ import pytest
 from tests.support.sandbox import Sandbox
 
 
-@pytest.mark.parametrize("arguments", [("-vv", "demo", "--json"), ("demo", "--json", "-vv")])
+@pytest.mark.parametrize(
+    "arguments", [("-vv", "demo", "--json"), pytest.param(("demo", "--json", "-vv"), marks=pytest.mark.long)]
+)
 def test_a_verbose_run_logs_to_stderr_and_prints_only_its_document_on_stdout(
     sandbox: Sandbox, arguments: tuple[str, ...]
 ) -> None:

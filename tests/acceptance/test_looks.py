@@ -103,6 +103,7 @@ def test_two_attempts_at_the_same_work_are_told_apart_to_the_byte(bench: Bench) 
         assert (bench.wd / name).read_text() == text
 
 
+@pytest.mark.long
 def test_a_rollback_is_seen_in_every_look_and_gc_keeps_what_can_go_on(bench: Bench) -> None:
     assert bench.run_cycle(programmer={"edit": FIRST}).code == 0
     first = bench.run_id
@@ -131,6 +132,7 @@ def test_a_rollback_is_seen_in_every_look_and_gc_keeps_what_can_go_on(bench: Ben
     assert [row["files_changed"] for row in told["runs"]] == [None, 2]
 
 
+@pytest.mark.long
 def test_builds_are_compared_by_what_they_merged(bench: Bench) -> None:
     assert bench.a_build("pay by invoice", cart="a = 1\n", price="b = 1\n").code == 0
     first = bench.run_id
@@ -163,6 +165,7 @@ def test_builds_are_compared_by_what_they_merged(bench: Bench) -> None:
     assert [own["path"] for own in bench.look("compare", first, second)["files"]] == ["cart.py"]
 
 
+@pytest.mark.long
 def test_a_cycle_and_a_build_of_one_repository_are_compared_as_far_as_that_goes(bench: Bench) -> None:
     assert bench.run_cycle(programmer={"edit": FIRST}).code == 0
     cycle = bench.run_id
@@ -176,6 +179,7 @@ def test_a_cycle_and_a_build_of_one_repository_are_compared_as_far_as_that_goes(
     assert "rounds" in told["not_comparable"][0]
 
 
+@pytest.mark.long
 def test_looks_and_gc_beside_a_driver_do_not_disturb_it(bench: Bench) -> None:
     assert bench.run_cycle(programmer={"edit": FIRST}).code == 0
     old, go = bench.run_id, bench.wd.parent / "go"

@@ -434,7 +434,7 @@ def test_events_of_a_newer_version_are_cut_from_the_mirror_as_well(room: Room) -
     mirror.append(RUN, (3, 1.0, b'{"kind":"from_the_future"}'))
     with closing(room.open()) as log:
         with pytest.raises(LogDamaged) as caught:
-            [*log.read(RUN)]
+            list(log.read(RUN))
         assert caught.value.seq == 3
         log.cut(RUN, 3, room.path.with_name("copy.db"))
         log.append(RUN, note("c"), 2)
@@ -571,6 +571,7 @@ print("\\n".join(room.told))
 """
 
 
+@pytest.mark.long
 def test_a_state_folder_that_may_only_be_read_is_said_once_and_nothing_is_lost(room: Room) -> None:
     room.fill("a")
     for path in (*room.mirrors.iterdir(), room.mirrors):

@@ -106,6 +106,22 @@ def test_a_test_command_that_cannot_run_stops_before_any_agent_is_asked(shop: Sa
     assert "the log holds no run yet" in shop("status").err
 
 
+@pytest.mark.parametrize(
+    ("command", "better"),
+    [
+        ("python3 -m nonesuch_tests -q", ".venv has nonesuch_tests: `.venv/bin/python -m nonesuch_tests -q`"),
+        ("nonesuch -q", ".venv has nonesuch: `.venv/bin/nonesuch -q`"),
+        ("nowhere -q", "such as .venv/bin/pytest"),
+    ],
+)
+def test_what_the_projects_own_environment_has_is_named(shop: Sandbox, command: str, better: str) -> None:
+    for name in ("bin/python", "bin/nonesuch", "lib/python3.12/site-packages/nonesuch_tests/__init__.py"):
+        (shop.wd / ".venv" / name).parent.mkdir(parents=True, exist_ok=True)
+        (shop.wd / ".venv" / name).touch()
+    done = run(shop, "add bye()", "--test", command)
+    assert (done.code, better in done.err) == (1, True), done.err
+
+
 def test_failing_tests_are_told_and_agents_may_mend_them(shop: Sandbox) -> None:
     done = run(shop, "add bye()", "--test", "test -f bye.py")
     assert done.code == 0
@@ -146,6 +162,7 @@ def test_a_flag_of_the_first_command_wins_over_the_file_at_a_resume(shop: Sandbo
     assert plan_after(shop).test_command == "echo flag"
 
 
+@pytest.mark.long
 def test_an_environment_that_has_not_changed_does_not_undo_a_later_flag(shop: Sandbox) -> None:
     shop.set(MAX_ROUNDS="3")
     stopped(shop, "--test", "true", "--set", "limits.max_rounds=5")
@@ -158,12 +175,12 @@ def test_an_environment_that_has_not_changed_does_not_undo_a_later_flag(shop: Sa
     assert plan_after(shop).max_rounds == 7
 
 
-def test_the_file_as_it_is_now_wins_over_the_plan(shop: Sandbox) -> None:
+def test_the_file_as_it_is_now_wins_over_the_plan_where_a_person_says_so(shop: Sandbox) -> None:
     config = shop.wd / "logos.json"
     config.write_text('{"limits": {"max_rounds": 3, "max_review_cycles": 2}}')
     stopped(shop, "--test", "true")
     config.write_text('{"limits": {"max_rounds": 4}}')
-    assert resume(shop).code == 0
+    assert resume(shop, "--reread").code == 0
     assert (plan_after(shop).max_rounds, plan_after(shop).review.max_cycles) == (4, 2)
 
 

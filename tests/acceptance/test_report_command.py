@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from logos.adapters.lock import DriverLock
+from logos.adapters.lock import driver_lock
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.report import report_on
 from logos.cli.output.report import as_markdown
@@ -78,7 +78,7 @@ def test_only_the_newest_run_can_be_the_one_that_is_driven_now(sandbox: Sandbox)
     log.append(RunId("aaaa1111"), RunStarted(QUICK), 0)
     log.append(RunId("bbbb2222"), RunStarted(QUICK), 0)
     log.close()
-    with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
+    with driver_lock(sandbox.wd / ".telos" / "driver.lock"):
         words = [report_on(sandbox.wd, run, "last").status.word for run in ("aaaa", "bbbb")]
         assert report_on(sandbox.wd, None, "last").sessions[-1].end == "at work now"
     assert words == ["STOPPED", "RUNNING"]

@@ -654,6 +654,7 @@ def test_a_rollback_to_what_lies_there_keeps_nothing_and_says_nothing_of_it(room
     assert room.files() == files
 
 
+@pytest.mark.long
 def test_rolling_back_a_build_leaves_a_persons_own_files_alone(room: Room) -> None:
     stopped_build(room)
     (room.wd / "shop.py").write_text("my own change\n")
@@ -696,6 +697,7 @@ def forked(room: Room, *words: str) -> Json:
     return done.json
 
 
+@pytest.mark.long
 def test_two_forks_go_on_at_the_same_time_and_know_nothing_of_each_other(room: Room) -> None:
     old = stopped_cycle(room)
     files, history = room.files(), room.records(old)
@@ -732,6 +734,7 @@ def test_two_forks_go_on_at_the_same_time_and_know_nothing_of_each_other(room: R
     assert (room.files(), room.records(old), room.outcomes()) == (files, history, {old: "STOPPED"})
 
 
+@pytest.mark.long
 def test_a_run_that_is_at_work_can_be_forked_and_is_otherwise_left_to_its_driver(room: Room) -> None:
     room.plan_a_cycle()
     gate = room.wd.parent / "gate"
@@ -762,6 +765,7 @@ def test_a_run_that_is_at_work_can_be_forked_and_is_otherwise_left_to_its_driver
     assert [(own.wd / "greet.py").read_text() for own in (room, there)] == ["two\n", "two in the fork\n"]
 
 
+@pytest.mark.long
 def test_a_fork_is_forked_again_and_each_knows_where_it_came_from(room: Room) -> None:
     old = stopped_build(room)
     first = forked(room, "--at", "s1.L3.decompose")
@@ -788,6 +792,7 @@ def test_a_fork_is_forked_again_and_each_knows_where_it_came_from(room: Room) ->
     assert room("rollback", first["run"], "--wd", str(there.wd)).code == 0
 
 
+@pytest.mark.long
 def test_a_work_dir_inside_a_repository_is_forked_with_its_place_in_it(room: Room) -> None:
     inner = room.wd / "parts" / "shop"
     inner.mkdir(parents=True)
@@ -813,6 +818,7 @@ def test_a_work_dir_inside_a_repository_is_forked_with_its_place_in_it(room: Roo
     assert not (inner / "greet.py").exists()
 
 
+@pytest.mark.long
 def test_what_init_wrote_comes_along_to_a_fork_also_when_git_does_not_have_it(room: Room) -> None:
     room.git("rm", "--quiet", "--cached", "telos.toml")
     room.git("commit", "--quiet", "--message", "untracked")
@@ -863,6 +869,7 @@ def blocked(room: Room) -> str:
     return room.run_id
 
 
+@pytest.mark.long
 def test_a_question_is_answered_differently_in_a_build_and_in_its_fork(room: Room, blocked: str) -> None:
     done = room("fork")
     assert done.code == 0, done.err
@@ -896,6 +903,7 @@ def test_another_feature_does_not_silently_give_up_a_build_that_waits_for_a_deci
 # --- giving up
 
 
+@pytest.mark.long
 def test_a_reset_gives_up_a_build_and_it_can_be_returned_to(room: Room) -> None:
     old = stopped_build(room)
     done = room("reset")
@@ -913,6 +921,7 @@ def test_a_reset_gives_up_a_build_and_it_can_be_returned_to(room: Room) -> None:
     assert sorted(room.built()) == ["cart.py", "price.py", "till.py"]
 
 
+@pytest.mark.long
 def test_a_reset_leaves_the_files_of_a_cycle_unless_told_to_put_them_back(room: Room) -> None:
     (room.wd / "greet.py").write_text("before\n")
     old = stopped_cycle(room)
@@ -933,6 +942,7 @@ def test_a_reset_leaves_the_files_of_a_cycle_unless_told_to_put_them_back(room: 
     assert (room.wd / "greet.py").read_text() == "before\n"
 
 
+@pytest.mark.long
 def test_what_was_given_up_on_a_day_can_be_returned_to_by_that_day(room: Room) -> None:
     old = stopped_cycle(room, "r1.peer_analyst.c1")
     assert room("reset").code == 0
@@ -940,6 +950,7 @@ def test_what_was_given_up_on_a_day_can_be_returned_to_by_that_day(room: Room) -
     assert room.outcomes() == {old: "ABANDONED", room.run_id: "STOPPED"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flow", ["cycle", "levels"])
 def test_fresh_gives_up_the_unfinished_run_and_ends_its_agents(room: Room, flow: str) -> None:
     gate = room.wd.parent / "gate"
@@ -1024,6 +1035,7 @@ def test_a_reset_that_cannot_put_the_files_back_gives_up_nothing(room: Room) -> 
 # --- what cannot be
 
 
+@pytest.mark.long
 def test_what_cannot_be_gone_back_to_is_one_line_and_nothing_happens(room: Room) -> None:
     run = stopped_build(room)
     room.script()
@@ -1043,8 +1055,6 @@ def test_what_cannot_be_gone_back_to_is_one_line_and_nothing_happens(room: Room)
         ("fork", "--at", f"{last + 1}"): f"there is no event {last + 1}",
         ("fork", "--at", f"{last}"): f"run {run} has ended at event {last} (PASSED); fork an earlier event with --at N",
         ("fork", "--at", "9", "--to", str(room.wd)): f"{room.wd} exists; name another folder with --to",
-        ("resume",): "nothing unfinished is in",
-        ("resume", run): f"run {run} has ended (PASSED); `logos rollback {run}@EVENT` returns to an event of it",
         ("resume", "zzzz"): "there is no run 'zzzz' here",
         ("reset",): "nothing unfinished is in",
         ("reset", run): f"run {run} has ended (PASSED): there is nothing to give up",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.torture.builds import BUILDS
-from tests.torture.seeds import FEW_STEPS, SEEDS, STEPS
+from tests.torture.seeds import SEEDS, STEPS
 from tests.torture.walk import Walk
 
 
@@ -15,7 +15,7 @@ from tests.torture.walk import Walk
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
     ("seed", "steps"),
-    [("3", FEW_STEPS), *(pytest.param(seed, STEPS, marks=[pytest.mark.long, pytest.mark.torture]) for seed in SEEDS)],
+    [pytest.param(seed, STEPS, marks=[pytest.mark.long, pytest.mark.torture]) for seed in SEEDS],
 )
 def test_nothing_is_lost_or_repeated_whatever_happens_to_builds(seed: str, steps: int, tmp_path: Path) -> None:
     with Walk(BUILDS, tmp_path, seed) as walk:

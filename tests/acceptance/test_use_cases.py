@@ -31,7 +31,7 @@ def test_a_run_is_resumed_forked_rolled_back_compared_and_abandoned_from_python(
 
     done = resume(wd=wd, overrides=QUICK, make_host=agents, tell=told.append)
     assert (done.run, done.outcome) == (first, Outcome.PASSED)
-    with pytest.raises(UsageError, match="nothing unfinished"):
+    with pytest.raises(UsageError, match="has ended"):
         resume(wd=wd)
 
     forked = fork(first, at="r1.analyst.c1", wd=wd, tell=told.append)

@@ -118,8 +118,13 @@ print(json.dumps({{"type": "turn.completed", "usage": {{"input_tokens": 5, "cach
 """
 
 
+def outside(tmp_path: Path) -> Path:
+    """A folder for programs: one below the work dir is not used."""
+    return tmp_path.with_name(f"{tmp_path.name}-bin")
+
+
 def local_host(tmp_path: Path, stack: ExitStack) -> Worktree:
-    responses, program = tmp_path / "responses", tmp_path / "bin" / "codex"
+    responses, program = tmp_path / "responses", outside(tmp_path) / "codex"
     program.parent.mkdir(exist_ok=True)
     program.write_text(FAKE_CODEX.format(python=sys.executable, folder=str(tmp_path), said=SAID))
     program.chmod(0o755)
@@ -332,7 +337,7 @@ def test_a_new_driver_finds_an_agent_in_its_own_folder(
 
 @pytest.mark.parametrize("folder", ["tree", ""])
 def test_a_prompt_too_long_for_an_argument_lies_where_its_agent_may_read(tmp_path: Path, folder: str) -> None:
-    program, tree = tmp_path / "bin" / "kimi", tmp_path / "tree"
+    program, tree = outside(tmp_path) / "kimi", tmp_path / "tree"
     program.parent.mkdir()
     tree.mkdir()
     program.write_text(f"""#!/bin/sh\nfor last; do :; done\nprintf %s "$last" >'{tmp_path}/heard'\n""")

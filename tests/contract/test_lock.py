@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from logos.adapters.lock import DriverLock, driver_of, holder
+from logos.adapters.lock import driver_lock, driver_of, holder
 from logos.errors import Busy
 from tests.support.waiting import LAST_RESORT as PATIENCE
 
 HOLDER = """
 import sys
 from pathlib import Path
-from logos.adapters.lock import DriverLock
-with DriverLock(Path(sys.argv[1])):
+from logos.adapters.lock import driver_lock
+with driver_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -50,16 +50,16 @@ def another_driver(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_lock_held_by_another_process_is_an_error_that_names_it(path: Path) -> None:
     with another_driver(path) as other:
-        with pytest.raises(Busy, match=rf"\b{other.pid}\b") as caught, DriverLock(path):
+        with pytest.raises(Busy, match=rf"\b{other.pid}\b") as caught, driver_lock(path):
             pass
         assert str(path.parent.parent) in str(caught.value)
         assert holder(path) == other.pid
 
 
 def test_a_lock_that_was_refused_can_be_had_once_it_is_free(path: Path) -> None:
-    with another_driver(path), pytest.raises(Busy), DriverLock(path):
+    with another_driver(path), pytest.raises(Busy), driver_lock(path):
         pass
-    with DriverLock(path):
+    with driver_lock(path):
         assert driver_of(path) == os.getpid()
 
 
@@ -68,7 +68,7 @@ def test_the_lock_of_a_driver_that_was_killed_is_taken_over(path: Path) -> None:
         other.send_signal(signal.SIGKILL)
         other.wait(PATIENCE)
         assert driver_of(path) is None
-        with DriverLock(path):
+        with driver_lock(path):
             assert holder(path) == driver_of(path) == os.getpid()
 
 
@@ -79,33 +79,33 @@ def test_the_lock_of_a_killed_driver_is_awaited_while_its_last_child_starts(path
     path.write_text(str(dead.pid))
     child = os.open(path, os.O_RDWR)
     fcntl.flock(child, fcntl.LOCK_EX)
-    with DriverLock(path, pause=lambda _seconds: fcntl.flock(child, fcntl.LOCK_UN)):
+    with driver_lock(path, pause=lambda _seconds: fcntl.flock(child, fcntl.LOCK_UN)):
         assert driver_of(path) == os.getpid()
     os.close(child)
 
 
 def test_a_second_lock_in_the_same_process_is_refused_too(path: Path) -> None:
-    with DriverLock(path):
-        with pytest.raises(Busy, match=rf"\b{os.getpid()}\b"), DriverLock(path):
+    with driver_lock(path):
+        with pytest.raises(Busy, match=rf"\b{os.getpid()}\b"), driver_lock(path):
             pass
         assert driver_of(path) == os.getpid()
 
 
 def test_a_lock_is_given_back_whatever_happens_inside(path: Path) -> None:
-    with pytest.raises(RuntimeError), DriverLock(path):
+    with pytest.raises(RuntimeError), driver_lock(path):
         raise RuntimeError
     assert driver_of(path) is None
-    with DriverLock(path):
+    with driver_lock(path):
         pass
 
 
 def test_a_child_process_does_not_inherit_the_lock(path: Path) -> None:
     child = None
     try:
-        with DriverLock(path):
+        with driver_lock(path):
             child = subprocess.Popen(["sleep", "600"], close_fds=False)
         assert driver_of(path) is None
-        with DriverLock(path):
+        with driver_lock(path):
             pass
     finally:
         if child is not None:
@@ -127,26 +127,26 @@ def test_a_lock_file_with_anything_in_it_is_no_lock(path: Path, content: bytes) 
     path.write_bytes(content)
     assert holder(path) is None
     assert driver_of(path) is None
-    with DriverLock(path):
+    with driver_lock(path):
         assert holder(path) == os.getpid()
 
 
 def test_a_stale_longer_pid_is_overwritten_whole(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("99999999999999")
-    with DriverLock(path):
+    with driver_lock(path):
         assert holder(path) == os.getpid()
 
 
 def test_the_lock_is_its_owners_alone_and_hidden_from_git(path: Path) -> None:
-    with DriverLock(path):
+    with driver_lock(path):
         assert path.stat().st_mode & 0o777 == 0o600
         assert path.parent.stat().st_mode & 0o777 == 0o700
         assert (path.parent / ".gitignore").read_text() == "*\n"
 
 
 def test_looking_who_drives_never_keeps_a_driver_out(path: Path) -> None:
-    with DriverLock(path):
+    with driver_lock(path):
         pass
     stop = threading.Event()
 
@@ -159,7 +159,7 @@ def test_looking_who_drives_never_keeps_a_driver_out(path: Path) -> None:
         watcher.start()
     try:
         for _ in range(500):
-            with DriverLock(path):
+            with driver_lock(path):
                 pass
     finally:
         stop.set()
@@ -168,6 +168,6 @@ def test_looking_who_drives_never_keeps_a_driver_out(path: Path) -> None:
 
 
 def test_busy_says_it_in_one_line(path: Path) -> None:
-    with DriverLock(path), pytest.raises(Busy) as caught, DriverLock(path):
+    with driver_lock(path), pytest.raises(Busy) as caught, driver_lock(path):
         pass
     assert re.fullmatch(r"[^\n]+", str(caught.value))

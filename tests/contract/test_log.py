@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, suppress
-from itertools import count, takewhile
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -200,28 +200,13 @@ def test_a_fork_under_a_name_that_is_taken_changes_nothing(log: Log) -> None:
     assert log.runs() == [RUN, OTHER]
 
 
-def test_a_watcher_sees_what_is_there_then_nothing_then_what_arrives(log: Log) -> None:
+def test_who_reads_on_sees_what_has_arrived_since(log: Log) -> None:
+    assert texts(log.read(RUN)) == []
     fill(log, RUN, "a", "b")
-    seen = log.watch(RUN)
-
-    def news() -> list[str]:
-        return texts(record for record in takewhile(lambda record: record is not None, seen) if record is not None)
-
-    assert news() == ["a", "b"]
-    assert news() == []
+    assert texts(log.read(RUN, 2)) == ["b"]
+    assert texts(log.read(RUN, 3)) == []
     log.append(RUN, note("c"), 2)
-    assert news() == ["c"]
-    assert news() == []
-
-
-def test_a_watcher_may_begin_in_the_middle_and_before_the_run(log: Log) -> None:
-    early, late = log.watch(RUN), log.watch(RUN, 2)
-    assert next(early) is None
-    fill(log, RUN, "a", "b")
-    first, second = next(early), next(late)
-    assert first is not None
-    assert second is not None
-    assert (first.seq, second.seq) == (1, 2)
+    assert texts(log.read(RUN, 3)) == ["c"]
 
 
 def test_of_two_threads_that_meet_at_the_same_event_one_wins_and_nothing_is_lost(open_log: Open) -> None:
@@ -286,13 +271,9 @@ def test_a_log_survives_being_closed_and_opened(path: Path) -> None:
 
 def test_an_accepted_event_is_seen_by_another_connection_at_once(path: Path) -> None:
     with closing(SqliteLog(path)) as writer, closing(SqliteLog(path)) as reader:
-        seen = reader.watch(RUN)
-        assert next(seen) is None
+        assert texts(reader.read(RUN)) == []
         writer.append(RUN, note("a"), 0)
         assert texts(reader.read(RUN)) == ["a"]
-        record = next(seen)
-        assert record is not None
-        assert record.event == note("a")
 
 
 def test_connections_that_race_for_every_event_share_them_out_exactly(path: Path) -> None:
@@ -470,13 +451,9 @@ def test_a_look_sees_what_a_driver_writes(path: Path) -> None:
     with closing(SqliteLog(path)) as driver:
         fill(driver, RUN, "a")
         with look(path) as log:
-            seen = log.watch(RUN)
-            assert next(seen) is not None
-            assert next(seen) is None
+            assert texts(log.read(RUN)) == ["a"]
             driver.append(RUN, note("b"), 1)
-            record = next(seen)
-            assert record is not None
-            assert record.event == note("b")
+            assert texts(log.read(RUN, 2)) == ["b"]
 
 
 def test_whoever_looked_may_have_something_to_add(path: Path) -> None:

@@ -20,9 +20,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from logos.adapters.git.snapshots import LARGEST_FILE, MOST_BYTES, MOST_FILES, GitSnapshots
-from logos.domain.turns import RunId
+from logos.domain.events import RunStarted, TurnAnswered
+from logos.domain.turns import RunId, TurnId
+from logos.engine.checkpoints import Checkpoints, work_tree
 from logos.errors import HostError, UsageError
-from tests.builders import examples
+from logos.testing import MemoryLog
+from tests.builders import a_plan, examples
 from tests.support.waiting import wait_for
 
 RUN = RunId("r1")
@@ -406,6 +409,7 @@ def _clear(full: bytes, but: bytes = b"") -> None:
             os.unlink(full)
 
 
+@pytest.mark.long
 @given(first=st.lists(an_edit(), max_size=5), second=st.lists(an_edit(), min_size=1, max_size=8))
 # Without looking for a smaller example when one fails: that would take minutes.
 @settings(examples(10), phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -908,6 +912,7 @@ def lying_small(wd: Path) -> Lying:
     return lying(wd)
 
 
+@pytest.mark.long
 def test_files_that_are_not_checked_out_are_not_too_many(wd: Path) -> None:
     blob = git(wd, "rev-parse", "HEAD:cart.py").strip()
     entries = "".join(f"100644 blob {blob}\tmany{number}\n" for number in range(MOST_FILES + 1))
@@ -1485,3 +1490,24 @@ def test_a_fork_takes_the_place_of_nothing(wd: Path, tmp_path: Path, taken: str)
         snapshots.unfold(commit, tmp_path / "fork", "fork")
     assert lying(tmp_path) == before
     assert git(wd, "worktree", "list", "--porcelain").count("worktree ") == 1
+
+
+def test_many_events_without_a_checkpoint_cost_as_many_calls_of_git_as_few(
+    wd: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def calls_after(turns: int) -> int:
+        log, snapshots, run = MemoryLog(), GitSnapshots(wd), RunId(f"after{turns}")
+        turn = TurnId("r1.programmer.c1")
+        # A run that was made without checkpoints, and a driver that has them.
+        for seq, event in enumerate([RunStarted(a_plan()), *[TurnAnswered(turn, "done")] * turns]):
+            log.append(run, event, after=seq)
+        caplog.clear()
+        with caplog.at_level("DEBUG", "logos.adapters.git"):
+            Checkpoints(snapshots, log, work_tree, print).catch_up(run)
+        assert [*snapshots.of(run)] == [*range(1, turns + 2)]
+        assert len({*snapshots.of(run).values()}) == 1
+        return sum(record.name.startswith("logos.adapters.git") for record in caplog.records)
+
+    # The first look makes the index.
+    calls_after(1)
+    assert calls_after(200) == calls_after(2)

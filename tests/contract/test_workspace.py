@@ -379,6 +379,7 @@ def test_a_file_that_is_too_large_is_a_problem_and_is_not_stored(shop: Shop) -> 
     assert [it.path for it in gathered.touched] == ["a.py"]
 
 
+@pytest.mark.long
 def test_too_many_files_are_a_problem_and_are_not_stored(shop: Shop) -> None:
     folder = shop.open()
     (folder / "many").mkdir()
@@ -857,7 +858,7 @@ def test_what_is_under_way_must_be_finished_first(shop: Shop) -> None:
             base_of(shop.wd, allow_dirty=True)
 
 
-@pytest.mark.parametrize(("says", "why"), [("git version 2.37.9", "2.38 or newer"), ("", "not installed")])
+@pytest.mark.parametrize(("says", "why"), [("git version 2.37.9", "2.38 or newer"), ("", "not on PATH")])
 def test_git_must_be_there_and_new_enough(
     wd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, why: str
 ) -> None:

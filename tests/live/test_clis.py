@@ -237,7 +237,8 @@ class Reviewer(Script):
 
     def __call__(self, conversation: Conversation) -> Reply:
         if not conversation.prompts or not conversation.ran:
-            change = Run(f'python3 -c \'open("{self.file}", "w")\'', self.tool)
+            # codex does not report a command that ends at once.
+            change = Run(f'sleep 1; python3 -c \'open("{self.file}", "w")\'', self.tool)
             return change if self.tool else Save(str(self.file), "changed")
         return super().__call__(without(conversation.ran[:1], conversation))
 

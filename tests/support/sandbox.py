@@ -183,6 +183,7 @@ class Sandbox:
         bare: bool = False,
         watchers: Sequence[Any] = (),
         prompt: str = PROMPT,
+        from_state: bool = False,
         **environment: Any,
     ) -> RunResult[Any]:
         """A run of the cycle in this process, with the hired agents or on another host."""
@@ -193,6 +194,7 @@ class Sandbox:
             make_host=lambda _settings, _tell: host or self.agents,
             watchers=watchers,
             tell=self.told.append,
+            from_state=from_state,
         )
 
     # --- what the log says

@@ -24,10 +24,11 @@ def on_a_terminal(
     *,
     piped_stdout: bool = False,
     on_output: Callable[[str], None] = lambda _seen: None,
+    typed: str = "",
 ) -> tuple[str, str]:
     """Run a program that must succeed; what it wrote on its terminal, and what went to its piped standard output.
 
-    `on_output` is called with everything seen so far whenever there is more.
+    `on_output` is called with everything seen so far whenever there is more. `typed` waits for whoever reads.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
@@ -36,6 +37,7 @@ def on_a_terminal(
         command, cwd=cwd, env=env, stdin=theirs, stdout=out, stderr=theirs, text=True, start_new_session=True
     )
     os.close(theirs)
+    os.write(ours, typed.encode())
     seen = b""
     # The terminal is gone when the last process that had it has ended.
     with suppress(OSError):

@@ -359,7 +359,7 @@ class Model(ABC):
         assert not locks, f"left behind: {locks}"
         said = self.world.git(self.common, "worktree", "list", "--porcelain", "-z").decode().split("\0")
         tops = {line.removeprefix("worktree ") for line in said if line.startswith("worktree ")}
-        assert tops == {str(place.folder) for place in self.places}
+        assert tops == {str(place.folder) for place in self.places}, f"worktrees: {tops}"
         registered = [*(self.common / "worktrees").iterdir()] if len(self.places) > 1 else []
         assert len(registered) == len(self.places) - 1, f"half registered: {registered}"
         self.world.git(self.common, "fsck", "--no-dangling", "--no-progress")

@@ -9,5 +9,3 @@ import os
 
 SEEDS = (os.environ["TORTURE_SEED"],) if "TORTURE_SEED" in os.environ else ("5",)
 STEPS = int(os.environ.get("TORTURE_STEPS") or 100)
-# Enough to see that the walk itself works.
-FEW_STEPS = 8

@@ -14,6 +14,7 @@ from logos.domain.events import (
     Event,
     Noted,
     QuestionResolved,
+    RecordsTampered,
     RunAbandoned,
     RunEnded,
     RunForked,
@@ -92,7 +93,7 @@ class Life:
         snapshots: Snapshots = album
         self.told: list[str] = []
         self._log = log
-        self._watcher = Checkpoints(snapshots, log, look or work_tree(snapshots), self.told.append)
+        self._watcher = Checkpoints(snapshots, log, look or work_tree, self.told.append)
 
     def see(self, *events: Event) -> None:
         for event in events:
@@ -136,6 +137,7 @@ PASSED_OVER: list[Event] = [
     WorkCompared(TURN, ("cart.py",)),
     WorkGathered(TURN, "cart", "abc"),
     WorkMerged(TURN, "abc"),
+    RecordsTampered("event 3 was changed"),
     *(Noted(topic, "") for topic in Topic if topic not in (Topic.INTERRUPTED, Topic.AFTERWARDS)),
 ]
 
@@ -145,12 +147,12 @@ PASSED_OVER: list[Event] = [
 
 @pytest.mark.parametrize("event", LOOKED_AT, ids=lambda event: event.kind)
 def test_the_work_tree_is_looked_at_whenever_somebody_may_have_been_at_work(event: Event, album: Album) -> None:
-    assert work_tree(album)(event) == "+start"
+    assert work_tree(event, album.take) == "+start"
 
 
 @pytest.mark.parametrize("event", PASSED_OVER, ids=lambda event: event.kind)
 def test_and_not_when_nobody_was(event: Event, album: Album) -> None:
-    assert work_tree(album)(event) is None
+    assert work_tree(event, album.take) is None
     assert album.takes == 0
 
 
@@ -221,6 +223,20 @@ def test_what_a_killed_driver_left_can_be_made_good_without_a_driver(log: Memory
     assert album.of(RUN) == {1: "+start", 2: "+start", 3: "+written"}
 
 
+def test_many_events_without_a_checkpoint_need_one_look(log: MemoryLog, album: Album) -> None:
+    without = Life(log, album)
+    for event in (STARTED, *(ASKED, SENT, ANSWERED) * 50):
+        without.die_after(event)
+    album.tree = "written"
+
+    Life(log, album).see(RESUMED)
+
+    # One for the events that were missed, one for the event that was seen.
+    assert (album.takes, album.points) == (2, 1)
+    assert set(album.of(RUN).values()) == {"+written"}
+    assert len(album.of(RUN)) == 152
+
+
 def test_a_fork_goes_on_from_the_checkpoints_it_was_given(log: MemoryLog, album: Album) -> None:
     fork = RunId("r2")
     life = Life(log, album)
@@ -228,7 +244,7 @@ def test_a_fork_goes_on_from_the_checkpoints_it_was_given(log: MemoryLog, album:
     log.fork(fork, log.read(RUN), RunForked(RUN, 2, a_plan(), commit="+start"))
     album.point(fork, album.of(RUN))
     album.tree = "of the fork"
-    watcher = Checkpoints(album, log, work_tree(album), life.told.append)
+    watcher = Checkpoints(album, log, work_tree, life.told.append)
     watcher(log.append(fork, RESUMED, after=3), None, Ledger())
     assert album.of(fork) == {1: "+start", 2: "+start", 3: "+start", 4: "+of the fork"}
     assert album.of(RUN) == {1: "+start", 2: "+start"}
@@ -339,7 +355,7 @@ HEADS: list[tuple[Event, str | None]] = [
 
 @pytest.mark.parametrize(("event", "head"), HEADS, ids=lambda it: getattr(it, "kind", str(it)))
 def test_a_build_is_at_the_commit_that_was_merged_last(event: Event, head: str | None) -> None:
-    assert merged_work(event) == head
+    assert merged_work(event, Album().take) == head
 
 
 def test_every_event_of_a_build_leads_to_what_was_merged_by_then(log: MemoryLog, album: Album) -> None:

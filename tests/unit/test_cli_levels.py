@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from logos.adapters.lock import DriverLock
+from logos.adapters.lock import driver_lock
 from logos.adapters.reports import example, read_report
 from logos.adapters.store.mirror import discard
 from logos.adapters.store.sqlite import SqliteLog
@@ -384,7 +384,7 @@ def test_status_of_a_build_under_way_names_level_direction_and_agents(sandbox: S
         | {"turn": "s1.L8.decompose", "agent": "L8", "level": "L8", "kind": "decompose", "terminal": "t8"}
     ]
     assert document["question"] is None
-    with DriverLock(sandbox.wd / ".telos" / "driver.lock"):
+    with driver_lock(sandbox.wd / ".telos" / "driver.lock"):
         assert sandbox("status", "--json").json["next"] == "logos log --follow"
 
 
@@ -484,13 +484,6 @@ def test_the_cost_of_a_build_is_told_by_level_kind_and_sweep(sandbox: Sandbox) -
     assert sum(bill["tokens"] for bill in by["levels"].values()) == document["usage"]["tokens"]
     assert "level L5" in sandbox("cost").out
     assert "kind validate" in sandbox("cost").out
-
-
-def test_a_build_cannot_be_recorded(sandbox: Sandbox) -> None:
-    keep(sandbox, built(here(sandbox), Talk()))
-    done = sandbox("record")
-    assert done.code == 2
-    assert "a build cannot be recorded" in done.err
 
 
 def test_following_a_build_that_nobody_drives_says_how_to_go_on(sandbox: Sandbox) -> None:

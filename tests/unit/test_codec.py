@@ -16,6 +16,7 @@ from logos.domain.events import (
     Event,
     Noted,
     QuestionResolved,
+    RecordsTampered,
     RunAbandoned,
     RunEnded,
     RunForked,
@@ -129,6 +130,7 @@ EVENTS: dict[type, st.SearchStrategy[Event]] = {
     ),
     QuestionResolved: st.builds(QuestionResolved, words, counts, texts),
     Noted: st.builds(Noted, st.sampled_from(Topic), texts, st.none() | turns),
+    RecordsTampered: st.builds(RecordsTampered, texts),
     RunEnded: st.builds(RunEnded, st.sampled_from(Outcome)),
 }
 
@@ -237,6 +239,7 @@ def without(body: str, *paths: str) -> str:
     [
         (RunStarted(a_plan()), ["seed"]),
         (RunStarted(a_plan()), ["opened"]),
+        (RunStarted(a_plan()), ["given", "files"]),
         (RunStarted(a_plan()), ["seed", "opened"]),
         (RunStarted(a_plan()), ["plan.verify_pass", "plan.test_command", "plan.max_rounds", "plan.start"]),
         (RunStarted(a_plan()), ["plan.review", "plan.condense"]),

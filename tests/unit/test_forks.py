@@ -727,7 +727,7 @@ def test_a_check_that_ends_after_a_run_was_given_up_does_not_pass_or_fail_it(exi
     flow = Cycle(a_quick_plan(start=Role.TESTER, max_rounds=1, verify_pass=True, test_command="make test"))
     checking = drive_purely(flow, lambda _turn, _name: PASS, until=lambda state: state.checking)
     given_up = flow.apply(checking.state, RunAbandoned("enough"))
-    assert flow.apply(given_up, CheckRan(given_up.check_id, "make test", exit_code, "")) == given_up
+    assert flow.apply(given_up, CheckRan(given_up.action_id, "make test", exit_code, "")) == given_up
 
 
 def test_a_failure_that_comes_after_the_end_of_a_run_does_not_stall_it() -> None:

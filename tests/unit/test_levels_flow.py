@@ -383,12 +383,18 @@ def test_an_objection_passes_the_pen_and_in_the_end_a_person_is_asked_with_every
 
     answer = answered_by_a_person(built.state, "and be quick", option=2)
     after = flow.apply(flow.apply(built.state, RunEnded(Outcome.BLOCKED)), answer)
-    assert after.decision is not None
-    assert (after.decision.by, after.decision.proposal.summary) == (
+    assert (after.settled[-1].by, after.settled[-1].proposal.summary) == (
         "a person",
         "proposal of s1.q1.L4.propose.r2\nand be quick",
     )
     assert [action.id for action in flow.due(after)] == ["s2.L4.decompose"]
+
+
+@pytest.mark.parametrize(("rules", "asks"), [(RulesVersion.LAST_ROUND_KEPT, False), (CURRENT_RULES, True)])
+def test_a_tool_that_cannot_run_is_a_persons_question_since_rules_3(rules: int, asks: bool) -> None:
+    built = drive_levels(flow_of(rules=rules), World(exits={"s1.L2.check.pytest": 127}))
+    assert (built.state.outcome is Outcome.BLOCKED) is asks
+    assert any(turn.startswith("s1.q1.") for turn in built.asked) is not asks
 
 
 @pytest.mark.parametrize(

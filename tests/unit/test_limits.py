@@ -66,7 +66,10 @@ def test_a_limit_stops_waits_or_calls_a_spare_as_told() -> None:
     ]
 
 
-@pytest.mark.parametrize("trouble", [t for t in FailureKind if t not in (FailureKind.LIMIT, FailureKind.TRANSIENT)])
+RETRIED = (FailureKind.LIMIT, FailureKind.TRANSIENT, FailureKind.CUT_OFF)
+
+
+@pytest.mark.parametrize("trouble", [trouble for trouble in FailureKind if trouble not in RETRIED])
 def test_nothing_else_is_tried_again(trouble: FailureKind) -> None:
     assert all(recovery_for(trouble, 0, choice, 5.0) == Recovery.STOP for choice in OnLimit)
 
@@ -203,7 +206,7 @@ def test_a_budget_that_is_not_used_up_stops_nothing() -> None:
 
 def test_what_nobody_counted_is_not_zero_and_breaks_no_budget() -> None:
     silent = Spent().plus(None).plus(Usage())
-    assert (silent.tokens, silent.cost) == (None, None)
+    assert (silent.usage.tokens, silent.usage.cost_usd) == (None, None)
     assert (silent.turns, silent.tokens_unknown, silent.cost_unknown) == (2, 2, 2)
     assert Budget(max_tokens=1, max_cost_usd=0.01).check(silent, 0) is None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,13 +35,14 @@ class Terminal:
             {"PATH": self._path},
             permission_of=lambda _profile: Permission.RESPOND,
             profile_text=lambda _profile: "",
+            is_supervised=lambda _turn: True,
         )
 
     def turn(self, number: int) -> Path:
-        """A running turn: the group of this test's own process is alive."""
+        """A running turn."""
         folder = self.root / self.id / f"turn-{number}"
         folder.mkdir()
-        (folder / "pid").write_text(str(os.getpgrp()))
+        (folder / "pid").touch()
         (folder / "err").touch()
         return folder
 

@@ -122,6 +122,15 @@ def test_a_terminal_in_error_ends_the_wait_at_once_even_with_a_file() -> None:
     assert end_of(play([Look(0, BUSY), Look(1, BROKEN, "f")])) == GiveUp(FailureKind.ERROR)
 
 
+def test_an_error_that_a_run_sees_once_is_looked_at_again() -> None:
+    rules = WaitRules(poll_seconds=2, confirm_error=True)
+    # A wakeup in between is not the second look.
+    stays = play([Look(0, BUSY), Look(1, BROKEN), Look(0.5, BROKEN), Look(1.5, BROKEN)], rules)
+    assert [at for at, decision in stays if decision == GiveUp(FailureKind.ERROR)] == [3.0]
+    assert stays[1:3] == [(1.0, Wait(2.0)), (1.5, Wait(1.5))]
+    assert end_of(play([Look(0, BUSY), Look(1, BROKEN), Look(2, BUSY), Look(1, IDLE, "f")], rules)) == Act.ACCEPT
+
+
 def test_a_file_that_is_still_being_written_is_waited_for_when_no_work_was_seen() -> None:
     looks = [Look(0, IDLE), *(Look(0.1, IDLE, f"f{n}") for n in range(20)), *every(0.1, 1, IDLE, "f19")]
     decisions = play(looks)

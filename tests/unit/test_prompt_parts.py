@@ -12,10 +12,11 @@ from logos.app.prompt import (
     EXPLORE_HEADER,
     SCENARIO_HEADER,
     TEMPLATE,
+    given_prompt,
     prompt_from_words,
-    read_prompt_file,
     split_prompt,
 )
+from logos.app.setting_sources import load_settings
 from logos.errors import PromptError
 from tests.builders import examples
 
@@ -91,7 +92,10 @@ def test_a_prompt_file_is_read_with_or_without_a_byte_order_mark(tmp_path: Path)
     path = tmp_path / "prompt.md"
     for encoding in ("utf-8", "utf-8-sig"):
         path.write_text(BOTH, encoding=encoding)
-        assert split_prompt(read_prompt_file(path)).scenario_test == "buy ten"
+        assert (
+            split_prompt(given_prompt(load_settings(None, {}, [f"prompt_file={path}"])) or "").scenario_test
+            == "buy ten"
+        )
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "bytes"])
@@ -102,7 +106,7 @@ def test_a_prompt_file_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -
     if kind == "bytes":
         path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PromptError, match=str(path)):
-        read_prompt_file(path)
+        given_prompt(load_settings(None, {}, [f"prompt_file={path}"]))
 
 
 lines = st.sampled_from([EXPLORE_HEADER, SCENARIO_HEADER, "", " "]) | st.text(max_size=20)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.adapters.hosts.cli_checks import is_newer, version_refused
 from logos.adapters.hosts.provider_output import Reading
 from logos.adapters.hosts.providers import PROVIDERS, Grant, Permission, command_provider, version_numbers
 from logos.domain.usage import Usage
@@ -351,13 +350,13 @@ def test_a_version_is_found_in_what_a_program_says_about_itself(text: str, numbe
 
 def test_an_older_and_an_unknown_version_are_neither_newer_nor_refused() -> None:
     kimi = PROVIDERS["kimi_cli"]
-    assert [is_newer(kimi, version) for version in ("1.52.0", "1.51.0", "1.9", "unknown")] == [
+    assert [kimi.is_older_than(version) for version in ("1.52.0", "1.51.0", "1.9", "unknown")] == [
         True,
         False,
         False,
         False,
     ]
-    assert [version_refused(kimi, version) for version in ("1.52.0", "2.0", "1.51.9", "unknown")] == [
+    assert [kimi.refuses(version) for version in ("1.52.0", "2.0", "1.51.9", "unknown")] == [
         True,
         True,
         False,

@@ -370,7 +370,7 @@ def test_what_a_fork_inherited_is_marked_and_not_counted() -> None:
     assert (done.view.answered, done.view.inherited) == (1, 5)
     assert [effort.name for effort in done.efforts] == ["programmer"]
     assert (done.total.turns, done.total.sent) == (1, done.view.characters)
-    assert [act.inherited for act in done.spans] == [True] * 5 + [False]
+    assert [act.view.inherited for act in done.spans] == [True] * 5 + [False]
     assert done.view.driven == 3 * MINUTE
     assert [entry.inherited for entry in done.sections.completed] == [True] * 3
     assert [act.turn for act in done.changed.turns] == ["r2.programmer.c1"]

@@ -213,7 +213,7 @@ def timed(*happened: tuple[float, Event]) -> MemoryLog:
 @pytest.mark.parametrize("later", [RESUMED, Noted(Topic.WARNING, "look"), a_failure("r1.analyst.c1")])
 def test_a_run_that_was_given_up_has_ended_and_stays_so(later: Event) -> None:
     fold = load_run(timed((1, STARTED), (2, RunAbandoned("enough")), (3, later)), PARENT).fold
-    assert (fold.outcome, fold.ended, fold.due()) == (Outcome.ABANDONED, True, ())
+    assert (fold.outcome, fold.ended, fold.flow.due(fold.state)) == (Outcome.ABANDONED, True, ())
 
 
 ASKS = {"next_recommended_action": {"action": "ask_person", "why": "which currency?"}}
@@ -234,7 +234,7 @@ def test_a_fork_of_a_blocked_build_has_ended_until_a_person_answers() -> None:
     assert (journal.fold.outcome, journal.fold.ended) == (Outcome.BLOCKED, True)
     journal.record(answered_by_a_person(journal.state))
     assert (journal.fold.outcome, journal.fold.ended) == (None, False)
-    assert [action.id for action in journal.fold.due()] == ["s1.L3.decompose.v2"]
+    assert [action.id for action in journal.fold.flow.due(journal.state)] == ["s1.L3.decompose.v2"]
     assert load_run(log, PARENT).outcome is Outcome.BLOCKED
 
 
@@ -276,7 +276,7 @@ def test_the_story_of_a_fork_tells_its_own_turns_and_bill_and_those_it_inherited
     assert story.seconds == story.last - fork.at
     assert [told for told in story.turns if not told.inherited] == [*tail.turns]
     assert all(told.bills == () and told.ended is not None for told in story.turns if told.inherited)
-    assert story.bill.usage.tokens == story.ledger.spent.tokens
+    assert story.bill.usage.tokens == story.ledger.spent.usage.tokens
     assert story.left == ""
     again = load_run(log, PARENT)
     assert (again.records, again.states, again.turns) == (before.records, before.states, before.turns)

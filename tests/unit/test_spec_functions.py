@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import httpx
 import pytest
 
-from logos.compat.run_orchestrator_loop import PlainHost
+from logos.compat.run_orchestrator_loop import plain_host
 from logos.domain.events import Event, Noted
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Agent, AgentName, RunId
@@ -810,7 +810,7 @@ def test_a_rename_that_fails_is_a_warning(loop: Any, capsys: pytest.CaptureFixtu
 def test_a_rename_is_waited_for_5_seconds_at_most():
     host, notes, clock = Host("processing"), list[Event](), Clock()
     agent = Agent(AgentName("analyst"), "codex", "system_analyst")
-    AgentTerminals(PlainHost(host), notes.append, clock.now, clock.pause).open(RunId("r"), [agent], Ledger())
+    AgentTerminals(plain_host(host), notes.append, clock.now, clock.pause).open(RunId("r"), [agent], Ledger())
     assert 5.0 <= clock.at < 5.5
     assert [event.text for event in notes if isinstance(event, Noted)] == [
         "analyst: renaming its terminal failed (not idle within 5 s); going on"
@@ -823,7 +823,7 @@ def test_a_rename_ends_with_an_idle_terminal():
     host, notes, clock = Host("processing"), list[Event](), Clock()
     clock.at_pause = lambda: setattr(host, "status", "idle") if clock.at > 4 else None
     agent = Agent(AgentName("analyst"), "codex", "system_analyst")
-    AgentTerminals(PlainHost(host), notes.append, clock.now, clock.pause).open(RunId("r"), [agent], Ledger())
+    AgentTerminals(plain_host(host), notes.append, clock.now, clock.pause).open(RunId("r"), [agent], Ledger())
     assert 4.0 < clock.at < 5.0
     assert not [event for event in notes if isinstance(event, Noted)]
 

@@ -1,16 +1,25 @@
-"""Writing files so that a crash leaves the old one or the new one, readable by their owner alone."""
+"""Files: written so that a crash leaves the old one or the new one, and read so that nothing planted makes us wait.
 
-from __future__ import annotations
+Agents can put a pipe, a device, a link or gigabytes in the place of any file in the work dir.
+"""
 
 import errno
 import os
+import stat
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from logos.errors import LogosError, UsageError
 
+# More than any file that is read as a whole; the end of a larger one can still be read.
+MAX_BYTES = 64_000_000
+# Enough for the last lines of an output.
+TAIL_BYTES = 64_000
+# What a shell passes to a command, for example for `<(…)`: a pipe that the person wants to be read.
+_PASSED = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 # The disk, the user's quota or the maximum size of a file is reached.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -35,11 +44,62 @@ def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) 
         raise refused(f"cannot write {path}", error) from error
 
 
-def text_of_file(path: Path, errors: str = "replace") -> str:
-    """The text of a file; empty if it cannot be read."""
+def open_regular(path: Path, *, follow: bool = False) -> BinaryIO:
+    """Open a regular file to read it; anything else is an OSError at once. `follow`: it may be a symbolic link."""
+    return os.fdopen(_open_regular(path, os.O_RDONLY | (0 if follow else os.O_NOFOLLOW)), "rb")
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """The same to append to it; it is created where it is missing."""
+    return os.fdopen(_open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW), "ab")
+
+
+def _open_regular(path: Path, flags: int) -> int:
+    # O_NONBLOCK: to open a pipe would wait for its other end.
+    handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    os.set_blocking(handle, True)
+    return handle
+
+
+def bytes_of_file(path: Path, *, limit: int = MAX_BYTES, follow: bool = False) -> bytes:
+    """All of a regular file; an OSError if it is something else or larger than `limit`."""
+    with open_regular(path, follow=follow) as source:
+        # A sparse file costs nothing to make and all of its size to read; files of the system have no size.
+        too_large = os.fstat(source.fileno()).st_size > limit
+        content = b"" if too_large else source.read(limit + 1)
+        if too_large or len(content) > limit:
+            raise OSError(errno.EOVERFLOW, f"it is larger than {limit / 1_000_000:g} MB", str(path))
+        return content
+
+
+def text_of_file(path: Path, errors: str = "replace", *, follow: bool = False) -> str:
+    """The text of a regular file; empty if it cannot be read."""
     with suppress(OSError):
-        return path.read_text(encoding="utf-8", errors=errors)
+        return bytes_of_file(path, follow=follow).decode("utf-8", errors)
     return ""
+
+
+def end_of_file(path: Path, limit: int = TAIL_BYTES) -> str:
+    """The end of a regular file of any size; empty if it cannot be read."""
+    with suppress(OSError), open_regular(path) as source:
+        source.seek(max(0, source.seek(0, os.SEEK_END) - limit))
+        return source.read(limit).decode("utf-8", "replace")
+    return ""
+
+
+def read_input(path: Path, what: str, kind: type[UsageError], limit: int = MAX_BYTES) -> str:
+    """The text of a file that a person has written, or an error of this kind that names `what` it is."""
+    try:
+        if str(path).startswith(_PASSED):
+            with path.open("rb") as source:
+                return source.read(limit).decode("utf-8-sig")
+        return bytes_of_file(path, limit=limit, follow=True).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise kind(f"cannot read {what} {path}: {why}") from error
 
 
 def refused(what: str, error: OSError) -> LogosError:
@@ -62,16 +122,54 @@ def private_folder(folder: Path) -> None:
 def own_folder(folder: Path) -> None:
     """A private folder inside the user's repository, with a .gitignore for all its files."""
     private_folder(folder)
+    rules = folder / ".gitignore"
+    # Git would wait for ever for what is in a pipe.
+    odd = os.path.lexists(rules) and not rules.is_file()
     # A process that was killed may have left it empty.
-    if any(folder.iterdir()):
+    if any(folder.iterdir()) and not odd:
         return
     try:
-        write_atomically(folder / ".gitignore", "*\n", durable=False)
+        if odd:
+            set_aside(rules, "odd")
+        write_atomically(rules, "*\n", durable=False)
     except LogosError:
         # The next process must find no folder, so that it writes the .gitignore.
         with suppress(OSError):
             folder.rmdir()
         raise
+
+
+def write_prompt(cwd: Path, name: str, prompt: str) -> Path:
+    """Write a prompt below the folder in which its agent works: some agents may read nothing else."""
+    folder = cwd / ".tmp" / "agent-prompts"
+    own_folder(folder.parent)
+    own_folder(folder)
+    write_atomically(folder / name, prompt)
+    return folder / name
+
+
+def read_instruction(file: Path) -> str:
+    """For a prompt that is too long to send."""
+    return f"Your instructions are in a file. Read the file '{file}' completely and follow it."
+
+
+def refuse_others(folder: Path, tell: Callable[[str], object]) -> None:
+    """Keep other users from writing into a folder of ours: they could forge a response. One of theirs is an error."""
+    try:
+        about = folder.stat()
+    except OSError:
+        return
+    if about.st_uid not in (os.geteuid(), 0):
+        raise UsageError(
+            f"{folder} belongs to another user (uid {about.st_uid}), who could forge the agents' responses; "
+            "remove it, or use a work dir of your own"
+        )
+    if about.st_mode & 0o022:
+        try:
+            folder.chmod(stat.S_IMODE(about.st_mode) & ~0o022)
+        except OSError as error:
+            raise refused(f"other users can write to {folder}, and that cannot be changed", error) from error
+        tell(f"warning: other users could write to {folder} and forge responses; they cannot any more (chmod go-w)")
 
 
 @contextmanager

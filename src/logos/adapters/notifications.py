@@ -1,7 +1,5 @@
 """Push messages to a person through ntfy; a failed message never delays or fails a run."""
 
-from __future__ import annotations
-
 import httpx
 
 TIMEOUT_SECONDS = 5.0

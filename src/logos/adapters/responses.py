@@ -1,8 +1,5 @@
 """Response files: fixed names in one folder, regular files only, limited in size, and a signal when they change."""
 
-from __future__ import annotations
-
-import os
 import stat
 import sys
 import threading
@@ -14,7 +11,7 @@ from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
-from logos.adapters.files import own_folder
+from logos.adapters.files import open_regular, own_folder
 from logos.domain.roles import RESPONSE_FILES
 from logos.errors import HostError, UsageError
 from logos.ports import FileProbe
@@ -37,8 +34,6 @@ else:
 
 
 class ResponseFiles:
-    """The responses of one work dir."""
-
     def __init__(self, folder: Path, names: dict[str, str] | None = None) -> None:
         self.folder = folder
         self._names = RESPONSE_FILES if names is None else names
@@ -67,26 +62,24 @@ class ResponseFiles:
         if info.st_size > MAX_BYTES:
             return FileProbe(problem=f"{path} has {info.st_size} bytes, more than {MAX_BYTES}")
         try:
-            lines = self.read(answer).splitlines()
+            lines = self.read(answer).strip().splitlines()
         except HostError:
             return FileProbe()
         # Blank lines and the placeholder of the instruction are not a response.
         answered = any(line.strip() not in ("", PLACEHOLDER) for line in lines)
-        return FileProbe(f"{info.st_ino}-{info.st_size}-{info.st_mtime_ns}") if answered else FileProbe()
+        if not answered:
+            return FileProbe()
+        # Unlike st_mtime, a process cannot set st_ctime.
+        return FileProbe(f"{info.st_ino}-{info.st_size}-{info.st_mtime_ns}", changed_at=info.st_ctime_ns)
 
     def read(self, answer: str) -> str:
         """The text of the response; symbolic links are not followed."""
         path = self.path(answer)
         try:
-            # O_NONBLOCK: opening a pipe would block until it has a writer.
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open_regular(path) as source:
+                return source.read(MAX_BYTES).decode("utf-8-sig", "replace")
         except OSError as error:
             raise HostError(f"cannot read {path}: {error.strerror}") from error
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise HostError(f"cannot read {path}: it is not a regular file")
-        with os.fdopen(handle, "rb") as source:
-            return source.read(MAX_BYTES).decode("utf-8-sig", "replace")
 
 
 class ManualSignal:

@@ -1,7 +1,5 @@
 """The JSON state files on disk: read and written atomically."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from logos.adapters.files import write_atomically
+from logos.adapters.files import bytes_of_file, write_atomically
 from logos.errors import StateError
 from logos.views.cycle_state import Saved, StateDamaged, parse
 
@@ -36,7 +34,7 @@ def write_build_state(path: Path, state: Json) -> None:
 def read_cycle_state(path: Path, default_provider: str) -> Saved | None:
     """What the file says; None when there is no file; StateDamaged when it is not a JSON object."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = bytes_of_file(path, follow=True).decode("utf-8-sig")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

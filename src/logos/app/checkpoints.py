@@ -1,7 +1,5 @@
 """Checkpoints: a run at one of its events, with its files then, as a person names it."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from logos.adapters.store.sqlite import SqliteLog
 from logos.app.runs import load_run
 from logos.app.settings import Settings
 from logos.app.workdir import Tell, day_of, find_run, has_log, reading
-from logos.domain.events import CheckRan, Recorded, TurnAnswered, WorkCompared, WorkGathered, WorkMerged
+from logos.domain.events import Recorded, TurnEnded
 from logos.domain.turns import Outcome, RunId
 from logos.engine.checkpoints import commit_at
 from logos.errors import HostError, LogError, UsageError
@@ -25,7 +23,6 @@ from logos.views.run import RunView
 HELP = "An event's number, RUN@NUMBER, RUN, a turn's id or RUN@TURN, or a date (its last event that day)."
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_ENDS_A_TURN = TurnAnswered | CheckRan | WorkCompared | WorkGathered | WorkMerged
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ def _event_number(view: RunView, wanted: str) -> int:
         missing = f"run {view.run} began on {day_of(view.records[0].at)}, after {wanted}"
     else:
         ends = ((record.seq, record.event) for record in view.records)
-        found = [seq for seq, event in ends if isinstance(event, _ENDS_A_TURN) and event.turn == wanted]
+        found = [seq for seq, event in ends if isinstance(event, TurnEnded) and event.turn == wanted]
         missing = f"run {view.run} has no event {wanted!r}: {HELP}"
     if not found:
         raise UsageError(missing)
@@ -142,10 +139,6 @@ class Checkpoint:
     @property
     def state(self) -> RunState:
         return self.view.states[self.seq - 1]
-
-    @property
-    def can_continue(self) -> bool:
-        return self.state.outcome in UNFINISHED
 
     @property
     def history(self) -> tuple[Recorded, ...]:

@@ -1,7 +1,5 @@
 """Diagnostic logging with the standard library's `logging`: on stderr, and off unless somebody asks for it."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Mapping

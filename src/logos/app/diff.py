@@ -1,30 +1,26 @@
 """Diff and compare: what changed between two checkpoints; two runs side by side, from where they part."""
 
-from __future__ import annotations
-
 import re
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from logos.adapters.git.command import Git, checked_commit, git, is_repository, text_of
+from logos.adapters.git.command import Git, checked_commit, is_repository, text_of
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import diff_stat
 from logos.app.checkpoints import Checkpoint, files_at, locate, match, run_name
 from logos.app.setting_sources import settings_of
 from logos.app.workdir import Tell, place_of, reading, say
-from logos.domain.events import CheckRan, RunForked, TurnAnswered, TurnFailed, WorkCompared, WorkGathered, WorkMerged
+from logos.domain.events import RunForked, TurnEnded, TurnFailed
 from logos.domain.turns import RunId
 from logos.errors import UsageError
 from logos.flows.levels.state import LevelsState
 from logos.views.run import RunView, TurnView
 
 MAX_NEW_FILES = 20
-_FLAGS = ("-r", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
+_FLAGS = ("-r", "--ignore-submodules=none")
 # A run, perhaps with an event: a word that is not only digits. Numbers, dates and turns are events.
 _RUN = re.compile(r"\w*[^\W\d]\w*(@.*)?")
-_ENDS = TurnAnswered | TurnFailed | CheckRan | WorkCompared | WorkGathered | WorkMerged
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,8 @@ class Diff:
         if view.run != self.other.view.run:
             return None
         first, last = sorted((self.one.seq, self.other.seq))
-        ended = {record.event.turn for record in view.records[first:last] if isinstance(record.event, _ENDS)}
+        between = [record.event for record in view.records[first:last]]
+        ended = {event.turn for event in between if isinstance(event, TurnEnded | TurnFailed)}
         return [turn for turn in view.turns if turn.turn in ended]
 
     def patch(self) -> bytes:
@@ -191,12 +188,13 @@ def _ancestry(view: RunView) -> list[tuple[RunId, int]]:
 
 def changes(work_dir: Path) -> list[str]:
     """Uncommitted changes as `git diff --stat` shows them, and new files by name; empty outside a repository."""
-    if shutil.which("git") is None or not is_repository(work_dir):
+    if not is_repository(work_dir):
         return []
     # A repository without commits has no HEAD; every file is new then.
-    stat = git(work_dir, "--no-optional-locks", "diff", "--stat", "--no-color", "--no-ext-diff", "HEAD", "--", ".")
-    lines = [line.rstrip() for line in stat.stdout.splitlines()] if stat.returncode == 0 else []
-    new = git(work_dir, "ls-files", "--others", "--exclude-standard").stdout.splitlines()
+    git = Git(work_dir).disarmed()
+    stat = git.run("diff", "--stat", "HEAD", "--", ".")
+    lines = [line.rstrip() for line in text_of(stat.stdout).splitlines()] if stat.returncode == 0 else []
+    new = text_of(git.ask("ls-files", "--others", "--exclude-standard")).splitlines()
     lines += [f" {name} (new)" for name in new[:MAX_NEW_FILES]]
     if len(new) > MAX_NEW_FILES:
         lines.append(f" and {len(new) - MAX_NEW_FILES} more new files")
@@ -212,4 +210,4 @@ def code_diff(work_dir: Path, branch: str, without: tuple[str, ...] = ()) -> str
     """The diff of the Python files from HEAD to a branch; without a branch, to the work tree."""
     excluded = (f":(exclude){pattern}" for pattern in without)
     target = (branch,) if branch else ()
-    return git(work_dir, "diff", "--no-color", "--no-ext-diff", "HEAD", *target, "--", "*.py", *excluded).stdout
+    return text_of(Git(work_dir).run("diff", "HEAD", *target, "--", "*.py", *excluded).stdout)

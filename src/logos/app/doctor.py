@@ -1,29 +1,27 @@
 """Checking that everything a run needs is installed and configured; no model is asked."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from logos.adapters.git.workspace import base_of
-from logos.adapters.hosts.cli_checks import SANDBOX_REMEDY, ask, is_newer, sandbox_problem, version_of, version_refused
-from logos.adapters.hosts.providers import COMMAND, PROVIDERS
+from logos.adapters.hosts.providers import COMMAND, PROVIDERS, SANDBOX_REMEDY, ask, version_of
+from logos.adapters.programs import command_of, is_installed
 from logos.app.hosts import cao_host, choose_host, server_client
 from logos.app.runs import views_in
 from logos.app.setting_sources import load_settings
 from logos.app.settings import Settings
 from logos.app.telos_file import read_telos
 from logos.app.workdir import default_config, driver_at, has_log
-from logos.errors import ConfigError, HostError, LogosError
+from logos.errors import ConfigError, HostError, LogosError, ProgramNotFound
 from logos.views.status import Unreadable
 from logos.views.text import count
 
@@ -90,19 +88,20 @@ def doctor(work_dir: Path, env: Mapping[str, str]) -> Diagnosis:
     """Check Python, git, tmux, the work dir, the configuration, the host, the agent CLIs and the log."""
     settings, config = _check_config(env)
     # In the order in which Logos would choose them.
-    here = [name for name, program in PROGRAMS.items() if shutil.which(program)]
+    here = [name for name, program in PROGRAMS.items() if is_installed(program, work_dir)]
     with ThreadPoolExecutor(len(PROGRAMS)) as pool:
-        agents = tuple(pool.map(_look_at, here))
+        agents = tuple(pool.map(partial(_look_at, work_dir), here))
     host = _choose(settings)
     return Diagnosis(host, agents, tuple(_checks(work_dir, config, host, agents)))
 
 
-def _look_at(provider: str) -> Cli:
+def _look_at(work_dir: Path, provider: str) -> Cli:
     program, row = PROGRAMS[provider], PROVIDERS.get(provider)
+    command = command_of(program, work_dir)
     # What it says may be private and is not shown.
-    code, text = ask(program, *row.login) if row is not None and row.login else (None, "")
+    code, text = ask(*command, *row.login) if row is not None and row.login else (None, "")
     well = code == 0 and (_NOT_LOGGED_IN.search(text) is None or _API_KEY.search(text) is not None)
-    return Cli(provider, program, version_of(program), None if code is None else well, row is not None)
+    return Cli(provider, program, version_of(command), None if code is None else well, row is not None)
 
 
 def _choose(settings: Settings) -> ChosenHost:
@@ -123,8 +122,8 @@ def _checks(work_dir: Path, config: CheckResult, host: ChosenHost, agents: tuple
     old = sys.version_info < OLDEST_PYTHON
     remedy = "3.11 or newer is needed" if old else ""
     yield CheckResult("python", "fail" if old else "ok", platform.python_version(), remedy)
-    yield _check_program("git", "--version", "without it, changes are not shown or committed")
-    yield _check_program("tmux", "-V", "a CAO server on this machine needs it")
+    yield _check_program(work_dir, "git", "--version", "without it, changes are not shown or committed")
+    yield _check_program(work_dir, "tmux", "-V", "a CAO server on this machine needs it")
     if os.access(work_dir, os.W_OK | os.X_OK):
         yield CheckResult("work dir", "ok", f"{work_dir} is writable")
     else:
@@ -135,11 +134,23 @@ def _checks(work_dir: Path, config: CheckResult, host: ChosenHost, agents: tuple
         yield from _check_server(host.settings)
     else:
         yield CheckResult("host", "fail" if host.name is None else "ok", host.why)
+    if host.name is not None:
+        yield _check_processes(host.name)
     yield from _check_agents(host, agents)
     yield _check_build(work_dir)
     yield _check_log(work_dir)
     driver = driver_at(work_dir)
     yield CheckResult("lock", "ok", f"held by a driver, pid {driver}" if driver else "free, no driver is running")
+
+
+def _check_processes(host: Literal["cao", "local"]) -> CheckResult:
+    """Whether what an agent leaves running can change the work of the next one."""
+    remedy = "see docs/how-to/trust.md"
+    if host == "cao":
+        return CheckResult("processes", "warn", "on a CAO server, processes that an agent leaves are not ended", remedy)
+    if sys.platform != "linux":
+        return CheckResult("processes", "warn", "of what an agent leaves, only its process group is ended", remedy)
+    return CheckResult("processes", "ok", "what an agent leaves running is ended with its turn")
 
 
 def _check_build(work_dir: Path) -> CheckResult:
@@ -153,10 +164,11 @@ def _check_build(work_dir: Path) -> CheckResult:
     return CheckResult("build", "ok", f"telos.toml names {names}; a build would start at {base[:10]}")
 
 
-def _check_program(name: str, flag: str, remedy: str) -> CheckResult:
-    if shutil.which(name) is None:
-        return CheckResult(name, "warn", "not on the PATH", remedy)
-    return CheckResult(name, "ok", version_of(name, flag))
+def _check_program(work_dir: Path, name: str, flag: str, remedy: str) -> CheckResult:
+    try:
+        return CheckResult(name, "ok", version_of(command_of(name, work_dir), flag))
+    except ProgramNotFound as error:
+        return CheckResult(name, "warn", str(error), remedy)
 
 
 def _check_config(env: Mapping[str, str]) -> tuple[Settings, CheckResult]:
@@ -211,14 +223,14 @@ def _judge(cli: Cli, host: ChosenHost, *, is_used: bool) -> tuple[Literal["ok", 
     here = host.name == "local"
     if row is None:
         return "ok", ""
-    if version_refused(row, cli.version):
+    if row.refuses(cli.version):
         return ("fail" if is_used and here else "warn"), f"{row.warning}; install {row.tested}: {row.install}"
     sandboxed = is_used and here and not host.settings.handoff.auto_accept_permissions
-    if sandboxed and (problem := sandbox_problem(row, cli.program)):
+    if sandboxed and (problem := row.sandbox_problem(command_of(cli.program, host.settings.work_dir))):
         return "fail", f"{problem}; {SANDBOX_REMEDY}"
     if cli.logged_in is False and is_used:
         return "warn", f"see `{' '.join((cli.program, *row.login))}`"
-    if is_newer(row, cli.version):
+    if row.is_older_than(cli.version):
         return "warn", f"newer than {row.tested}, the version that was tested with Logos"
     return ("warn", row.warning) if row.warning and not row.refused_from and is_used and here else ("ok", "")
 

@@ -1,7 +1,5 @@
 """Garbage collection: old checkpoints, what their agents left, and mirrors of deleted work dirs. Logs are kept."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

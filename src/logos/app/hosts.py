@@ -1,23 +1,22 @@
 """Choosing and building the host that agents run on: a CAO server, this machine, or a script."""
 
-from __future__ import annotations
-
 import os
-import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
 from logos import profiles
+from logos.adapters.files import read_input
 from logos.adapters.hosts.cao import PROVIDERS, ApiClient, check_provider
 from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.local import LocalHost
-from logos.adapters.hosts.providers import COMMAND, Permission
+from logos.adapters.hosts.providers import BY_PROGRAM, COMMAND, Permission
 from logos.adapters.hosts.providers import PROVIDERS as LOCAL_PROVIDERS
 from logos.adapters.hosts.script import load_script
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.hosts.scripted import Script, ScriptedHost
+from logos.adapters.programs import is_installed, why_missing
 from logos.adapters.state_files import read_cycle_state
 from logos.app.setting_sources import load_settings
 from logos.app.settings import AgentSettings, HostChoice, Settings
@@ -28,11 +27,13 @@ from logos.domain.turns import Agent
 from logos.errors import ConfigError, HostError, HostUnreachable, StateError, UsageError
 from logos.ports import AgentHost
 from logos.views.cycle_state import RUNNING, Saved
-from logos.views.run import RunView
+from logos.views.run import FLOW_WORDS, RunView
 
 MakeHost = Callable[[Settings, Tell], AgentHost]
 
 TOKEN = "CAO_AUTH_LOCAL_TOKEN"
+# Secrets of Logos itself: with them, an agent could type into other agents' terminals, or write to the person.
+WITHHELD = (TOKEN, "NTFY_TOPIC")
 
 
 def _client(settings: Settings, patience: float, tell: Tell = lambda _line: None) -> ApiClient:
@@ -71,7 +72,7 @@ def local_host(settings: Settings, tell: Tell) -> AgentHost:
     return LocalHost(
         settings.paths.host_dir(LOCAL_SESSION),
         settings.work_dir,
-        os.environ,
+        {name: value for name, value in os.environ.items() if name not in WITHHELD},
         permission_of=permission_of,
         profile_text=lambda name: _profile_text(settings, name),
         agent_command=settings.agent_command,
@@ -80,8 +81,11 @@ def local_host(settings: Settings, tell: Tell) -> AgentHost:
 
 def _profile_text(settings: Settings, name: str) -> str:
     """A profile's instructions: from .telos/profiles, or the bundled ones; without the header that CAO reads."""
-    custom = settings.paths.profiles / f"{name}.md"
-    text = custom.read_text(encoding="utf-8") if custom.is_file() else profiles.text(name)
+    custom = settings.sources.profiles.get(name)
+    if custom is None:
+        path = settings.paths.profiles / f"{name}.md"
+        custom = read_input(path, "the profile", ConfigError) if path.exists() else ""
+    text = custom or profiles.text(name)
     _, *parts = text.split("---\n", 2) if text.startswith("---\n") else ("", text)
     return parts[-1].strip()
 
@@ -130,13 +134,10 @@ def session_in(records: Iterable[Recorded]) -> str:
     """The host's session of a run's newest terminal."""
     found = ""
     for event in (record.event for record in records):
-        match event:
-            case TerminalOpened(_, _, _, session):
-                found = session
-            case RunForked():
-                found = event.host or found
-            case _:
-                pass
+        if isinstance(event, TerminalOpened):
+            found = event.session
+        elif isinstance(event, RunForked):
+            found = event.host or found
     return found
 
 
@@ -148,15 +149,11 @@ def _server_providers(settings: Settings) -> set[str] | None:
     return None
 
 
-# A provider may be named by its program.
-_BY_PROGRAM = {row.program: row.name for row in LOCAL_PROVIDERS.values()}
-
-
 def _with_known_names(settings: Settings, known: Collection[str]) -> Settings:
     """Settings whose providers have the names that the host knows: `claude` is claude_code."""
 
     def name(given: str) -> str:
-        return given if given in known else _BY_PROGRAM.get(given, given)
+        return given if given in known else BY_PROGRAM.get(given, given)
 
     def renamed(agent: AgentSettings) -> AgentSettings:
         provider = name(agent.provider) if agent.provider else agent.provider
@@ -168,10 +165,27 @@ def _with_known_names(settings: Settings, known: Collection[str]) -> Settings:
     return settings.model_copy(update=update)
 
 
+def installed_providers(work_dir: Path) -> list[str]:
+    """The agent CLIs on PATH; the first is used where no provider is named."""
+    return [name for name, row in LOCAL_PROVIDERS.items() if is_installed(row.program, work_dir)]
+
+
+def provider_name(given: str) -> str:
+    """The name of a provider that may be given by its program; UsageError if there is none of that name."""
+    name = BY_PROGRAM.get(given, given)
+    if name not in {*LOCAL_PROVIDERS, *PROVIDERS, COMMAND}:
+        raise UsageError(f"unknown provider {given!r}; on this machine Logos can run {_local_names()}")
+    return name
+
+
+def _local_names() -> str:
+    return ", ".join(sorted({*LOCAL_PROVIDERS, *BY_PROGRAM, COMMAND}))
+
+
 def _on_this_machine(settings: Settings, tell: Tell, agents_of: AgentsOf, why: str, *, bare: bool) -> Settings:
     """Settings for agent CLIs that are installed here."""
     settings = _with_known_names(settings, LOCAL_PROVIDERS)
-    installed = [name for name, row in LOCAL_PROVIDERS.items() if shutil.which(row.program)]
+    installed = installed_providers(settings.work_dir)
     used = dict.fromkeys(agent.provider for agent in agents_of(settings))
     if "provider" not in settings.model_fields_set and settings.provider in used and not bare:
         if not installed:
@@ -186,13 +200,12 @@ def _on_this_machine(settings: Settings, tell: Tell, agents_of: AgentsOf, why: s
     for name in used:
         row = LOCAL_PROVIDERS.get(name)
         if row is None and name != COMMAND:
-            names = ", ".join(sorted({*LOCAL_PROVIDERS, *_BY_PROGRAM, COMMAND}))
-            raise ConfigError(f"unknown provider {name!r}; on this machine Logos can run {names}")
+            raise ConfigError(f"unknown provider {name!r}; on this machine Logos can run {_local_names()}")
         if row is not None and name not in installed:
             here = f"; installed here: {', '.join(installed)}" if installed else ""
+            why = why_missing(row.program, settings.work_dir)
             raise ConfigError(
-                f"provider {name}: its program `{row.program}` is not on PATH; install it ({row.install}), "
-                f"or name another with --provider{here}"
+                f"provider {name}: its program {why}; install it ({row.install}), or name another with --provider{here}"
             )
     tell(f"agents run on this machine with {', '.join(used)} ({why})")
     return settings
@@ -228,8 +241,8 @@ def simulate(script: Path, flow: str = "cycle", tell: Tell = lambda _line: None)
     """Hosts whose agents follow the script in this file, which is read at once; `flow` is `cycle` or `levels`."""
     parsed = load_script(script)
     if parsed.flow not in (None, flow):
-        command = {"cycle": "logos run", "levels": "logos build"}
-        raise UsageError(f"{script} is a script for `{command[parsed.flow]}`, not for `{command[flow]}`")
+        own, other = FLOW_WORDS[parsed.flow].command, FLOW_WORDS[flow].command
+        raise UsageError(f"{script} is a script for `{own}`, not for `{other}`")
     tell(f"simulation: the agents follow {script}; no agent CLI is started and no model is asked")
     return scripted_host(parsed)
 
@@ -244,15 +257,23 @@ def known_providers(settings: Settings) -> set[str]:
     return _server_providers(settings) or set(PROVIDERS)
 
 
+def accepted_providers(settings: Settings) -> tuple[set[str], bool]:
+    """The names under which a provider may stand in the settings, and whether a CAO server is to run it."""
+    known, on_server = {*LOCAL_PROVIDERS, COMMAND}, settings.host is HostChoice.CAO
+    if settings.host in (HostChoice.CAO, HostChoice.AUTO):
+        served = _server_providers(settings)
+        on_server = on_server or served is not None or "api" in settings.model_fields_set
+        known = (served or set(PROVIDERS)) if on_server else known
+    return known | {program for program, name in BY_PROGRAM.items() if name in known}, on_server
+
+
 def check_host(host: AgentHost, agents: Sequence[Agent], tell: Tell, *, fresh: bool) -> None:
     """Raise what would make the agents fail to start; tell what is only suspicious."""
-    if isinstance(host, LocalHost):
-        for warning in host.preflight(agents):
-            tell(f"warning: {warning}")
-    if not isinstance(host, ApiClient):
+    if not isinstance(host, LocalHost | ApiClient):
         return
-    # A resumed run has terminals already; each is checked later.
-    agents = agents if fresh else ()
+    if isinstance(host, ApiClient) and not fresh:
+        # A resumed run has terminals already; each is checked later.
+        agents = ()
     try:
         warnings = host.preflight(agents)
     except HostUnreachable:

@@ -1,19 +1,20 @@
 """Writing a configuration, a prompt and a telos.toml to start from."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
 from logos.adapters.files import own_folder, write_atomically
+from logos.app.environments import read_beginning
+from logos.app.hosts import installed_providers, provider_name
 from logos.app.prompt import TEMPLATE
 from logos.app.setting_sources import json_schema
 from logos.app.telos_file import KNOWN, TELOS_FILE, TEMPLATE_PURPOSE
-from logos.app.tool_detection import Detected, detect_test_command, detect_tools, read_beginning
+from logos.app.tool_detection import Detected, detect_test_command, detect_tools
 from logos.app.workdir import CONFIG, TELOS
 from logos.domain.levels import LEVELS
 from logos.errors import UsageError
@@ -29,31 +30,52 @@ README_KEEP = 200
 
 @dataclass(frozen=True, slots=True)
 class InitResult:
-    """Which files were written, which existed and were kept, and what was detected in the work dir."""
+    """Which files were written, which existed and were kept, and what was detected in the work dir.
+
+    `provider` is the one in logos.json, empty if none was written; `installed` are those on PATH.
+    """
 
     wd: Path
     written: tuple[str, ...]
     kept: tuple[str, ...]
     test_command: str
     detected: Detected
+    provider: str = ""
+    installed: tuple[str, ...] = ()
 
 
-def init(work_dir: Path, *, force: bool = False) -> InitResult:
-    """Write logos.json, prompt.md and telos.toml; with `force` also over existing ones, which are renamed to .bak."""
+def first_of(installed: Sequence[str]) -> str:
+    return installed[0]
+
+
+def init(
+    work_dir: Path, *, force: bool = False, provider: str = "", choose: Callable[[Sequence[str]], str] = first_of
+) -> InitResult:
+    """Write logos.json, prompt.md and telos.toml; with `force` also over existing ones, which are renamed to .bak.
+
+    `choose` is asked which provider to write where several are installed and none is named.
+    """
+    provider = provider and provider_name(provider)
+    names = (CONFIG, PROMPT, TELOS_FILE)
+    kept = tuple(name for name in names if (work_dir / name).exists() and not force)
+    if len(kept) == len(names):
+        raise UsageError(f"{', '.join(kept[:-1])} and {kept[-1]} exist in {work_dir}; --force overwrites them")
+    installed = installed_providers(work_dir)
+    if CONFIG in kept:
+        provider = ""
+    elif installed and not provider:
+        provider = choose(installed) if len(installed) > 1 else installed[0]
     command, detected = detect_test_command(work_dir), detect_tools(work_dir)
     config = {
         "$schema": SCHEMA,
         "prompt_file": PROMPT,
-        "provider": "codex",
+        **({"provider": provider} if provider else {}),
         "project_test_cmd": command,
         "verify_pass": True,
         "limits": {"max_rounds": 8, "max_review_cycles": 3},
     }
     telos = first_telos(detected, readme_paragraph(work_dir))
     files = {CONFIG: json.dumps(config, indent=2) + "\n", PROMPT: TEMPLATE, TELOS_FILE: telos}
-    kept = tuple(name for name in files if (work_dir / name).exists() and not force)
-    if len(kept) == len(files):
-        raise UsageError(f"{', '.join(kept[:-1])} and {kept[-1]} exist in {work_dir}; --force overwrites them")
     # Editors complete and check logos.json with its JSON Schema.
     own_folder(work_dir / TELOS)
     write_atomically(work_dir / SCHEMA, json.dumps(json_schema(), indent=2) + "\n")
@@ -65,7 +87,7 @@ def init(work_dir: Path, *, force: bool = False) -> InitResult:
             path.write_text(files[path.name], encoding="utf-8")
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    return InitResult(work_dir, written, kept, command, detected)
+    return InitResult(work_dir, written, kept, command, detected, provider, tuple(installed))
 
 
 def toml_string(text: str) -> str:

@@ -1,56 +1,50 @@
 """What is checked before a run: its configuration, its prompt, and the command that tests its result."""
 
-from __future__ import annotations
-
 import re
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from logos.adapters.hosts.cao import check_provider
-from logos.app.hosts import known_providers
-from logos.app.prompt import given_prompt, refuse_template, split_prompt
+from logos.adapters.commands import TIMED_OUT, ShellCommands
+from logos.adapters.hosts.cao import ApiClient
+from logos.adapters.hosts.local import LocalHost
+from logos.adapters.hosts.providers import BY_PROGRAM, PROVIDERS
+from logos.app.environments import virtual_environment
+from logos.app.prompt import given_prompt, split_prompt
 from logos.app.run_start import Continued
-from logos.app.setting_sources import load_settings
 from logos.app.settings import Settings
 from logos.app.workdir import Tell
 from logos.domain.plans import CyclePlan, OnExhausted
-from logos.engine.checks import TIMED_OUT, run_command
-from logos.errors import ConfigError, LogosError, PromptError, UsageError
+from logos.domain.turns import Agent
+from logos.errors import ConfigError, UsageError
+from logos.flows.cannot_run import MODULE, why_it_cannot_run
 from logos.flows.condense import tail
+from logos.ports import AgentHost
 from logos.views.run import RunView
+from logos.views.text import listed
+from logos.waiting.provider_errors import OnLimit
 
 _OUTPUT_LINES = 15
-_BY_EXIT_CODE = {
-    0: "",
-    126: "a program of it may not be executed (exit 126)",
-    127: "a program of it was not found (exit 127)",
-}
-_MODULE = re.compile(r"(?<!\S)-m\s+([\w.]+)")
-# How wrappers report that they have nothing to run.
-_WRAPPERS = {
-    re.compile(r"^make(?:\[\d+\])?: \*\*\* .*Error 12[67]\b", re.MULTILINE): "a command in the Makefile was not found",
-    re.compile(r"^make(?:\[\d+\])?: \*\*\* No rule to make target", re.MULTILINE): "make has no such target",
-    re.compile(r"Missing script:", re.IGNORECASE): "package.json has no such script",
-}
-_HINT = (
-    "Name a command that works in this shell and this folder (--test CMD, or project_test_cmd in logos.json); "
-    "a program of the project's own environment by its path, such as .venv/bin/pytest"
-)
+_HINT = "Name a command that works in this shell and this folder (--test CMD, or project_test_cmd in logos.json); "
+_NODE = re.compile(r"(?:npm|npx|yarn|pnpm)\b")
+_BY_PATH = "a program of the project's own environment by its path, such as .venv/bin/pytest"
 
 
-def why_it_cannot_run(command: str, exit_code: int, output: str) -> str:
-    """Why a command failed before it tested anything; empty where it ran, whatever its result."""
-    if exit_code in _BY_EXIT_CODE:
-        return _BY_EXIT_CODE[exit_code]
-    for module in _MODULE.findall(command):
-        if re.search(rf"No module named '?{re.escape(module)}'?(?![\w.])", output):
-            return f"its Python has no module {module} (exit {exit_code})"
-    found = (why for pattern, why in _WRAPPERS.items() if pattern.search(output))
-    return next((f"{why} (exit {exit_code})" for why in found), "")
+def in_own_environment(command: str, wd: Path) -> str:
+    """What to write instead, where the project's own environment has what the command needs; empty where it has not."""
+    if _NODE.match(command) and (wd / "package.json").is_file() and not (wd / "node_modules").is_dir():
+        return "the packages of package.json are not installed here: `npm install` first"
+    environment = virtual_environment(wd)
+    if environment is None:
+        return ""
+    for module in MODULE.findall(command):
+        if environment.has(module.partition(".")[0]):
+            better = re.sub(rf"\S+(?=\s+-m\s+{re.escape(module)}(?![\w.]))", environment.python, command)
+            return f"{environment.name} has {module}: `{better}`"
+    program = command.partition(" ")[0]
+    own = Path(environment.python).with_name(program) if program and "/" not in program else None
+    return f"{environment.name} has {program}: `{own}{command[len(program) :]}`" if own and (wd / own).is_file() else ""
 
 
 def try_test_command(settings: Settings, resumed: RunView | None, tell: Tell) -> None:
@@ -59,11 +53,12 @@ def try_test_command(settings: Settings, resumed: RunView | None, tell: Tell) ->
     It would waste every turn of the run. Failing tests are told, agents may mend them.
     """
     command, timeout = settings.project_test_cmd, settings.handoff.response_timeout
+    commands = ShellCommands(settings.paths.checks, settings.work_dir)
     known = resumed.state.plan if resumed is not None else None
     if not (command and settings.verify_pass) or (isinstance(known, CyclePlan) and known.test_command == command):
         return
     tell(f"running `{command}` once, before the first turn")
-    exit_code, output = run_command(command, str(settings.work_dir), timeout, threading.Event())
+    exit_code, output = commands.run(command, str(settings.work_dir), timeout, threading.Event())
     problem = why_it_cannot_run(command, exit_code, output)
     if exit_code == TIMED_OUT and not problem:
         problem = f"it did not end within {timeout:.0f} s (handoff.response_timeout)"
@@ -71,7 +66,7 @@ def try_test_command(settings: Settings, resumed: RunView | None, tell: Tell) ->
         for line in tail(output.strip(), _OUTPUT_LINES).splitlines():
             tell(f"  {line}")
         error = ConfigError(f"the test command `{command}` cannot run: {problem}; no agent was asked")
-        error.add_note(_HINT)
+        error.add_note(_HINT + (in_own_environment(command, settings.work_dir) or _BY_PATH))
         raise error
     tell(
         "the tests pass now" if exit_code == 0 else f"the tests fail now (exit {exit_code}); a PASS needs them to pass"
@@ -125,40 +120,33 @@ def check_reviews(settings: Settings, tell: Tell) -> None:
     tell(f"warning: {why}; their objections are passed on")
 
 
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """`problems` would stop a run, `warnings` would not."""
-
-    problems: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-
-
-def validate(config: Path, env: Mapping[str, str]) -> Validation:
-    """Check a configuration as a run would use it, without starting one."""
-    try:
-        settings = load_settings(config, env)
-    except LogosError as error:
-        return Validation((str(error),))
-    known = known_providers(settings)
-    checks: list[Callable[[], None]] = [partial(check_work_dir, settings), partial(_check_prompt, settings)]
-    checks += [partial(check_provider, agent.name, agent.provider, known) for agent in settings.role_agents()]
-    problems: list[str] = []
-    for check in checks:
-        try:
-            check()
-        except LogosError as error:
-            problems.append(str(error))
-    warnings: list[str] = []
-    if not settings.project_test_cmd:
-        warnings.append("project_test_cmd is empty: no PASS can be verified by running the tests")
-    elif settings.verify_pass is False:
-        warnings.append("verify_pass is off: a tester's PASS is accepted without running project_test_cmd")
-    return Validation(tuple(problems), tuple(warnings))
+def check_budgets(settings: Settings, host: AgentHost, agents: Sequence[Agent]) -> None:
+    """ConfigError if a limit would count nothing on this host; scripted agents report what their script says."""
+    if not isinstance(host, LocalHost | ApiClient):
+        return
+    for key, problem in budget_problems(settings, agents, on_server=isinstance(host, ApiClient)):
+        error = ConfigError(problem)
+        error.add_note(f"`--set {key}=` removes the limit")
+        raise error
 
 
-def _check_prompt(settings: Settings) -> None:
-    given = given_prompt(settings)
-    if given is None:
-        raise PromptError("no prompt: neither prompt nor prompt_file is set; set one, or use `logos run --prompt FILE`")
-    refuse_template(settings)
-    split_prompt(given)
+def budget_problems(settings: Settings, agents: Sequence[Agent], *, on_server: bool) -> Iterator[tuple[str, str]]:
+    """Limits that an agent's turns would not count towards, by their key, and what to do instead."""
+    spare = settings.handoff.on_limit is OnLimit.FALLBACK
+    used = dict.fromkeys(name for agent in agents for name in (agent.provider, *(agent.spare if spare else ())))
+    rows = [PROVIDERS.get(BY_PROGRAM.get(name, name)) for name in used]
+    silent = [name for name, row in zip(used, rows, strict=True) if row is None or not row.reports_tokens]
+    unpriced = [row.name for row in rows if row and not row.reports_cost and row.name not in settings.prices]
+    for name in ("max_tokens", "max_cost_usd"):
+        limit, why = getattr(settings.limits, name), ""
+        if on_server:
+            why = "a CAO server reports neither tokens nor costs; use limits.max_minutes"
+        elif silent:
+            why = f"{listed(silent)} reports no tokens; use limits.max_minutes"
+        elif unpriced and name == "max_cost_usd":
+            why = (
+                f"{listed(unpriced)} reports tokens but no cost; set prices.{unpriced[0]}.input, .cached_input and "
+                ".output (US dollars per million tokens, in logos.json or with --set), or limits.max_tokens instead"
+            )
+        if why and limit is not None:
+            yield f"limits.{name}", f"limits.{name} = {limit:g} cannot be kept: {why}"

@@ -1,7 +1,5 @@
 """The agents' profiles that come with Logos, and installing them on a CAO server."""
 
-from __future__ import annotations
-
 import re
 from contextlib import closing
 from dataclasses import dataclass

@@ -1,12 +1,11 @@
 """The prompt of a run: an explore summary and a scenario test, each under a header line; and settings with one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from logos.adapters.files import read_input
 from logos.app.setting_sources import load_settings
 from logos.app.settings import Settings, home_of
 from logos.errors import PromptError
@@ -64,18 +63,10 @@ def prompt_from_words(words: str, test_command: str) -> str:
     )
 
 
-def read_prompt_file(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise PromptError(f"cannot read the prompt {path}: {why}") from error
-
-
 def given_prompt(settings: Settings) -> str | None:
     """The prompt in the settings, if any; a file wins over a text."""
     if settings.prompt_file:
-        return read_prompt_file(home_of("prompt_file", settings.prompt_file))
+        return read_input(home_of("prompt_file", settings.prompt_file), "the prompt", PromptError)
     return settings.prompt or None
 
 

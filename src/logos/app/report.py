@@ -1,7 +1,6 @@
 """Documents made of a run: its continuity report, and a script to replay it without agents."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from logos.app.runs import status_of
 from logos.app.workdir import reading, wd_flag
 from logos.errors import HostError, LogError, UsageError
 from logos.views.continuity.report import ContinuityReport, continuity
-from logos.views.redact import redact
+from logos.views.redact import one_line, redact
 from logos.views.run import RunView, TurnView
 from logos.views.sessions import session_since
 from logos.views.status import next_command
@@ -42,37 +41,36 @@ def _changed_files(work_dir: Path, view: RunView, since: int) -> list[str]:
         return []
 
 
-def script_of(view: RunView, *, delays: bool) -> dict[str, Any]:
-    """The responses of a run, turn by turn, with their usage; with `delays` also with their duration."""
-    if view.build is not None:
-        raise UsageError(
-            f"run {view.run} is a build, and a build cannot be recorded: the log does not contain the files that its "
-            "authors wrote. `logos show` prints every turn."
-        )
+def script_of(view: RunView, edits: Mapping[str, dict[str, Any]], *, delays: bool) -> dict[str, Any]:
+    """The responses of a run and its edits, turn by turn, with their usage; with `delays` also with their duration."""
     answered = [turn for turn in view.turns if turn.ended is not None and turn.agent != LOGOS]
     if not answered:
         raise UsageError(f"run {view.run} has no answered turn yet: there is nothing to record")
     # A replay must not continue with an invented response where the run had none.
-    return {"otherwise": Otherwise.ERROR.value, "turns": {turn.turn: _step(turn, delays=delays) for turn in answered}}
+    steps = {turn.turn: _step(turn, edits.get(turn.turn), delays=delays) for turn in answered}
+    return {"otherwise": Otherwise.ERROR.value, "turns": steps}
 
 
-def _step(turn: TurnView, *, delays: bool) -> dict[str, Any]:
-    step: dict[str, Any] = {"say": redact(turn.response)}
+def _step(turn: TurnView, edit: dict[str, Any] | None, *, delays: bool) -> dict[str, Any]:
+    step: dict[str, Any] = {"say": redact(turn.response), **({"edit": edit} if edit else {})}
     if delays and turn.seconds is not None:
         step["delay"] = round(turn.seconds, 1)
     if turn.usage is not None:
-        step["usage"] = {key: value for key, value in asdict(turn.usage).items() if value is not None}
+        step["usage"] = {key: value for key, value in asdict(turn.usage.reported).items() if value is not None}
     return step
 
 
-def script_text(view: RunView, script: dict[str, Any]) -> str:
+def script_text(view: RunView, script: dict[str, Any], gaps: Sequence[str]) -> str:
     outcome = view.outcome.value if view.outcome else "unfinished"
+    command = "logos run" if view.build is None else "logos build FEATURE"
+    missing = "\n".join(["It lacks, so that a replay may end differently:", *map(one_line, gaps)]) if gaps else ""
     return as_yaml(
         script,
         f"Recorded from run {view.run} of {date(view.started)}: {outcome}, {view.answered} turns.\n"
-        "Replay it with the configuration and the prompt of that run: logos run --simulate THIS_FILE --fresh\n"
-        "It contains the agents' responses, but not the files that they changed: those are not in the log. Where\n"
-        "Logos runs the tests itself (verify_pass), replay in the tree the run left behind, or --set verify_pass=0.\n",
+        "Replay it in a clone of the commit that the run began with, with its configuration and its prompt:\n"
+        f"{command} --simulate THIS_FILE --fresh\n"
+        "It contains the agents' responses and the files that each turn changed, without secrets.\n"
+        f"{missing}",
     )
 
 

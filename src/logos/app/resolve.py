@@ -1,13 +1,11 @@
 """Answering the question that a build is blocked on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from logos.adapters.lock import DriverLock
+from logos.adapters.lock import driver_lock
 from logos.adapters.state_files import write_build_state
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.runs import newest_of, open_levels
@@ -51,7 +49,7 @@ def resolve(work_dir: Path, words: Sequence[str]) -> Answer:
         journal, question = _blocked_build(log)
         option, text = _read_answer(words, question)
         paths, fold = WorkDir(work_dir), journal.fold
-        with DriverLock(paths.lock):
+        with driver_lock(paths.lock):
             journal.record(QuestionResolved(question.id, option, text))
             write_build_state(paths.build_state, project(fold.state, fold.ledger, fold.run, fold.seq, time.time()))
     return Answer(journal.run, question.id, option, text)

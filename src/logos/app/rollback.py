@@ -1,7 +1,5 @@
 """Fork, rollback and reset: start another run from a checkpoint, or abandon an unfinished run. Nothing is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -13,18 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from logos.adapters.files import write_atomically
+from logos.adapters.files import bytes_of_file, write_atomically
 from logos.adapters.git.snapshots import GitSnapshots, kept_commit
 from logos.adapters.git.workspace import WRITTEN_BY_INIT, GitWorkspace
-from logos.adapters.git.worktrees import run_setup
+from logos.adapters.git.worktrees import remove, run_setup
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
-from logos.adapters.lock import DriverLock, driver_of
+from logos.adapters.lock import driver_lock, driver_of
 from logos.adapters.responses import ResponseFiles
 from logos.adapters.store.mirror import discard
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import Checkpoint, checkpoint_at, locate, match, run_name, snapshots_for
 from logos.app.hosts import host_to_end, session_in
-from logos.app.runs import load_run, newest_of, unfinished_runs, write_run_state, write_state
+from logos.app.run_state import write_run_state, write_state
+from logos.app.runs import load_run, newest_of, unfinished_runs
 from logos.app.setting_sources import settings_of
 from logos.app.settings import Settings
 from logos.app.telos_file import worktree_setup
@@ -37,7 +36,7 @@ from logos.engine.checkpoints import Checkpoints, work_tree
 from logos.engine.journal import Journal
 from logos.engine.runner import new_run_id
 from logos.engine.terminals import AgentTerminals
-from logos.errors import Busy, HostError, LogosError, UsageError
+from logos.errors import Busy, HostError, LogError, LogosError, UsageError
 from logos.flows.fold import UNFINISHED
 from logos.flows.levels.turn_ids import GATHER
 from logos.ports import Log
@@ -104,7 +103,7 @@ def fork(
         view, seq = match(log, name)
         settings = settings_of(name.place)
         # The run may be driven meanwhile.
-        with suppress(Busy), DriverLock(settings.paths.lock):
+        with suppress(Busy), driver_lock(settings.paths.lock):
             finish_interrupted(settings, log, view, tell)
         return fork_at(settings, checkpoint_at(name.place, view, seq), to, tell)
 
@@ -140,7 +139,7 @@ def fork_at(settings: Settings, at: Checkpoint, to: Path | None, tell: Tell) -> 
 
 def _folder_of_fork(settings: Settings, at: Checkpoint, to: Path) -> Path:
     """The folder of the fork; UsageError where the checkpoint cannot be forked into it."""
-    if not at.can_continue:
+    if at.state.outcome not in UNFINISHED:
         raise UsageError(
             f"run {at.run} has ended at event {at.seq} ({at.state.outcome}); fork an earlier event with --at N"
         )
@@ -272,27 +271,38 @@ def finish_interrupted(settings: Settings, log: SqliteLog, known: RunView, tell:
     is_newest = isinstance(known.plan, CyclePlan) and log.runs()[-1] == known.run
     run = known.run if is_newest else newest_of(log, CyclePlan)
     if run is not None:
-        Checkpoints(snapshots, log, work_tree(snapshots), tell).catch_up(run)
+        Checkpoints(snapshots, log, work_tree, tell).catch_up(run)
 
 
 def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
     """Finish an interrupted rollback: its run is in the log, but some of its files may be missing."""
     mark = settings.paths.rollback_mark
-    try:
-        pending: dict[str, str] = json.loads(mark.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not mark.exists() and not mark.is_symlink():
         return
-    except (OSError, ValueError):
-        pending = {}
-    snapshots = snapshots_for(settings, tell)
-    if pending.get("run") in log.runs() and snapshots is not None:
-        kept = snapshots.restore(pending["commit"])
+    snapshots, view = snapshots_for(settings, tell), _rolled_back(mark, log)
+    if view is None or view.fork is None or snapshots is None:
         tell(
-            f"finished an interrupted rollback: the files are those of run {pending['run']}; "
+            f"warning: {mark} is ignored and removed: the log has no rollback that was interrupted; no file is changed"
+        )
+    else:
+        kept = snapshots.restore(view.fork.commit)
+        tell(
+            f"finished an interrupted rollback: the files are those of run {view.run}; "
             f"`logos rollback --files {kept[:12]}` restores the files that it replaced"
         )
-        write_run_state(settings, load_run(log, RunId(pending["run"])).fold)
-    mark.unlink(missing_ok=True)
+        write_run_state(settings, view.fold)
+    remove(mark)
+
+
+def _rolled_back(mark: Path, log: SqliteLog) -> RunView | None:
+    """The run of an interrupted rollback. Agents can write the mark: the log must end with that rollback."""
+    with suppress(OSError, ValueError, KeyError, TypeError, LogError):
+        pending = json.loads(bytes_of_file(mark))
+        run, commit = RunId(str(pending["run"])), str(pending["commit"])
+        view = load_run(log, run) if run in log.runs() else None
+        last = view.records[-1].event if view is not None else None
+        return view if isinstance(last, RunForked) and (last.way, last.commit) == ("rollback", commit) else None
+    return None
 
 
 def restore_files(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> RestoredFiles:
@@ -303,9 +313,9 @@ def restore_files(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) 
     snapshots = snapshots_for(settings, tell)
     if snapshots is None:
         raise UsageError(f"{place} is not a git repository: no files were kept")
-    with DriverLock(settings.paths.lock):
+    with driver_lock(settings.paths.lock):
         # These files are wanted instead of those of an interrupted rollback.
-        settings.paths.rollback_mark.unlink(missing_ok=True)
+        remove(settings.paths.rollback_mark)
         return RestoredFiles(place, commit, snapshots.restore(commit))
 
 
@@ -333,6 +343,8 @@ def reset(run: str | None = None, *, files: bool = False, wd: Path | None = None
             raise UsageError(f"nothing unfinished is in {name.place}")
         if view.outcome not in UNFINISHED:
             raise UsageError(f"run {view.run} has ended ({view.outcome}): there is nothing to give up")
+        if view.damage:
+            raise LogError(view.damage)
         finish_interrupted(settings, log, view, tell)
         start = checkpoint_at(name.place, view, view.forked.seq if view.forked is not None else 1)
         snapshots = snapshots_for(settings, tell) if files and start.state.head is None else None
@@ -348,7 +360,7 @@ def abandon_runs(
 ) -> None:
     """Abandon every unfinished run of a flow; `known` is a run that is loaded already."""
     # Oldest first: the state file shows the newest.
-    for view in reversed([*unfinished_runs(log, kind, known)]):
+    for view in reversed([view for view in unfinished_runs(log, kind, known) if not view.damage]):
         _abandon(settings, log, view, why, tell)
 
 

@@ -1,26 +1,35 @@
 """How a run or a build starts: fresh, resumed from its log, or imported from a state file."""
 
-from __future__ import annotations
-
+import os
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import reduce
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from logos.adapters.files import aside, set_aside
-from logos.adapters.lock import DriverLock
+from logos.adapters.lock import driver_lock
 from logos.adapters.reports import read_report
 from logos.adapters.state_files import read_cycle_state
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.prompt import Prompt, given_prompt, split_prompt
-from logos.app.runs import cycle_journal, levels_journal, newest_of, reload_run, unfinished_runs, write_run_state
+from logos.app.run_state import write_run_state
+from logos.app.runs import cycle_journal, levels_journal, newest_of, reload_run, unfinished_runs
 from logos.app.setting_sources import OF_HANDOFFS, OF_REVIEWS
 from logos.app.settings import Settings
 from logos.app.telos_file import Telos
 from logos.app.workdir import Tell, stamp, wd_flag
 from logos.domain.events import RunAbandoned, RunEnded, RunResumed, RunStarted, TerminalOpened
 from logos.domain.ledger import Ledger
-from logos.domain.plans import CURRENT_RULES, CondenseRules, CyclePlan, GivenSetting, LevelsPlan, ReviewRules
+from logos.domain.plans import (
+    CURRENT_RULES,
+    CondenseRules,
+    CyclePlan,
+    GivenSetting,
+    LevelsPlan,
+    PinnedFile,
+    ReviewRules,
+)
 from logos.domain.turns import Outcome, RunId
 from logos.engine.cycle_run import StartMode
 from logos.engine.journal import Journal
@@ -45,6 +54,8 @@ class StartPlan(Generic[State]):
     journal: Journal[State]
     first: RunStarted | RunResumed
     message: str = ""
+    # A response to the first turn that is due may be there already.
+    harvest: bool = False
 
 
 # What a driver of the cycle continues: a run of the log, or a state file; None: a new run starts.
@@ -74,18 +85,43 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
     )
 
 
-def run_to_continue(settings: Settings, log: SqliteLog, tell: Tell, known: RunView | None = None) -> Continued:
+class StateTrust(StrEnum):
+    """Whether a state file that differs from the log is believed: agents can write it.
+
+    ALWAYS: a person says so. WITHOUT_LOG: where there is no log at all. WITHOUT_RUN: where it has no unfinished run.
+    """
+
+    ALWAYS = "always"
+    WITHOUT_LOG = "without_log"
+    WITHOUT_RUN = "without_run"
+
+
+def run_to_continue(
+    settings: Settings,
+    log: SqliteLog,
+    tell: Tell,
+    known: RunView | None = None,
+    trust: StateTrust = StateTrust.ALWAYS,
+) -> Continued:
     """What there is to continue, before anything is changed; `known` is a run that is loaded already."""
     if settings.resume is False:
         return None
+    if trust is not StateTrust.ALWAYS and (ignored := _ignored(settings, log, trust, known)):
+        tell(f"warning: {settings.state_path} {ignored}, so it is ignored; --from-state believes it")
+        found = _unfinished(settings, log, tell, known)
+        if found is None and settings.resume:
+            raise StateError(
+                f"{settings.state_path} {ignored}, and no unfinished run is in the log; --fresh starts one"
+            )
+        return found
     try:
         saved = read_cycle_state(settings.state_path, settings.provider)
     except StateDamaged as damage:
         kept = set_aside(settings.state_path, stamp())
         tell(f"{damage}; kept as {kept.name}")
-        return _without_state(log, tell, f"the state file was damaged and is kept as {kept}", known)
+        return _without_state(settings, log, tell, f"the state file was damaged and is kept as {kept}", known)
     if saved is None and settings.resume:
-        return _without_state(log, tell, f"there is no state file {settings.state_path}", known)
+        return _without_state(settings, log, tell, f"there is no state file {settings.state_path}", known)
     ended = saved is not None and saved.final_status != RUNNING and _has_ended(log, saved)
     if saved is None or (ended and not settings.resume):
         return None
@@ -100,9 +136,44 @@ def run_to_continue(settings: Settings, log: SqliteLog, tell: Tell, known: RunVi
                     f"run {view.run} has ended ({view.outcome}): nothing to resume; --fresh starts a new one"
                 )
             return view
+        if view is not None and newer and _same_place(settings, saved, view):
+            return view
         why = "is newer than the damaged" if newer else "was edited: it differs from the"
         tell(f"the state file {why} log of run {saved.run}; resuming from the state file")
     return saved
+
+
+def _ignored(settings: Settings, log: SqliteLog, trust: StateTrust, known: RunView | None) -> str:
+    """Why the state file is not believed; empty where it is, and where there is none that can be read."""
+    try:
+        saved = read_cycle_state(settings.state_path, settings.provider)
+    except StateDamaged:
+        return ""
+    if saved is None or not log.runs():
+        return ""
+    if trust is StateTrust.WITHOUT_RUN and next(unfinished_runs(log, CyclePlan, known), None) is None:
+        return ""
+    if saved.run is None:
+        return "was not written by the runs in the log"
+    if saved.run not in log.runs():
+        return f"names the run {saved.run}, which is not in the log"
+    try:
+        view = reload_run(log, saved.run, known)
+    except LogDamaged:
+        return ""
+    if view.fold.seq < saved.seq:
+        return f"is newer than the log of run {saved.run}"
+    written = _written(settings, saved, view)
+    same = (written.prompt, written.final_status) == (saved.prompt, saved.final_status)
+    return "" if same and _unedited(settings, saved, view) else f"differs from the log of run {saved.run}"
+
+
+def _unfinished(settings: Settings, log: SqliteLog, tell: Tell, known: RunView | None) -> RunView | None:
+    """The unfinished run that continues without a state file: the newest run, or with --resume any."""
+    view = next(unfinished_runs(log, CyclePlan, known), None)
+    if view is None or not (settings.resume or view.run == newest_of(log, CyclePlan)):
+        return None
+    return _load_readable(settings, log, view.run, tell, view) if view.damage else view
 
 
 def _has_ended(log: SqliteLog, saved: Saved) -> bool:
@@ -114,9 +185,13 @@ def _has_ended(log: SqliteLog, saved: Saved) -> bool:
 
 
 def start_run(
-    settings: Settings, continued: Continued, log: SqliteLog, given: tuple[GivenSetting, ...]
+    settings: Settings,
+    continued: Continued,
+    log: SqliteLog,
+    given: tuple[GivenSetting, ...],
+    files: tuple[PinnedFile, ...] = (),
 ) -> StartPlan[CycleState]:
-    """How a driver starts with these settings; its first event says what it was `given`."""
+    """How a driver starts with these settings; its first event says what it was `given`, and which `files` it pins."""
     if isinstance(continued, RunView):
         journal = cycle_journal(log, continued.fold)
         state = journal.state
@@ -125,14 +200,21 @@ def start_run(
             "finished turns are not repeated"
         )
         plan = replace(make_plan(settings, state.plan.prompt), rules=state.plan.rules, start=state.plan.start)
-        return StartPlan(StartMode.RESUME, journal, RunResumed(plan, given), message)
+        moved = _is_elsewhere(state.plan.wd, settings.work_dir)
+        return StartPlan(
+            StartMode.RESUME,
+            journal,
+            RunResumed(plan, given, moved, files),
+            message + _told(moved, state.plan.wd),
+            not moved and _left_response(settings, continued),
+        )
     prompt = given_prompt(settings)
     if continued is None:
         if prompt is None:
             raise PromptError(
                 "no prompt: give one (logos run --prompt FILE, or PROMPT_FILE); `logos init` writes a template"
             )
-        return _new_run(StartMode.FRESH, log, RunStarted(make_plan(settings, prompt), given=given))
+        return _new_run(StartMode.FRESH, log, RunStarted(make_plan(settings, prompt), given=given, files=files))
     prompt = continued.prompt or prompt
     if prompt is None:
         raise StateError(f"{settings.state_path} holds no prompt, and none was given")
@@ -144,7 +226,9 @@ def start_run(
     message = f"resuming from the state file: round {seed.round}, {seed.phase}; a new log begins"
     # Its work began before this log: what has changed since then is not known.
     plan = replace(make_plan(settings, prompt), expect_change=False)
-    return _new_run(StartMode.IMPORT, log, RunStarted(plan, seed, opened, given), message)
+    started = _new_run(StartMode.IMPORT, log, RunStarted(plan, seed, opened, given, files), message)
+    # A file of ours: its run was at this turn when the log was lost.
+    return replace(started, harvest=continued.run is not None)
 
 
 def _new_run(mode: StartMode, log: SqliteLog, started: RunStarted, message: str = "") -> StartPlan[CycleState]:
@@ -152,13 +236,13 @@ def _new_run(mode: StartMode, log: SqliteLog, started: RunStarted, message: str 
     return StartPlan(mode, Journal(log, fold), started, message)
 
 
-def _without_state(log: SqliteLog, tell: Tell, why: str, known: RunView | None) -> RunView:
+def _without_state(settings: Settings, log: SqliteLog, tell: Tell, why: str, known: RunView | None) -> RunView:
     """The newest unfinished run of the log."""
     view = next((view for view in unfinished_runs(log, CyclePlan, known) if view.outcome is None), None)
     if view is None:
         raise StateError(f"{why}, and no unfinished run is in the log; --fresh (RESUME=0) starts a new one")
     tell(f"{why}; resuming run {view.run} from the log")
-    return view
+    return _load_readable(settings, log, view.run, tell, view) or view
 
 
 def _load_readable(settings: Settings, log: SqliteLog, run: RunId, tell: Tell, known: RunView | None) -> RunView | None:
@@ -176,12 +260,33 @@ def _load_readable(settings: Settings, log: SqliteLog, run: RunId, tell: Tell, k
 
 
 def _unedited(settings: Settings, saved: Saved, view: RunView) -> bool:
-    """Whether the file is what Logos wrote at that event; a person's edit wins over the log."""
+    """Whether the file is what Logos wrote at that event."""
+    written = _written(settings, saved, view)
+    return (written.seed, written.terminals) == (saved.seed, saved.terminals)
+
+
+def _same_place(settings: Settings, saved: Saved, view: RunView) -> bool:
+    """Whether a file that is newer than the log is at the same turn."""
+    return _written(settings, replace(saved, seq=view.fold.seq), view).seed == saved.seed
+
+
+def _left_response(settings: Settings, view: RunView) -> bool:
+    """Whether the turn that is due was asked, although the end of the log that said so is lost."""
+    try:
+        saved = read_cycle_state(settings.state_path, settings.provider)
+    except StateError:
+        return False
+    if saved is None or saved.run != view.run or saved.seq <= view.fold.seq:
+        return False
+    return _same_place(settings, saved, view)
+
+
+def _written(settings: Settings, saved: Saved, view: RunView) -> Saved:
+    """What Logos wrote into the state file at the event that it names."""
     # A view of the cycle has only states of the cycle.
     state = cast(CycleState, view.states[saved.seq - 1] if saved.seq > 0 else view.fold.flow.start())
     ledger = reduce(Ledger.enter, (record.event for record in view.records[: max(saved.seq, 0)]), Ledger())
-    written = parse(project(state, ledger, view.run, saved.seq, "", ""), settings.provider)
-    return (written.seed, written.terminals) == (saved.seed, saved.terminals)
+    return parse(project(state, ledger, view.run, saved.seq, "", ""), settings.provider)
 
 
 def name_in_state_file(settings: Settings, view: RunView) -> None:
@@ -191,7 +296,7 @@ def name_in_state_file(settings: Settings, view: RunView) -> None:
     except StateDamaged:
         return
     if saved is None or (saved.run is not None and saved.run != view.run):
-        with DriverLock(settings.paths.lock):
+        with driver_lock(settings.paths.lock):
             write_run_state(settings, view.fold)
 
 
@@ -216,6 +321,7 @@ def start_build(
     log: SqliteLog,
     view: RunView | None,
     given: tuple[GivenSetting, ...],
+    files: tuple[PinnedFile, ...] = (),
 ) -> StartPlan[LevelsState]:
     """Resume the build of a view, or without one start a build of `feature` from the commit `base`."""
     plan = LevelsPlan(
@@ -226,15 +332,27 @@ def start_build(
         agents=settings.level_agent_config(),
         levels=settings.levels_taking_part(),
         tools=telos.tools,
+        setup=telos.setup,
         **{name: getattr(settings.build, name) for name in type(settings.build).model_fields},
         rules=CURRENT_RULES,
     )
     if view is None:
         fold = RunFold(new_run_id(), Levels(plan, read_report))
-        return StartPlan(StartMode.FRESH, Journal(log, fold), RunStarted(plan, given=given))
+        return StartPlan(StartMode.FRESH, Journal(log, fold), RunStarted(plan, given=given, files=files))
     plan = replace(plan, **{name: getattr(view.plan, name) for name in ("feature", "base", "rules")})
     message = f"resuming build {view.run}; finished turns are not repeated"
-    return StartPlan(StartMode.RESUME, levels_journal(log, view.fold), RunResumed(plan, given), message)
+    moved = _is_elsewhere(view.state.plan.wd, settings.work_dir)
+    message += _told(moved, view.state.plan.wd)
+    return StartPlan(StartMode.RESUME, levels_journal(log, view.fold), RunResumed(plan, given, moved, files), message)
+
+
+def _is_elsewhere(before: str, work_dir: Path) -> bool:
+    """Whether a run is resumed in another folder than before: its work dir was copied or moved."""
+    return os.path.realpath(before) != os.path.realpath(work_dir)
+
+
+def _told(moved: bool, before: str) -> str:
+    return f"; its work dir was {before}: agents get new terminals and prompts for this folder" if moved else ""
 
 
 def _continues(settings: Settings, feature: str, journal: Journal[LevelsState]) -> bool:
@@ -247,6 +365,8 @@ def _continues(settings: Settings, feature: str, journal: Journal[LevelsState]) 
         # The driver was killed after the last event: terminals or worktrees of the build still exist.
         return True
     if state.outcome is Outcome.BLOCKED and (settings.resume or same):
+        if state.question is None:
+            raise StateError(f"build {journal.run} is BLOCKED: {state.reason}")
         raise blocked(journal.run, settings.work_dir)
     if state.outcome is not None:
         if settings.resume:

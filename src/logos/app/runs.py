@@ -1,31 +1,26 @@
-"""Runs in a log: loading one, searching for those of a flow or that can continue, and writing their state files."""
-
-from __future__ import annotations
+"""Runs in a log: loading one, and searching for those of a flow or that can continue."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from logos.adapters.lock import driver_of
 from logos.adapters.reports import read_report as parse_report
-from logos.adapters.state_files import write_build_state, write_cycle_state
-from logos.adapters.store.sqlite import encode
-from logos.app.settings import Settings
-from logos.app.workdir import Tell, driver_at, find_run, reading, say
-from logos.domain.events import Recorded, RunAbandoned, RunEnded, TerminalClosed, TurnSent
+from logos.adapters.store.sqlite import SqliteLog, encode
+from logos.app.workdir import Tell, WorkDir, driver_at, find_run, reading, say
+from logos.domain.events import Recorded, RunAbandoned, RunEnded
 from logos.domain.ledger import Ledger
 from logos.domain.plans import Plan
 from logos.domain.turns import RunId
 from logos.engine.journal import Journal, Watcher
-from logos.errors import LogError, LogosError, UsageError
+from logos.errors import LogDamaged, LogError, LogosError, UsageError
 from logos.flows.cycle.flow import CycleState
-from logos.flows.fold import UNFINISHED, RunFold, RunState, fold_run, started_by
+from logos.flows.fold import UNFINISHED, RunFold, RunState, started_by
 from logos.flows.levels.state import LevelsState
 from logos.ports import Log
-from logos.views import build_state, cycle_state
 from logos.views.document import iso
 from logos.views.events import EventFormatter, Severity
 from logos.views.run import RunView, State, extended, view_run
@@ -59,9 +54,27 @@ def views_in(place: Path, tell: Tell = say) -> Iterator[RunView | Unreadable]:
         yield Unreadable(place, None, str(error))
 
 
-def status_in(work_dir: Path, log: Log, view: RunView) -> RunStatus:
-    """A run and the driver attached to it. The driver of a work dir drives its newest run."""
-    return RunStatus(work_dir, view, driver_at(work_dir) if view.run == log.runs()[-1] else None)
+def driven_run(work_dir: Path, log: SqliteLog) -> RunId | None:
+    """The run that the live driver of a work dir drives; None if there is no driver, or it has not begun a run yet.
+
+    It is the run with the newest event since the driver took the lock: nobody else appends meanwhile.
+    """
+    lock = WorkDir(work_dir).lock
+    if driver_of(lock) is None:
+        return None
+    ends, since = log.ends(), lock.stat().st_mtime
+    run = max(ends, key=lambda run: ends[run][1], default=None)
+    if run is None or ends[run][1] < since:
+        return None
+    last = next(log.read(run, ends[run][0])).event
+    return None if isinstance(last, RunAbandoned) else run
+
+
+def status_in(work_dir: Path, log: SqliteLog, view: RunView) -> RunStatus:
+    """A run and the driver attached to it; a driver that has written nothing yet is shown with the newest run."""
+    driver = driver_at(work_dir)
+    driven = driver is not None and view.run == (driven_run(work_dir, log) or log.runs()[-1])
+    return RunStatus(work_dir, view, driver if driven else None)
 
 
 def read_status(work_dir: Path, run: str | None) -> RunStatus:
@@ -96,21 +109,19 @@ def progress(tell: Tell) -> Watcher[Any]:
 
 
 def cycle_journal(log: Log, fold: RunFold[Any]) -> Journal[CycleState]:
-    """A journal that continues a run of the cycle."""
     if not isinstance(fold.state, CycleState):
         raise UsageError(f"run {fold.run} is a build; continue it with `logos build`")
     return Journal(log, fold)
 
 
 def levels_journal(log: Log, fold: RunFold[Any]) -> Journal[LevelsState]:
-    """A journal that continues a build."""
     if not isinstance(fold.state, LevelsState):
         raise UsageError(f"run {fold.run} is not a build; continue it with `logos run`")
     return Journal(log, fold)
 
 
 def open_levels(log: Log, run: RunId) -> Journal[LevelsState]:
-    return levels_journal(log, fold_run(run, log.read(run), read_report))
+    return levels_journal(log, load_run(log, run).fold)
 
 
 def newest_of(log: Log, kind: type[Plan]) -> RunId | None:
@@ -149,44 +160,19 @@ def reload_run(log: Log, run: RunId, known: RunView | None) -> RunView:
 
 
 def unfinished_runs(log: Log, kind: type[Plan] | None = None, known: RunView | None = None) -> Iterator[RunView]:
-    """The runs (of one flow) that can continue, newest first, without unreadable ones; `known` is loaded already."""
+    """The runs (of one flow) that can continue, newest first, damaged ones as far as they can be read."""
     for run in reversed(log.runs()):
         with suppress(LogError):
             view = known if known is not None and known.run == run else None
             if view is None:
-                records = [*log.read(run)]
+                try:
+                    records = [*log.read(run)]
+                except LogDamaged:
+                    records = []
                 last = records[-1].event if records else None
                 # A run whose last event says that it has ended is not folded.
                 if isinstance(last, RunAbandoned) or (isinstance(last, RunEnded) and last.outcome not in UNFINISHED):
                     continue
-                view = view_run(run, records, read_report)
+                view = view_run(run, records, read_report) if records else load_run(log, run)
             if view.outcome in UNFINISHED and (kind is None or isinstance(view.plan, kind)):
                 yield view
-
-
-def write_state(settings: Settings, state: RunState, ledger: Ledger, run: RunId, seq: int, at: float) -> None:
-    match state:
-        case CycleState():
-            projection = cycle_state.project(state, ledger, run, seq, settings.api, settings.provider)
-            write_cycle_state(settings.state_path, projection, at)
-        case LevelsState():
-            write_build_state(settings.paths.build_state, build_state.project(state, ledger, run, seq, at))
-        case _:
-            raise TypeError(f"no state file for {type(state).__name__}")
-
-
-def write_run_state(settings: Settings, fold: RunFold[Any]) -> None:
-    """Write the state file of a run that has no driver."""
-    write_state(settings, fold.state, fold.ledger, fold.run, fold.seq, time.time())
-
-
-def state_file_writer(settings: Settings) -> Watcher[Any]:
-    """A watcher that rewrites the state file after every event that changes what it shows."""
-
-    def write(record: Recorded, state: RunState, ledger: Ledger) -> None:
-        # The file of a build shows a turn when it is asked and drops it when it is answered, so these change nothing.
-        unchanged = state.head is not None and isinstance(record.event, TurnSent | TerminalClosed)
-        if not unchanged:
-            write_state(settings, state, ledger, record.run, record.seq, record.at)
-
-    return write

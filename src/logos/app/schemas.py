@@ -1,7 +1,5 @@
 """The JSON Schemas that Logos publishes, by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -10,19 +8,18 @@ from logos.adapters.reports import report_schemas
 from logos.app.setting_sources import json_schema
 from logos.app.telos_file import telos_schema
 from logos.errors import UsageError
-from logos.views.build_state import state_schema
+from logos.views.build_state import TelosState
 from logos.views.document import output_schema
 
 
-def script_schema() -> dict[str, Any]:
-    schema = Script.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Logos script"}
+def _published(schema: dict[str, Any], title: str) -> dict[str, Any]:
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}
 
 
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "config": json_schema,
-    "script": script_schema,
-    "state": state_schema,
+    "script": lambda: _published(Script.model_json_schema(), "Logos script"),
+    "state": lambda: _published(TelosState.model_json_schema(mode="serialization"), "Logos build state"),
     "telos": telos_schema,
     "output": output_schema,
 }

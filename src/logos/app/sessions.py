@@ -1,7 +1,5 @@
 """Sessions: what each driver did of each run, in a work dir and in the forks of its repository."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

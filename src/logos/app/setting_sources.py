@@ -3,10 +3,9 @@
 Every setting has an environment variable. Every error names the source of the value and the allowed values.
 """
 
-from __future__ import annotations
-
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -19,13 +18,15 @@ from typing import cast
 from pydantic import ValidationError
 from typing_extensions import get_args  # noqa: UP035 - get_args sees through Annotated here
 
-from logos.app.settings import AgentSettings, Json, Settings, SettingSources, SettingsSection
+from logos.adapters.files import read_input
+from logos.adapters.hosts.providers import PROVIDERS
+from logos.app.settings import AgentSettings, Json, PriceSettings, Settings, SettingSources, SettingsSection
 from logos.app.workdir import WorkDir
 from logos.domain.levels import ALL_LEVELS
 from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, Plan, SettingSource
 from logos.domain.roles import Role
 from logos.errors import ConfigError, UsageError
-from logos.validation import Location, Wording, dotted, explain_first
+from logos.validation import Location, Wording, dotted, explain, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ _PREFIXED = {"post_processing": "POST_", "build": "BUILD_", "checkpoints": "CHEC
 # Many programs use a variable HOST for something else.
 _RENAMED = {"host": "LOGOS_HOST"}
 # With what their keys are called.
-_JSON_ONLY = {"agents": "role", "level_agents": "level"}
+_JSON_ONLY = {"agents": "role", "level_agents": "level", "prices": "provider"}
+_PRICE = re.compile(rf"prices\.[\w-]+\.(?:{'|'.join(PriceSettings.model_fields)})")
 
 
 def _leaves() -> Iterator[Leaf]:
@@ -65,52 +67,96 @@ def _leaves() -> Iterator[Leaf]:
 LEAVES: tuple[Leaf, ...] = tuple(_leaves())
 _BY_NAME = {leaf.env: leaf for leaf in LEAVES} | {leaf.key: leaf for leaf in LEAVES}
 
-_BOOLEANS: dict[str, bool] = {
-    "1": True,
-    "true": True,
-    "yes": True,
-    "on": True,
-    "0": False,
-    "false": False,
-    "no": False,
-    "off": False,
-}
+
+def _leaf_named(name: str) -> Leaf | None:
+    """A setting by its key or variable; prices have no variable, and a key per provider."""
+    return Leaf((*name.split("."),), "", float, None, "") if _PRICE.fullmatch(name) else _BY_NAME.get(name)
+
+
 _BOOLEAN_WORDS = "1/0, true/false, yes/no, on/off"
+_BOOLEANS: dict[str, bool] = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
 def load_settings(
     config: Path | None = None, env: Mapping[str, str] = MappingProxyType({}), overrides: Sequence[str] = ()
 ) -> Settings:
     """Merge all sources; ConfigError names the key, its value and the allowed values in one line."""
-    environment = {leaf.key: env[leaf.env] for leaf in LEAVES if env.get(leaf.env, "") != ""}
     flags: dict[str, str] = {}
     for override in overrides:
         name, equals, text = override.partition("=")
-        leaf = _BY_NAME.get(name.strip())
+        leaf = _leaf_named(name.strip())
         if not equals or leaf is None:
             near = f"unknown key {name.strip()!r}" if equals else "write it as key=value"
             raise UsageError(f"--set {override!r}: {near}; `logos schema --keys` lists the keys")
         flags[leaf.key] = text
-    return merge_settings(SettingSources(config, read_config(config) if config else {}, environment, flags))
+    return merge_settings(SettingSources(config, read_config(config) if config else {}, environment_of(env), flags))
+
+
+def environment_of(env: Mapping[str, str]) -> dict[str, str]:
+    """The settings in an environment, by their keys; an empty variable counts as unset."""
+    return {leaf.key: env[leaf.env] for leaf in LEAVES if env.get(leaf.env, "") != ""}
+
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingProblem:
+    """A value that is refused: its key, and why. `in_file`: it is the configuration file's."""
+
+    key: Location
+    message: str
+    in_file: bool
 
 
 def merge_settings(sources: SettingSources) -> Settings:
-    merged: Json = deepcopy(sources.file)
-    origin = {"": str(sources.config)} if sources.config is not None else {}
-    for key, text in sources.environment.items():
-        _put(merged, _BY_NAME[key], text, _BY_NAME[key].env, origin)
-    for key, text in sources.flags.items():
-        _put(merged, _BY_NAME[key], text, f"--set {key}", origin)
+    settings, problems = check_settings(sources)
+    if problems:
+        first = problems[0]
+        raise ConfigError(f"{sources.config or 'configuration'}: {first.message}" if first.in_file else first.message)
+    return settings
+
+
+def check_settings(sources: SettingSources) -> tuple[Settings, list[SettingProblem]]:
+    """The settings without what is wrong, and everything that is wrong."""
     try:
-        settings = Settings.model_validate(merged)
-    except ValidationError as error:
-        wording = Wording(
-            _known_keys,
-            lambda place: origin.get(dotted(place)) or f"{origin.get('', 'configuration')}: {dotted(place)}",
-            key_names=_JSON_ONLY,
-        )
-        raise ConfigError(explain_first(error, wording)) from error
-    return settings.from_sources(sources)
+        merged = deepcopy(sources.file)
+    except RecursionError as error:
+        raise ConfigError(f"{sources.config or 'configuration'}: nested too deeply") from error
+    origin, problems = dict[str, str](), list[SettingProblem]()
+    given = [(_BY_NAME[key], text, _BY_NAME[key].env) for key, text in sources.environment.items()]
+    given += [(_leaf_named(key) or _BY_NAME[key], text, f"--set {key}") for key, text in sources.flags.items()]
+    for leaf, text, source in given:
+        try:
+            _put(merged, leaf, text, source)
+            origin[leaf.key] = source
+        except ConfigError as error:
+            problems.append(SettingProblem(leaf.path, str(error), in_file=False))
+    wording = Wording(_known_keys, lambda place: origin.get(dotted(place)) or dotted(place), key_names=_JSON_ONLY)
+    while True:
+        try:
+            return Settings.model_validate(merged).from_sources(sources), problems
+        except ValidationError as error:
+            removed = False
+            for found in error.errors(include_url=False):
+                place = tuple(part for part in found["loc"] if part != "[key]")
+                message, in_file = one_line(explain(found, wording)), dotted(place) not in origin
+                problems.append(SettingProblem(place, message, in_file))
+                removed |= _remove(merged, place[:-1] if found["type"] == "missing" else place)
+            merged = merged if removed else {}
+
+
+def _remove(holder: object, place: Location) -> bool:
+    """Take a value out, if it is there; of a list that has a wrong one, all."""
+    if not isinstance(holder, dict) or not place:
+        return False
+    table, (first, *rest) = cast(Json, holder), place
+    if rest and isinstance(rest[0], str):
+        return _remove(table.get(str(first)), tuple(rest))
+    return table.pop(str(first), _ABSENT) is not _ABSENT
 
 
 def settings_of(place: Path, config: Path | None = None, flags: Sequence[str] = ()) -> Settings:
@@ -120,11 +166,14 @@ def settings_of(place: Path, config: Path | None = None, flags: Sequence[str] = 
 
 
 def read_config(path: Path) -> Json:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read the configuration {path}: {why}") from error
+    return parse_config(path, config_text(path))
+
+
+def config_text(path: Path) -> str:
+    return read_input(path, "the configuration", ConfigError)
+
+
+def parse_config(path: Path, text: str) -> Json:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -136,15 +185,15 @@ def read_config(path: Path) -> Json:
     return data
 
 
-def _put(merged: Json, leaf: Leaf, text: str, source: str, origin: dict[str, str]) -> None:
+def _put(merged: Json, leaf: Leaf, text: str, source: str) -> None:
     place = merged
     for part in leaf.path[:-1]:
         place = place.setdefault(part, {})
         if not isinstance(place, dict):
-            raise ConfigError(f"{origin.get('', 'the configuration')}: {part} must be an object")
+            # The file has no object here, which is reported with the rest of the file.
+            return
         place = cast(Json, place)
     place[leaf.path[-1]] = _from_text(leaf, text, source)
-    origin[leaf.key] = source
 
 
 def _kinds(kind: object) -> set[object]:
@@ -154,6 +203,8 @@ def _kinds(kind: object) -> set[object]:
 
 def _from_text(leaf: Leaf, text: str, source: str) -> object:
     kinds = _kinds(leaf.kind)
+    if not text.strip() and type(None) in kinds:
+        return None
     if bool in kinds:
         value = _BOOLEANS.get(text.strip().lower())
         if value is None:
@@ -169,12 +220,15 @@ def _from_text(leaf: Leaf, text: str, source: str) -> object:
 
 
 def _known_keys(place: Location) -> list[str]:
-    """The keys of the object at a place."""
     match place:
         case ("agents",):
             return list(Role)
         case ("level_agents",):
             return [level.name for level in ALL_LEVELS]
+        case ("prices",):
+            return list(PROVIDERS)
+        case ("prices", *_):
+            return list(PriceSettings.model_fields)
         case ("agents" | "level_agents", *_):
             return sorted(AgentSettings.model_fields)
         case (str(name), *_):
@@ -196,7 +250,6 @@ def as_environment(settings: Settings) -> Json:
 
 
 def json_schema() -> Json:
-    """The JSON Schema of the configuration file."""
     schema = Settings.model_json_schema()
     schema["properties"]["$schema"] = {"type": "string"}
     return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Logos configuration"}
@@ -223,20 +276,23 @@ OF_HANDOFFS = {
 }
 
 
-def resumed_settings(settings: Settings, earlier: Sequence[GivenSetting], plan: Plan) -> Settings:
+def resumed_settings(
+    settings: Settings, earlier: Sequence[GivenSetting], plan: Plan, pinned: Json | None = None
+) -> Settings:
     """The settings of a resumed run. Each is taken from the first of these that has it:
 
     1. a flag of this command
     2. the environment of this command, where the run does not know the same value from an earlier command
     3. a flag or the environment of an earlier command of the run; of several the latest
-    4. the configuration file as it is now
+    4. the configuration file as the run has `pinned` it; as it is now where it has not
     5. the plan of the run
     """
     now = {given.key: given.text for given in given_settings(settings, earlier)}
     command = {key: text for key, text in settings.sources.flags.items() if key in _OF_THE_COMMAND}
     flags = {**{given.key: given.text for given in earlier}, **now, **command}
     environment = {key: text for key, text in settings.sources.environment.items() if key in _OF_THE_COMMAND}
-    file = _over(_pinned(plan, named="provider" in {**settings.sources.file, **flags}), settings.sources.file)
+    own = settings.sources.file if pinned is None else pinned
+    file = _over(_pinned(plan, named="provider" in {**own, **flags}), own)
     merged = merge_settings(replace(settings.sources, file=file, environment=environment, flags=flags))
     # A command that has forked the run continues in the worktree of the fork.
     return merged.model_copy(update={"wd": settings.wd}).from_sources(settings.sources)
@@ -244,17 +300,13 @@ def resumed_settings(settings: Settings, earlier: Sequence[GivenSetting], plan: 
 
 def given_settings(settings: Settings, earlier: Sequence[GivenSetting] = ()) -> tuple[GivenSetting, ...]:
     """What this command was given for the run, without environment that the run knows from earlier commands."""
-    known = {given.key: given.text for given in earlier if given.source is SettingSource.ENVIRONMENT}
+    known = {given.key: given for given in earlier if given.source is SettingSource.ENVIRONMENT}
     sources = settings.sources
     given = [
         *(GivenSetting(key, text, SettingSource.ENVIRONMENT) for key, text in sources.environment.items()),
         *(GivenSetting(key, text, SettingSource.FLAG) for key, text in sources.flags.items()),
     ]
-    return tuple(one for one in given if one.key not in _OF_THE_COMMAND and not _is_known(one, known))
-
-
-def _is_known(given: GivenSetting, known: Mapping[str, str]) -> bool:
-    return given.source is SettingSource.ENVIRONMENT and known.get(given.key) == given.text
+    return tuple(one for one in given if one.key not in _OF_THE_COMMAND and one != known.get(one.key))
 
 
 def _pinned(plan: Plan, *, named: bool) -> Json:

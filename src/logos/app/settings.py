@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 from pydantic_core import PydanticCustomError
 from typing_extensions import Annotated  # noqa: UP035 - get_args sees through Annotated here
 
+from logos.adapters.hosts.providers import BY_PROGRAM, PROVIDERS
 from logos.app.workdir import WorkDir
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.plans import OnExhausted
 from logos.domain.roles import ROLE_DEFS, Role
 from logos.domain.turns import Agent, AgentName
+from logos.domain.usage import Price
 from logos.engine.budgets import Budget
 from logos.engine.options import RunOptions
 from logos.errors import ConfigError
@@ -51,6 +53,13 @@ def _text(value: object) -> object:
     if "\x00" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise PydanticCustomError("text", "must be valid UTF-8 text without NUL characters")
     return value
+
+
+def _provider(name: str) -> str:
+    """A provider that Logos can run itself; it may be named by its program."""
+    if (known := BY_PROGRAM.get(name, name)) not in PROVIDERS:
+        raise PydanticCustomError("provider", "is not a provider that reports tokens")
+    return known
 
 
 Flag = Annotated[bool, BeforeValidator(_flag)]
@@ -158,6 +167,16 @@ class Notifications(SettingsSection):
     ntfy_topic: Text = Field("", description="ntfy topic or URL to notify of the end and of permission prompts.")
 
 
+class PriceSettings(SettingsSection):
+    """What a provider's tokens cost."""
+
+    input: Dollars = Field(description="US dollars per million tokens read.")
+    output: Dollars = Field(description="US dollars per million tokens written.")
+    cached_input: Dollars | None = Field(
+        None, description="US dollars per million tokens read from a cache; unset: as input."
+    )
+
+
 class AgentSettings(SettingsSection):
     provider: Text | None = Field(None, description="Agent CLI.")
     profile: Text | None = Field(None, description="Profile that the agent gets.")
@@ -172,6 +191,8 @@ class SettingSources:
     file: Json
     environment: Mapping[str, str]
     flags: Mapping[str, str]
+    # The agents' profiles that a run keeps, by name; an empty text is the bundled one.
+    profiles: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Settings(SettingsSection):
@@ -206,6 +227,9 @@ class Settings(SettingsSection):
 
     agents: dict[Role, AgentSettings] = Field({}, description="Provider and profile per role.")
     level_agents: dict[LevelName, AgentSettings] = Field({}, description="Provider and profile per level of a build.")
+    prices: dict[Annotated[str, AfterValidator(_provider)], PriceSettings] = Field(
+        {}, description="Prices per provider, to estimate the cost of turns that report none."
+    )
     build: Build = Field(default_factory=lambda: Build.model_validate({}))
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
     condensation: Condensation = Field(default_factory=lambda: Condensation.model_validate({}))
@@ -257,11 +281,13 @@ class Settings(SettingsSection):
                 max_reminders=handoff.max_file_reminders,
                 strict=handoff.strict_file_handoff,
                 auto_accept=handoff.auto_accept_permissions,
+                confirm_error=True,
             ),
             handoff.response_timeout,
             handoff.on_limit,
             handoff.retry_back_off_seconds,
             Budget(limits.max_tokens, limits.max_cost_usd, limits.max_minutes),
+            {name: Price(price.input, price.output, price.cached_input) for name, price in self.prices.items()},
             recreate_terminals=handoff.recreate_terminals,
             cleanup_on_exit=self.cleanup_on_exit,
         )

@@ -1,7 +1,5 @@
 """Turning signals that stop a command into an exception in the main thread; a second signal ends the process."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager

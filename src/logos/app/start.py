@@ -1,14 +1,14 @@
 """Starting or resuming one run or build in a work dir: check, lock, choose a host, build the adapters, drive."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from logos.adapters.commands import ShellCommands
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import GitWorkspace, base_of
 from logos.adapters.notifications import notify
@@ -16,14 +16,32 @@ from logos.adapters.responses import FileWatcher, ResponseFiles
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import locate, match, run_name, snapshots_for
 from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of
-from logos.app.post_processing import post_process
-from logos.app.preflight import check_input, check_prompt, check_reviews, check_work_dir, try_test_command
+from logos.app.pins import Pinned, changed_in_words, current_files, pinned_by, pinned_settings, telos_of, with_profiles
+from logos.app.post_processing import is_left, post_process_once
+from logos.app.preflight import (
+    check_budgets,
+    check_input,
+    check_prompt,
+    check_reviews,
+    check_work_dir,
+    try_test_command,
+)
 from logos.app.rollback import abandon_runs, finish_rollback
-from logos.app.run_start import blocked, build_to_resume, name_in_state_file, run_to_continue, start_build, start_run
-from logos.app.runs import load_run, newest_of, open_levels, state_file_writer, unfinished_runs
+from logos.app.run_start import (
+    StateTrust,
+    blocked,
+    build_to_resume,
+    name_in_state_file,
+    run_to_continue,
+    start_build,
+    start_run,
+)
+from logos.app.run_state import state_file_writer
+from logos.app.runs import cycle_journal, load_run, newest_of, open_levels, unfinished_runs
 from logos.app.setting_sources import given_settings, resumed_settings, settings_of
 from logos.app.settings import Settings
-from logos.app.telos_file import read_telos
+from logos.app.telos_file import Telos, read_telos
+from logos.app.trial import remove_scratch, require_tools
 from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, reading, say
 from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, Plan
 from logos.domain.turns import RunId
@@ -31,9 +49,9 @@ from logos.engine.build_run import BuildRun
 from logos.engine.checkpoints import Checkpoints, Look, changed_files, merged_work, no_checkpoints, work_tree
 from logos.engine.cycle_run import CycleRun, StartMode
 from logos.engine.journal import Watcher
-from logos.engine.runner import Dependencies, RunResult
+from logos.engine.runner import EXIT_CODES, Dependencies, RunResult
 from logos.engine.terminals import AgentTerminals
-from logos.errors import HostError, LogError, UsageError
+from logos.errors import AlreadyEnded, HostError, LogError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import UNFINISHED
 from logos.flows.levels.state import LevelsState
@@ -49,29 +67,37 @@ def run_here(
     watchers: Sequence[Watcher[CycleState]] = (),
     tell: Tell = say,
     known: RunView | None = None,
+    from_state: bool = False,
+    reread: bool = False,
 ) -> RunResult[CycleState]:
     """Start or resume one run of the cycle in the work dir, and drive it to its outcome.
 
     Raises RunPaused, HostError or Interrupted when the run stops before it has one; the run can then be resumed.
     `bare` keeps the letter of the specification: nothing is verified unless the settings say so, and a prompt other
-    than the unfinished run's is no error. `known` is the run to resume, if loaded.
+    than the unfinished run's is no error. `known` is the run to resume, if loaded. `from_state` believes a state file
+    that differs from the log; `reread` takes files that the run has pinned as they are now.
     """
     check_input(settings)
     with driving(settings.work_dir, tell) as log:
         finish_rollback(settings, log, tell)
-        continued = run_to_continue(settings, log, tell, known)
+        continued = run_to_continue(settings, log, tell, known, _trust(settings, bare=bare, from_state=from_state))
         check_prompt(settings, continued, tell, strict=not bare)
         resumed = continued if isinstance(continued, RunView) else None
-        settings, given = _settle(settings, resumed)
+        pinned = pinned_by(resumed, reread=reread)
+        settings, given = _settle(settings, resumed, pinned, tell)
         check_reviews(settings, tell)
         if make_host is None:
             settings, make_host = choose_host(settings, tell, session_of(continued), Settings.role_agents, bare=bare)
         snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
         if not bare:
             settings = _with_promises(settings, has_snapshots=snapshots is not None)
-        start_plan = start_run(settings, continued, log, given)
-        with closing(make_host(settings, tell)) as host:
+        files = () if pinned else current_files(settings, settings.role_agents())
+        settings = with_profiles(settings, pinned or files)
+        start_plan = start_run(settings, continued, log, given, files)
+        with ExitStack() as stack:
+            host = stack.enter_context(closing(make_host(settings, tell)))
             check_host(host, start_plan.first.plan.agents, tell, fresh=start_plan.mode is StartMode.FRESH)
+            check_budgets(settings, host, start_plan.first.plan.agents)
             if not bare:
                 try_test_command(settings, resumed, tell)
             if settings.resume is False:
@@ -80,24 +106,38 @@ def run_here(
                 tell(start_plan.message)
             responses = ResponseFiles(settings.response_dir)
             responses.ensure()
-            needs, options = _dependencies(settings, host, log, tell), settings.run_options()
+            commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
+            needs, options = _dependencies(settings, host, commands, log, tell, pinned or files), settings.run_options()
             watching = _watchers(settings, watchers, log, tell, snapshots, work_tree)
             changed = changed_files(snapshots, tell)
 
-            def after_pass(plan: CyclePlan, tell: Callable[[str], object]) -> None:
-                post_process(settings.work_dir, settings, plan.explore, tell)
+            def after_pass() -> None:
+                post_process_once(start_plan.journal, settings)
 
             with closing(FileWatcher(settings.response_dir)) as change_signal:
                 wiring = options, needs, responses, change_signal, watching, after_pass, changed
-                return CycleRun(start_plan.journal, start_plan.mode, *wiring).run(start_plan.first)
+                run = CycleRun(start_plan.journal, start_plan.mode, *wiring, harvest=start_plan.harvest)
+                return run.run(start_plan.first)
 
 
-def _settle(settings: Settings, resumed: RunView | None) -> tuple[Settings, tuple[GivenSetting, ...]]:
+def _trust(settings: Settings, *, bare: bool, from_state: bool) -> StateTrust:
+    """In the bare form, RESUME=1 is the person's word for the state file."""
+    if from_state or (bare and settings.resume):
+        return StateTrust.ALWAYS
+    return StateTrust.WITHOUT_RUN if bare else StateTrust.WITHOUT_LOG
+
+
+def _settle(
+    settings: Settings, resumed: RunView | None, pinned: Pinned, tell: Tell
+) -> tuple[Settings, tuple[GivenSetting, ...]]:
     """The settings of a new or resumed run, and what this command was given for it."""
+    if ignored := changed_in_words(pinned, settings):
+        tell(f"warning: {ignored}")
     if resumed is None:
         return settings, given_settings(settings)
     earlier = resumed.fold.ledger.given
-    return resumed_settings(settings, earlier, resumed.state.plan), given_settings(settings, earlier)
+    merged = resumed_settings(settings, earlier, resumed.state.plan, pinned_settings(pinned, settings))
+    return merged, given_settings(settings, earlier)
 
 
 def _with_promises(settings: Settings, *, has_snapshots: bool) -> Settings:
@@ -116,33 +156,58 @@ def build_here(
     watchers: Sequence[Watcher[LevelsState]] = (),
     tell: Tell = say,
     known: RunView | None = None,
+    reread: bool = False,
 ) -> RunResult[LevelsState]:
     """Start or resume one build in the work dir, and drive it to its outcome; raises what `run_here` raises."""
     check_work_dir(settings)
     settings.levels_taking_part()
-    telos = read_telos(settings.work_dir)
+    if not has_log(settings.work_dir):
+        read_telos(settings.work_dir)
     with driving(settings.work_dir, tell) as log:
         view = build_to_resume(settings, feature, log, tell, known)
+        pinned = pinned_by(view, reread=reread)
+        kept = view.build.plan if view is not None and view.build is not None and pinned else None
+        telos = telos_of(kept) if kept is not None else read_telos(settings.work_dir)
         base = base_of(settings.work_dir, allow_dirty=allow_dirty) if view is None else ""
-        settings, given = _settle(settings, view)
+        settings, given = _settle(settings, view, pinned, tell)
         if make_host is None:
             settings, make_host = choose_host(settings, tell, session_of(view), Settings.level_agent_config)
-        start_plan = start_build(settings, feature, telos, base, log, view, given)
+        files = () if pinned else current_files(settings, settings.level_agent_config())
+        settings = with_profiles(settings, pinned or files)
+        start_plan = start_build(settings, feature, telos, base, log, view, given, files)
         plan, journal = start_plan.first.plan, start_plan.journal
-        with closing(make_host(settings, tell)) as host:
+        with ExitStack() as stack:
+            host = stack.enter_context(closing(make_host(settings, tell)))
             levels = {level.name for level in settings.levels_taking_part()}
-            check_host(host, [agent for agent in plan.agents if agent.name in levels], tell, fresh=True)
+            agents = [agent for agent in plan.agents if agent.name in levels]
+            check_host(host, agents, tell, fresh=True)
+            check_budgets(settings, host, agents)
+            _try_tools(settings, telos, view, base, tell)
             if view is None:
                 abandon_runs(settings, log, LevelsPlan, "a new build was begun", tell)
             _remove_leftovers(settings, log, host, journal.run, tell)
             if start_plan.message:
                 tell(start_plan.message)
             workspace = GitWorkspace(settings.work_dir, journal.run, telos.setup)
-            needs, options = _dependencies(settings, host, log, tell), settings.run_options()
+            commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
+            needs, options = _dependencies(settings, host, commands, log, tell, pinned or files), settings.run_options()
             snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
-            watching = _watchers(settings, watchers, log, tell, snapshots, lambda _: merged_work)
+            watching = _watchers(settings, watchers, log, tell, snapshots, merged_work)
             run = BuildRun(journal, options, needs, workspace, responses_in, change_signal_for, watching)
             return run.run(start_plan.first)
+
+
+def _try_tools(settings: Settings, telos: Telos, view: RunView | None, base: str, tell: Tell) -> None:
+    """Try setup and tools on the commit that a build starts or continues from, unless an earlier driver has."""
+    wd, state = settings.work_dir, view.build if view is not None else None
+    known = state.plan if state is not None else None
+    if known is not None and (known.setup, known.tools) == (telos.setup, telos.tools):
+        remove_scratch(wd)
+        return
+    levels = known.levels if known is not None else settings.levels_taking_part()
+    tools = [tool for tool in telos.tools if tool.level in levels]
+    commit = state.head if state is not None else base
+    require_tools(wd, commit, telos.setup, tools, settings.handoff.response_timeout, tell)
 
 
 def read_run(work_dir: Path, run: RunId) -> RunView:
@@ -170,9 +235,17 @@ def _remove_leftovers(settings: Settings, log: SqliteLog, host: AgentHost, curre
             tell(f"warning: cannot remove what build {run} left in {folder}: {error}")
 
 
-def _dependencies(settings: Settings, host: AgentHost, log: SqliteLog, tell: Tell) -> Dependencies:
-    topic = settings.notifications.ntfy_topic
-    return Dependencies(host, log, tell, notify=lambda title, text, priority: notify(topic, title, text, priority))
+def _dependencies(
+    settings: Settings, host: AgentHost, commands: ShellCommands, log: SqliteLog, tell: Tell, pinned: Pinned
+) -> Dependencies:
+    return Dependencies(
+        host,
+        log,
+        tell,
+        notify=partial(notify, settings.notifications.ntfy_topic),
+        changed_files=lambda: changed_in_words(pinned, settings, ended=True),
+        commands=commands,
+    )
 
 
 def responses_in(folder: str, answer: str) -> ResponseFiles:
@@ -186,12 +259,12 @@ def _watchers(
     log: SqliteLog,
     tell: Tell,
     snapshots: GitSnapshots | None,
-    look: Callable[[GitSnapshots], Look],
+    look: Look,
 ) -> list[Watcher[Any]]:
     """Writes the state file, calls `watchers`, and keeps the work tree at every event, where there are snapshots."""
     watching: list[Watcher[Any]] = [state_file_writer(settings), *watchers]
     if snapshots is not None:
-        watching.append(Checkpoints(snapshots, log, look(snapshots), tell))
+        watching.append(Checkpoints(snapshots, log, look, tell))
     elif settings.checkpoints.enabled:
         watching.append(no_checkpoints(f"{settings.work_dir} is not a git repository", tell))
     return watching
@@ -220,13 +293,23 @@ def resume(
     make_host: MakeHost | None = None,
     watchers: Sequence[Watcher[Any]] = (),
     tell: Tell = say,
+    from_state: bool = False,
+    reread: bool = False,
 ) -> RunResult[Any]:
     """Continue a run, by default the newest unfinished one; `overrides` are settings as `key=value`."""
     prepared = prepare_resume(run, overrides=overrides, config=config, wd=wd)
     settings, view = prepared.settings, prepared.view
     if view.build is not None:
-        return build_here(settings, "", make_host=make_host, watchers=watchers, tell=tell, known=view)
-    return run_here(settings, make_host=make_host, watchers=watchers, tell=tell, known=view)
+        return build_here(settings, "", make_host=make_host, watchers=watchers, tell=tell, known=view, reread=reread)
+    return run_here(
+        settings,
+        make_host=make_host,
+        watchers=watchers,
+        tell=tell,
+        known=view,
+        from_state=from_state,
+        reread=reread,
+    )
 
 
 def prepare_resume(
@@ -237,14 +320,17 @@ def prepare_resume(
     place = name.place
     with reading(place) as log:
         view = match(log, name)[0] if run else next(unfinished_runs(log), None)
+        if view is None and (runs := log.runs()):
+            view = load_run(log, runs[-1])
     if view is None:
         raise UsageError(f"nothing unfinished is in {place}; `logos sessions` lists what was done there")
-    if view.damage:
-        raise LogError(view.damage)
     if view.outcome not in UNFINISHED:
-        raise UsageError(
-            f"run {view.run} has ended ({view.outcome}); `logos rollback {view.run}@EVENT` returns to an event of it, "
-            f"`logos fork {view.run} --at EVENT` continues from one in another worktree"
+        if is_left(view):
+            _post_process_later(settings_of(place, config, overrides), view)
+        raise AlreadyEnded(
+            f"run {view.run} has ended ({view.outcome}): nothing to resume; `logos rollback {view.run}@EVENT` returns "
+            f"to an event of it, `logos fork {view.run} --at EVENT` continues from one in another worktree",
+            EXIT_CODES[view.outcome],
         )
     if view.question is not None:
         raise blocked(view.run, place)
@@ -254,6 +340,21 @@ def prepare_resume(
     if view.build is None:
         name_in_state_file(prepared.settings, view)
     return prepared
+
+
+def _post_process_later(settings: Settings, view: RunView, tell: Tell = say) -> None:
+    """Do the post-processing of a run that passed and whose driver was killed before it."""
+    with driving(settings.work_dir, tell) as log:
+        view = load_run(log, view.run)
+        if not is_left(view):
+            return
+        pinned = pinned_by(view, reread=False)
+        settings, _ = _settle(settings, view, pinned, tell)
+        if not (settings.post_processing.openspec_archive or settings.post_processing.git_commit):
+            return
+        journal = cycle_journal(log, view.fold)
+        tell(f"run {view.run} was stopped before its post-processing, which is done now")
+        post_process_once(journal, settings)
 
 
 def newest_unfinished(place: Path, kind: type[Plan]) -> RunView | None:

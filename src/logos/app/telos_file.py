@@ -1,7 +1,5 @@
 """telos.toml: a project's purpose, what is known per level, and the tools that prove a level. A person writes it."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +8,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 from pydantic_core import PydanticCustomError
 
+from logos.adapters.files import bytes_of_file
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.specs import Tool
 from logos.errors import ConfigError
-from logos.validation import Location, Wording, dotted, explain_first, one_line
+from logos.validation import Location, Wording, dotted, explain, explain_first, one_line
 
 TELOS_FILE = "telos.toml"
 MAX_BYTES = 200_000
@@ -86,44 +85,58 @@ def telos_schema() -> dict[str, Any]:
 
 def worktree_setup(wd: Path) -> str:
     """The command that prepares a worktree, also of a telos.toml whose purpose is not written yet."""
-    told = {**_read(wd / TELOS_FILE), "purpose": "any"}
+    path = wd / TELOS_FILE
+    told = {**parse_telos(path, telos_text(path)), "purpose": "any"}
     try:
         return _Telos.model_validate(told).worktree.setup
     except ValidationError as error:
-        raise ConfigError(f"{wd / TELOS_FILE}: {explain_first(error, _WORDING)}") from error
+        raise ConfigError(f"{path}: {explain_first(error, _WORDING)}") from error
 
 
 def read_telos(wd: Path) -> Telos:
     """What telos.toml says, or ConfigError with one line: the file, the key, its value and what is allowed."""
     path = wd / TELOS_FILE
-    try:
-        told = _Telos.model_validate(_read(path))
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {explain_first(error, _WORDING)}") from error
+    data = parse_telos(path, telos_text(path))
+    for _, problem in telos_problems(data):
+        raise ConfigError(f"{path}: {problem}")
+    told = _Telos.model_validate(data)
     if one_line(told.purpose) == TEMPLATE_PURPOSE:
         raise ConfigError(f"{path} still says {TEMPLATE_PURPOSE!r}: write what the project is for")
-    tools: dict[tuple[Level, str], Tool] = {}
-    for tool in (Tool(Level(tool.level), tool.name, tool.command) for tool in told.tools):
-        if tools.setdefault((tool.level, tool.name), tool) is not tool:
-            raise ConfigError(f"{path}: tools: {tool.level.name} has two tools called {tool.name!r}; rename one")
+    tools = [Tool(Level(tool.level), tool.name, tool.command) for tool in told.tools]
     described = tuple((level, told.levels[level.name]) for level in KNOWN if told.levels.get(level.name))
-    return Telos(told.purpose, described, (*tools.values(),), told.worktree.setup)
+    return Telos(told.purpose, described, (*tools,), told.worktree.setup)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def telos_problems(data: dict[str, Any]) -> list[tuple[Location, str]]:
+    """Everything that is wrong with the content of a telos.toml: where, and what."""
+    try:
+        tools, found = _Telos.model_validate(data).tools, list[tuple[Location, str]]()
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        places = [tuple(part for part in each["loc"] if part != "[key]") for each in errors]
+        return [(place, one_line(explain(each, _WORDING))) for place, each in zip(places, errors, strict=True)]
+    seen: set[tuple[int, str]] = set()
+    for number, tool in enumerate(tools):
+        if (tool.level, tool.name) in seen:
+            same = f"tools: L{tool.level} has two tools called {tool.name!r}; rename one"
+            found.append((("tools", number, "name"), same))
+        seen.add((tool.level, tool.name))
+    return found
+
+
+def telos_text(path: Path) -> str:
     try:
         if not path.exists():
             raise ConfigError(f"there is no {TELOS_FILE} in {path.parent}; `logos init` writes one")
-        if not path.is_file():
-            raise ConfigError(f"cannot read {path}: it is not a file")
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ConfigError(f"{path} is too large: it may have {MAX_BYTES // 1000} kB")
-        return tomllib.loads(content.decode("utf-8-sig"))
+        return bytes_of_file(path, limit=MAX_BYTES, follow=True).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"cannot read {path}: {why}") from error
+
+
+def parse_telos(path: Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         why = str(error)[:200] if isinstance(error, ValueError) else "nested too deeply"
         raise ConfigError(one_line(f"{path} is not valid TOML: {why}")) from error

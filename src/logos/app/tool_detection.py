@@ -1,20 +1,16 @@
 """Which tools a repository has to prove a level with, read from its files; nothing is executed to find out."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
+from logos.app.environments import MAX_READ, PythonEnvironment, python_environment, read_beginning
 from logos.domain.levels import Level
 from logos.domain.specs import Tool
-
-# How many characters of a file are read.
-MAX_READ = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +32,12 @@ JOBS = (LINT, FORMAT, TYPES, TESTS, JOURNEYS)
 
 @dataclass(frozen=True, slots=True)
 class Detected:
-    """What was found; `setup` is a command that would make a new worktree's environment."""
+    """What was found; `setup` is a command that makes a new worktree's environment, `notes` what else to know."""
 
     found: tuple[Tool, ...]
     missing: tuple[Job, ...]
     setup: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,8 @@ class Row:
 
     A sign is a file (a name, a glob, `make` or `just`) and, after a blank, a pattern of a line in it: see `_lines`.
     `jobs` begins with the main one. A task (a make target, a just recipe) takes the place of the tools that do its jobs
-    or that it runs; `word` is how a tool is called in a task, `recipe` what a task runs that was found.
+    or that it runs; `word` is how a tool is called in a task, `recipe` what a task runs that was found. `module` is the
+    Python module of a tool that is called with the project's own environment.
     """
 
     name: str
@@ -60,38 +58,73 @@ class Row:
     word: str = ""
     is_task: bool = False
     recipe: str = ""
+    module: str = ""
 
     @property
     def level(self) -> Level:
         return self.jobs[0].level
 
-    def runs(self, other: Row) -> bool:
+    def runs(self, other: Self) -> bool:
         word = re.escape(other.word or other.name.replace("-", " "))
         return self.level is other.level and re.search(rf"(?<![\w-]){word}(?![\w-])", self.recipe) is not None
 
-    def replaces(self, other: Row) -> bool:
+    def replaces(self, other: Self) -> bool:
         same_kin = bool(other.kin) and self.kin == other.kin
         return same_kin or (self.is_task and other.jobs[0] in self.jobs) or self.runs(other)
 
 
 def detect_tools(wd: Path) -> Detected:
-    found: list[Row] = []
-    for row in TABLE:
+    environment, found = python_environment(wd), list[Row]()
+    rows = _rows(wd, environment)
+    for row in rows:
         line = None if any(first.replaces(row) for first in found) else _find(wd, row.signs)
         if line is not None:
             found.append(replace(row, recipe=line if row.is_task else ""))
-    done = [*found, *(row for row in TABLE if any(first.runs(row) for first in found))]
+    done = [*found, *(row for row in rows if any(first.runs(row) for first in found))]
     jobs = {job for row in done for job in row.jobs}
+    setups = [next((command for lock, command in NODE_SETUPS.items() if _find(wd, (lock,)) is not None), "")]
+    if environment is not None:
+        setups.insert(0, environment.setup_with(row.module for row in found if environment.has(row.module)))
     return Detected(
         tuple(Tool(row.level, row.name, row.command) for row in found),
         tuple(job for job in JOBS if job not in jobs),
-        next((command for sign, command in SETUPS.items() if _find(wd, (sign,)) is not None), ""),
+        " && ".join(filter(None, setups)),
+        tuple(_notes(wd, environment, found)),
     )
+
+
+def _rows(wd: Path, environment: PythonEnvironment | None) -> list[Row]:
+    """The table, with Python tools as the project's environment has them; those that it lacks may be on PATH."""
+    if environment is None:
+        return [*TABLE]
+    rows = [
+        replace(row, command=environment.call(row.command)) if environment.has(row.module) else row for row in TABLE
+    ]
+    if not _lacks_pytest(wd, environment):
+        return rows
+    # Where tests are written for pytest, unittest would run none of them.
+    kept = [row for row in rows if row.module != "pytest"]
+    return [replace(row, signs=_UNITTEST) if row.module == "unittest" else row for row in kept]
+
+
+def _lacks_pytest(wd: Path, environment: PythonEnvironment) -> bool:
+    return not environment.has("pytest") and _find(wd, _PYTEST) is not None
+
+
+def _notes(wd: Path, environment: PythonEnvironment | None, found: list[Row]) -> Iterator[str]:
+    tested = any(TESTS in row.jobs and row.kin != "python" for row in found)
+    if environment is not None and not tested and _lacks_pytest(wd, environment):
+        install, command = f"{environment.python} -m pip install pytest", environment.call(PYTEST)
+        yield (
+            f"{environment.name} does not have pytest, which the tests need: install it with `{install}`, "
+            f"then set project_test_cmd to `{command}`"
+        )
 
 
 def detect_test_command(wd: Path) -> str:
     """The first test command whose sign is found; empty when there is none."""
-    return next((row.command for row in TABLE if TESTS in row.jobs and _find(wd, row.signs) is not None), "")
+    rows = _rows(wd, python_environment(wd))
+    return next((row.command for row in rows if TESTS in row.jobs and _find(wd, row.signs) is not None), "")
 
 
 def without_tools(level: Level) -> str:
@@ -127,16 +160,6 @@ def _lines(path: Path) -> str | None:
         return "\n".join(_flat(parse(text))) if parse else text
     except (ValueError, RecursionError):
         return ""
-
-
-def read_beginning(path: Path, characters: int) -> str | None:
-    try:
-        if not path.is_file():
-            return None
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(characters)
-    except OSError:
-        return None
 
 
 def _flat(data: object) -> Iterator[str]:
@@ -205,6 +228,8 @@ def _npm(name: str) -> str:
 
 PRE_COMMIT = ".pre-commit-config.yaml"
 PYTHON_TESTS = ("test*.py", "tests/test*.py", "test/test*.py")
+_UNITTEST = tuple(rf"{files} ^\s*(?:import|from) unittest\b" for files in PYTHON_TESTS)
+PYTEST = "python3 -m pytest -q"
 # npx without installing: a tool that is not there fails instead of being downloaded.
 NPX = "npx --no-install"
 _RUFF = ("ruff.toml", ".ruff.toml", r"pyproject.toml ^tool\.ruff\b", *_python("ruff"), f"{PRE_COMMIT} ruff-pre-commit")
@@ -216,6 +241,7 @@ _RUFF_FORMAT = (
 )
 _BLACK = (r"pyproject.toml ^tool\.black\b", *_python("black"), rf"{PRE_COMMIT} \bid: *black\b")
 _MYPY = ("mypy.ini", ".mypy.ini", r"pyproject.toml ^tool\.mypy\b", r"setup.cfg ^\[mypy\]", *_python("mypy"))
+_MYPY_FILES = (r"pyproject.toml ^tool\.mypy\.(?:files|packages|modules)\b",)
 _PYRIGHT = ("pyrightconfig.json", r"pyproject.toml ^tool\.pyright\b", *_python("pyright"))
 _ESLINT = ("eslint.config.*s", ".eslintrc*", r"package.json ^eslintConfig\b", _npm("eslint"))
 _PRETTIER = ("prettier.config.*s", ".prettierrc*", r"package.json ^prettier\b", _npm("prettier"))
@@ -230,14 +256,16 @@ TABLE: tuple[Row, ...] = (
     *_task("lint", "lint", LINT),
     *_task("check", "lint", LINT, FORMAT, TYPES, runs=_A_LINTER),
     *_task("format-check", "format", FORMAT),
-    Row("ruff", "ruff check .", (LINT,), _RUFF, "python lint", word="ruff check"),
-    Row("flake8", "flake8", (LINT,), _FLAKE8, "python lint"),
-    Row("ruff-format", "ruff format --check .", (FORMAT,), _RUFF_FORMAT, "python format"),
-    Row("black", "black --check .", (FORMAT,), _BLACK, "python format"),
+    Row("ruff", "ruff check .", (LINT,), _RUFF, "python lint", word="ruff check", module="ruff"),
+    Row("flake8", "flake8", (LINT,), _FLAKE8, "python lint", module="flake8"),
+    Row("ruff-format", "ruff format --check .", (FORMAT,), _RUFF_FORMAT, "python format", module="ruff"),
+    Row("black", "black --check .", (FORMAT,), _BLACK, "python format", module="black"),
     # Where the configuration names the files, `mypy .` would look at more.
-    Row("mypy", "mypy", (TYPES,), (r"pyproject.toml ^tool\.mypy\.(?:files|packages|modules)\b",), "mypy"),
-    Row("mypy", "mypy .", (TYPES,), _MYPY, "mypy"),
-    Row("pyright", "pyright", (TYPES,), _PYRIGHT),
+    Row(
+        "mypy", "mypy", (TYPES,), (r"pyproject.toml ^tool\.mypy\.(?:files|packages|modules)\b",), "mypy", module="mypy"
+    ),
+    Row("mypy", "mypy .", (TYPES,), _MYPY, "mypy", module="mypy"),
+    Row("pyright", "pyright", (TYPES,), _PYRIGHT, module="pyright"),
     Row("eslint", f"{NPX} eslint .", (LINT,), _ESLINT),
     Row("prettier", f"{NPX} prettier --check .", (FORMAT,), _PRETTIER),
     Row("tsc", f"{NPX} tsc --noEmit", (TYPES,), ("tsconfig.json",)),
@@ -250,8 +278,8 @@ TABLE: tuple[Row, ...] = (
     Row("npm-test", "npm test", (TESTS,), (r"package.json ^scripts\.test = (?!.*no test specified).",), "node"),
     Row("cargo-test", "cargo test", (TESTS,), ("Cargo.toml",)),
     Row("go-test", "go test ./...", (TESTS,), ("go.mod",)),
-    Row("pytest", "python3 -m pytest -q", (TESTS,), _PYTEST, "python"),
-    Row("unittest", "python3 -m unittest", (TESTS,), PYTHON_TESTS, "python"),
+    Row("pytest", PYTEST, (TESTS,), _PYTEST, "python", module="pytest"),
+    Row("unittest", "python3 -m unittest", (TESTS,), PYTHON_TESTS, "python", module="unittest"),
     Row("maven", "mvn -q test", (TESTS,), ("pom.xml",), "java"),
     Row("gradle", "./gradlew test", (TESTS,), ("gradlew",), "java"),
     Row("gradle", "gradle test", (TESTS,), ("build.gradle", "build.gradle.kts"), "java"),
@@ -260,7 +288,7 @@ TABLE: tuple[Row, ...] = (
     Row("composer", "composer test", (TESTS,), ("composer.json",)),
     Row("vitest", f"{NPX} vitest run", (TESTS,), ("vitest.config.*s", _npm("vitest")), "node"),
     Row("jest", f"{NPX} jest", (TESTS,), _JEST, "node"),
-    Row("tox", "tox", (TESTS,), _TOX, "python"),
+    Row("tox", "tox", (TESTS,), _TOX, "python", module="tox"),
     *_task("e2e", "e2e", JOURNEYS),
     *_task("test-e2e", "e2e", JOURNEYS),
     Row("playwright", f"{NPX} playwright test", (JOURNEYS,), ("playwright.config.*s", _npm("@playwright/test"))),
@@ -268,9 +296,7 @@ TABLE: tuple[Row, ...] = (
 )
 
 # A new worktree has no installed packages; the lock file tells which command installs them.
-SETUPS = {
-    "uv.lock": "uv sync",
-    "poetry.lock": "poetry install",
+NODE_SETUPS = {
     "package-lock.json": "npm ci",
     "pnpm-lock.yaml": "pnpm install --frozen-lockfile",
     "yarn.lock": "yarn install --frozen-lockfile",

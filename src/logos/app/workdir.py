@@ -1,7 +1,5 @@
 """A work dir: every path and file name of Logos in it, its log, and finding a run in that log."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
@@ -12,7 +10,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from logos.adapters.lock import DriverLock, driver_of
+from logos.adapters.commands import end_left_over
+from logos.adapters.files import bytes_of_file, refuse_others
+from logos.adapters.lock import driver_lock, driver_of
 from logos.adapters.store.mirror import find
 from logos.adapters.store.recovery import open_readonly, repair
 from logos.adapters.store.sqlite import SqliteLog
@@ -20,6 +20,7 @@ from logos.domain.turns import RunId
 from logos.errors import UsageError
 from logos.ports import Log
 from logos.views.redact import one_line
+from logos.views.text import count
 
 CONFIG = "logos.json"
 DATABASE = "logos.db"
@@ -43,6 +44,10 @@ class WorkDir:
         self.build_state = self.telos_dir / "state.json"
         # The worktrees of builds, one folder per run.
         self.worktrees = self.telos_dir / "worktrees"
+        # The checks that run now, one folder each.
+        self.checks = self.telos_dir / "checks"
+        # The same for commands that are tried before a build.
+        self.trials = self.telos_dir / "trials"
         # Exists while a rollback replaces files; names the run and the commit.
         self.rollback_mark = self.telos_dir / "rollback.json"
         self.response_dir = path / ".tmp" / "agent-responses"
@@ -86,7 +91,7 @@ def place_of(wd: Path | None) -> Path:
 def wd_in(config: Path) -> str:
     """`wd` of a configuration file; other errors in that file are reported where the settings are loaded."""
     try:
-        data: object = json.loads(config.read_text(encoding="utf-8-sig"))
+        data: object = json.loads(bytes_of_file(config, follow=True).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         return ""
     wd = cast("dict[str, Any]", data).get("wd") if isinstance(data, dict) else None
@@ -99,7 +104,6 @@ def wd_flag(place: Path) -> str:
 
 
 def driver_at(place: Path) -> int | None:
-    """The pid of the driver that is running in a work dir."""
     return driver_of(WorkDir(place).lock)
 
 
@@ -140,9 +144,15 @@ def open_log(telos_dir: Path, tell: Tell = say) -> Generator[SqliteLog]:
 
 @contextmanager
 def driving(place: Path, tell: Tell = say) -> Generator[SqliteLog]:
-    """Become the one driver of a work dir: hold its lock and open its log."""
-    with DriverLock(WorkDir(place).lock), open_log(WorkDir(place).telos_dir, tell) as log:
-        yield log
+    """Become the one driver of a work dir: hold its lock, end the checks of a killed driver, and open its log."""
+    paths = WorkDir(place)
+    for folder in (paths.telos_dir, paths.response_dir.parent, paths.response_dir):
+        refuse_others(folder, tell)
+    with driver_lock(paths.lock):
+        if left := end_left_over(paths.checks):
+            tell(f"ended {count(left, 'check')} that a killed driver had left running in {place}")
+        with open_log(paths.telos_dir, tell) as log:
+            yield log
 
 
 def find_run(log: Log, wanted: str | None) -> RunId:

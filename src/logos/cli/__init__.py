@@ -1,7 +1,5 @@
 """The command line: `main` runs one command and turns errors and signals into a message and an exit code."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -28,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         with interruptible():
-            done = get_command(commands).main(args=arguments, prog_name="logos", standalone_mode=False)
+            done = get_command(commands).main(args=arguments, prog_name="logos", standalone_mode=False, obj=arguments)
             return done if isinstance(done, int) else 0
     except TyperException as error:
         command = getattr(getattr(error, "ctx", None), "command_path", "logos")

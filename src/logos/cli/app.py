@@ -1,7 +1,5 @@
 """The command group of `logos`: a command's module is imported when the command is used."""
 
-from __future__ import annotations
-
 import os
 from importlib import import_module
 from typing import Annotated, Any
@@ -23,6 +21,7 @@ COMMANDS = {
     "runs": "List the runs of this work dir.",
     "cost": "Show what a run cost, per role, phase and round.",
     "resume": "Resume the unfinished run or build.",
+    "stop": "End the driver of a run; it can be resumed.",
     "fork": "Start another run from a checkpoint, in its own worktree.",
     "rollback": "Restore files and run state to a checkpoint.",
     "reset": "Abandon the unfinished run.",

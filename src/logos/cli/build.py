@@ -1,11 +1,11 @@
 """`logos build`: build a feature through nine levels, or resume the unfinished build."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
 from typing import Annotated
+
+from typer import Context
 
 from logos.app.diff import built_changes
 from logos.app.hosts import simulate as simulated
@@ -25,10 +25,12 @@ from logos.views.run import RunView
 @command(
     'logos build "customers can pay by invoice"',
     'logos build "export as CSV" --levels 5-1 --max-parallel 8',
+    'logos build "export as CSV" --detach         # in the background: it goes on when the terminal is closed',
     "logos build --resume --json                  # continue, and print the result for a script",
     'logos build "try it" --simulate script.yaml  # scripted agents instead of models',
 )
 def build(
+    context: Context,
     words: Annotated[list[str] | None, argument("FEATURE", "What to build, in plain words; - reads stdin.")] = None,
     levels: Annotated[str, value("LEVELS", "The levels that take part: 9-1 (all), 5-1, L9,L5,L3-L1.")] = "",
     max_parallel: Annotated[int | None, value("N", "Authors working at the same time (default 4).")] = None,
@@ -38,7 +40,9 @@ def build(
     settings: drive.Overrides = None,
     resume: drive.Resume = False,
     fresh: drive.Fresh = False,
+    reread: drive.Reread = False,
     simulate: drive.Simulate = None,
+    detach: drive.Detach = False,
     config: Annotated[Path | None, value("FILE", "A JSON configuration (default: ./logos.json).")] = None,
     wd: WorkDir = None,
     as_json: AsJson = False,
@@ -54,8 +58,17 @@ def build(
     flags += [f"wd={wd}"] if wd is not None else []
     again = drive.repeated(flags, simulate)
     flags += drive.start_flags(resume=resume, fresh=fresh)
+    if detach:
+        place = load_settings(config or default_config(), os.environ, flags).work_dir
+        return drive.detach(place, context, stdin=words == ["-"], as_json=as_json)
     feature = drive.read_stdin() if words == ["-"] else " ".join(words or []).strip()
-    return run_levels(feature, config, flags, again, allow_dirty=allow_dirty, simulate=simulate, as_json=as_json)
+    return run_levels(
+        *(feature, config, flags, again),
+        allow_dirty=allow_dirty,
+        simulate=simulate,
+        as_json=as_json,
+        reread=reread,
+    )
 
 
 def run_levels(
@@ -68,6 +81,7 @@ def run_levels(
     as_json: bool,
     allow_dirty: bool = False,
     known: RunView | None = None,
+    reread: bool = False,
 ) -> int:
     """Build and report. `flags` are settings, `again` the options to repeat at a resume, `known` a loaded build."""
     if config is None and (config := default_config()) is not None:
@@ -83,7 +97,13 @@ def run_levels(
         host = simulated(simulate, "levels", shown.tell) if simulate else None
         watchers = [shown.watch, recorder.watch]
         result = build_here(
-            settings, feature, allow_dirty=allow_dirty, make_host=host, watchers=watchers, tell=shown.tell, known=known
+            *(settings, feature),
+            allow_dirty=allow_dirty,
+            make_host=host,
+            watchers=watchers,
+            tell=shown.tell,
+            known=known,
+            reread=reread,
         )
     ended, changed = recorder.view(place, result.run), built_changes(place, result.state)
     commands = _after_build(result.run, result.state, wd_flag(place))

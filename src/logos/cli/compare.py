@@ -1,7 +1,5 @@
 """`logos compare`: two runs side by side."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Any
 
@@ -14,7 +12,7 @@ from logos.cli.options import AsJson, ThisRun, WorkDir, command, flag
 from logos.cli.output import console as show
 from logos.views.document import VERSION, RunDocument
 from logos.views.text import cut, date, duration, number
-from logos.views.usage import UNKNOWN, dollars, tokens
+from logos.views.usage import UNKNOWN, price, tokens
 
 
 @command(
@@ -69,7 +67,7 @@ def _compared_cells(end: Checkpoint, found: Comparison) -> dict[str, object]:
         "turns inherited": view.inherited,
         "characters sent": number(view.characters),
         "tokens": _partly(tokens(bill.usage.tokens), bill.tokens_unknown, bill.turns),
-        "cost": _partly(dollars(bill.usage.cost_usd), bill.cost_unknown, bill.turns),
+        "cost": _partly(price(bill.usage), bill.cost_unknown, bill.turns),
         "time driven": duration(view.driven),
         "sessions": len(view.own_sessions),
         f"files changed {since}": UNKNOWN if changed is None else changed,

@@ -1,7 +1,5 @@
 """`logos cost`: what a run cost, per role, phase and round."""
 
-from __future__ import annotations
-
 from logos.app.runs import read_status
 from logos.app.workdir import place_of
 from logos.cli.options import AsJson, OneRun, WorkDir, command
@@ -12,7 +10,7 @@ from logos.flows.levels.turn_ids import level_turn
 from logos.views.document import RunDocument, SpentDocument
 from logos.views.run import RunView
 from logos.views.text import count
-from logos.views.usage import dollars, sum_in_words, tokens
+from logos.views.usage import price, sum_in_words, tokens
 
 _GROUPS = {"cycle": ("roles", "phases", "rounds"), "levels": ("levels", "kinds", "sweeps")}
 _COST_HEADERS = ("", "turns", "input", "cached", "output", "tokens", "cost", "tokens unknown in", "cost unknown in")
@@ -42,6 +40,8 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> Non
             for name, spent in group.items()
         ]
         show.put_table(target, _COST_HEADERS, [*rows, _cost_row("total", total)])
+        if total.usage.estimated:
+            show.put(target, "~ estimated from tokens, with the setting `prices`")
 
 
 def _grouped(view: RunView) -> dict[str, dict[str, Spent]]:
@@ -62,4 +62,4 @@ def _grouped(view: RunView) -> dict[str, dict[str, Spent]]:
 def _cost_row(title: str, spent: Spent) -> tuple[object, ...]:
     usage = spent.usage
     known = (tokens(usage.input), tokens(usage.cached), tokens(usage.output), tokens(usage.tokens))
-    return (title, spent.turns, *known, dollars(usage.cost_usd), spent.tokens_unknown, spent.cost_unknown)
+    return (title, spent.turns, *known, price(usage), spent.tokens_unknown, spent.cost_unknown)

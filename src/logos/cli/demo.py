@@ -1,7 +1,5 @@
 """`logos demo`: a whole run, or a whole build, on a small repository, with scripted agents instead of models."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
@@ -101,7 +99,6 @@ def _put_demo(target: Console, ended: RunView, folder: Path) -> None:
 
 
 def put_settled(target: Console, settled: Dispute) -> None:
-    """A conflict, and how the levels settled it."""
     show.put(target, f"{settled.id} at {settled.level.name}: {settled.question}", show.STYLES[Severity.BAD])
     for line in settled.evidence.splitlines():
         if line.startswith("AssertionError"):

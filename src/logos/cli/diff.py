@@ -1,7 +1,5 @@
 """`logos diff`: what changed between two checkpoints."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -37,7 +35,7 @@ def diff(
     The turns in between are listed on stderr. Without B, A is compared with the files in the work dir now; of a build,
     with its newest head.
     """
-    found = find_diff(a, b, wd=wd, tell=show.tell)
+    found = find_diff(a, b, wd=wd)
     if as_json:
         turns = None if found.turns is None else [TurnDocument.of(turn) for turn in found.turns]
         sides = {"from": _side_document(found.one), "to": _side_document(found.other)}

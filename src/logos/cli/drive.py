@@ -1,21 +1,22 @@
 """What `logos run`, `build` and `resume` share: their options, what to do with an unfinished run, how a run ends."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Context, Option
 
 from logos.app.checkpoints import checkpoint_at
+from logos.app.detach import start_detached
 from logos.app.rollback import fork_at
 from logos.app.run_start import blocked
 from logos.app.settings import Settings
 from logos.app.start import newest_unfinished
+from logos.app.trust import head_of_run
 from logos.app.workdir import Tell, default_config, wd_flag
 from logos.cli.options import flag, value
 from logos.cli.output import console as show
@@ -36,9 +37,26 @@ Recreate = Annotated[bool, flag("--recreate", "On resume, open new terminals for
 RECREATE = "handoff.recreate_terminals=1"
 Resume = Annotated[bool, flag("--resume", "Resume the unfinished run; an error if there is none.")]
 Fresh = Annotated[bool, flag("--fresh", "Start a new run, and abandon the unfinished one.")]
+FromState = Annotated[
+    bool, flag("--from-state", "Believe a state file that differs from the log; agents can write that file.")
+]
+Reread = Annotated[
+    bool, flag("--reread", "On resume, take logos.json, telos.toml and profiles as they are now, not as at the start.")
+]
+Detach = Annotated[
+    bool, flag("--detach", "Start a driver that outlives this terminal, and return when its run has begun.")
+]
 # So many sessions, and so many next turns, are named one by one.
 SHOWN = 3
 ANSWERS = {"r": "resume", "s": "reset", "f": "fork", "q": "quit"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How a run is resumed, where a person says more than its settings."""
+
+    reread: bool = False
+    from_state: bool = False
 
 
 def start_flags(*, resume: bool, fresh: bool) -> list[str]:
@@ -51,6 +69,29 @@ def repeated(settings: Sequence[str], simulate: Path | None) -> list[str]:
     """The options that a command to resume must repeat."""
     options = [part for setting in settings for part in ("--set", setting)]
     return [*options, *(("--simulate", str(simulate)) if simulate else ())]
+
+
+def detach(place: Path, context: Context, *, stdin: bool, as_json: bool) -> int:
+    """Start the same command without `--detach` as a driver of its own; print its run and how to follow it."""
+    if stdin:
+        raise UsageError("--detach cannot read the prompt from stdin: write it to a file, or give it as words")
+    # Everything after `--` is text.
+    given: list[str] = context.obj
+    options = given[: given.index("--")] if "--" in given else given
+    kept = [word for word in options if word not in ("--detach", "--json")]
+    started = start_detached(place, [*kept, *given[len(options) :]], show.tell)
+    if as_json:
+        show.document({"run": started.run, "pid": started.pid, "log": str(started.log)})
+        return 0
+    target, at = show.console(), wd_flag(place)
+    show.put(target, f"run {started.run} is driven by pid {started.pid}; its output is in {started.log}", "bold")
+    commands = [
+        (f"logos log -f {started.run}{at}", "follow its events"),
+        (f"logos status{at}", "where it stands"),
+        (f"logos stop {started.run}{at}", "end the driver; the run can be resumed"),
+    ]
+    show.put_next(target, commands)
+    return 0
 
 
 def read_stdin() -> str:
@@ -108,7 +149,8 @@ def _with_double_budget(command: list[str], error: BudgetReached) -> list[str]:
 def ended_document(settings: Settings, view: RunView, exit_code: int) -> dict[str, Any]:
     state_file = settings.state_path if view.build is None else settings.paths.build_state
     run = RunDocument.of(RunStatus(settings.work_dir, view, None))
-    return {**run, "exit_code": exit_code, "state_file": str(state_file)}
+    head = head_of_run(settings.work_dir, view.run)
+    return {**run, "exit_code": exit_code, "state_file": str(state_file), "head": head}
 
 
 def put_end(
@@ -117,6 +159,8 @@ def put_end(
     """The end of a run: its outcome, what changed, where to look next. Returns the exit code."""
     target = show.console(stderr=as_json)
     show.put_summary(target, view)
+    head = head_of_run(settings.work_dir, view.run)
+    show.put(target, f"head of the log: {head} (`logos doctor --trust` checks the records)")
     for line in changed:
         show.put(target, line)
     show.put_next(target, commands)

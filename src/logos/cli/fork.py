@@ -1,7 +1,5 @@
 """`logos fork`: another run from a checkpoint, in its own worktree."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +26,7 @@ def fork(
     The forked run stays as it is, and may even be running meanwhile. The fork has new agents: each gets what was said
     in its role so far. `logos compare` compares both runs.
     """
-    started = fork_run(run, at=at, to=to, wd=wd, tell=show.tell)
+    started = fork_run(run, at=at, to=to, wd=wd)
     if as_json:
         show.document(new_run_document(started))
         return

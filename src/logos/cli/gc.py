@@ -1,7 +1,5 @@
 """`logos gc`: remove old checkpoints."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`logos lineage`: what each file of a build was built for."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -18,6 +16,7 @@ from logos.domain.turns import RunId
 from logos.errors import UsageError
 from logos.flows.levels.state import LevelsState
 from logos.ports import Log
+from logos.views.build_state import built_component
 from logos.views.document import VERSION
 from logos.views.redact import one_line
 
@@ -114,13 +113,7 @@ def lineage_document(run: RunId, state: LevelsState, spec: Spec | None) -> dict[
         for known in state.specs
         if spec is None or known.level <= spec.level
     ]
-    components: list[dict[str, Any]] = []
-    for component in state.components:
-        built = state.contributions.get(component.name)
-        done = {"commit": None, "merged": False, "files": (), "tests": ()}
-        if built is not None:
-            done = {"commit": built.commit, "merged": built.merged, "files": built.files, "tests": built.tests}
-        components.append({"name": component.name, "depends_on": component.depends_on, **done})
+    components = [built_component(state, component) for component in state.components]
     purpose = [{"level": level.name, "text": text} for level, text in state.plan.telos]
     build = {"version": VERSION, "run": run, "feature": state.plan.feature, "purpose": purpose}
     return {**build, "specs": specs, "components": components}

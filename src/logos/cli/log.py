@@ -1,7 +1,6 @@
 """`logos log`: the events of a run."""
 
-from __future__ import annotations
-
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +17,8 @@ from logos.ports import Log
 from logos.views.document import VERSION
 from logos.views.events import EventFormatter
 from logos.views.run import FLOW_WORDS
+
+WATCH_SECONDS = 0.1
 
 
 @command(
@@ -39,8 +40,11 @@ def log(
         found = find_run(source, run)
         records = _following(source, found, place) if follow else source.read(found)
         if as_json and not follow:
-            events = [event_document(record) for record in records]
-            show.document({"version": VERSION, "run": found, "events": events})
+            # A damaged log gives an error instead of half a document.
+            for _ in records:
+                pass
+            head, events = {"version": VERSION, "run": found}, map(event_document, source.read(found))
+            show.long_document(head, "events", events)
             return
         formatter, target = EventFormatter(read_report), show.console()
         for record in records:
@@ -53,17 +57,17 @@ def log(
 
 def _following(source: Log, run: RunId, place: Path) -> Iterator[Recorded]:
     """Events as they come, until the run has ended and its driver has left."""
-    command, ended, alone = "", False, False
-    for record in source.watch(run):
-        if record is not None:
-            event = record.event
+    command, ended, alone, seq = "", False, False, 0
+    while True:
+        for record in source.read(run, seq + 1):
+            seq, event = record.seq, record.event
             command = FLOW_WORDS[event.plan.flow].command if isinstance(event, RunStarted) else command
             ended = isinstance(event, RunEnded | RunAbandoned) or (ended and not isinstance(event, RunResumed))
             yield record
-            continue
         driver = driver_at(place)
         if ended and driver is None:
             return
         if driver is None and not alone:
             show.tell(f"no driver is attached to run {run}; `{command} --resume` continues it, Ctrl-C ends this")
         alone = driver is None
+        time.sleep(WATCH_SECONDS)

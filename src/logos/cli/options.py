@@ -1,7 +1,5 @@
 """Options that several commands share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +11,6 @@ from logos.errors import LogosError
 
 
 def flag(name: str, help: str) -> Any:
-    """An option without a value."""
     return Option(name, help=help)
 
 
@@ -26,7 +23,7 @@ def argument(metavar: str, help: str, **more: Any) -> Any:
     return Argument(metavar=metavar, help=help, **more)
 
 
-def _known_runs(incomplete: str) -> list[str]:
+def known_runs(incomplete: str) -> list[str]:
     """Run ids for shell completion; an error must not print anything, so it completes nothing."""
     try:
         with reading(place_of(None)) as log:
@@ -40,9 +37,9 @@ WorkDir = Annotated[
     Path | None, value("DIR", "The work dir; default: WD, `wd` in ./logos.json, the current directory.")
 ]
 OneRun = Annotated[
-    str | None, argument("RUN", "A run id or its beginning; default: the newest.", autocompletion=_known_runs)
+    str | None, argument("RUN", "A run id or its beginning; default: the newest.", autocompletion=known_runs)
 ]
-ThisRun = Annotated[str, argument("RUN", "A run id or its beginning.", autocompletion=_known_runs)]
+ThisRun = Annotated[str, argument("RUN", "A run id or its beginning.", autocompletion=known_runs)]
 CHECKPOINT = "An event's number, RUN@NUMBER, RUN, a turn's id, RUN@TURN, a date."
 Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write to FILE; default: stdout.")]
 

@@ -1,7 +1,5 @@
 """`logos profiles`: the agents' profiles, listed or installed on a CAO server."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 

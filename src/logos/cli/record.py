@@ -1,10 +1,9 @@
 """`logos record`: a run as a script that replays it without agents."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 
+from logos.app.recording import file_edits
 from logos.app.report import script_of, script_text, write_output
 from logos.app.runs import read_status
 from logos.app.workdir import place_of
@@ -25,17 +24,22 @@ def record(
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run as a script for `logos run --simulate`: every agent's responses, turn by turn, with their usage.
+    """Write a run as a script for `logos run --simulate`: every response, turn by turn, with usage and file changes.
 
-    File changes of agents are not in the log, so the script does not contain them. Secrets are redacted.
+    The files come from the checkpoints, in a build from the authors' commits: ignored files are not in them, and
+    `logos gc` may have removed them; what is missing is said. Secrets are redacted, in responses and in files.
     """
-    view = read_status(place_of(wd), run).view
-    script = script_of(view, delays=delays)
+    place = place_of(wd)
+    view = read_status(place, run).view
+    edits = file_edits(place, view)
+    script = script_of(view, edits.by_turn, delays=delays)
     if output is not None:
-        write_output(output, script_text(view, script), force=force)
-        show.tell(f"{output}: {len(script['turns'])} turns of run {view.run}")
+        write_output(output, script_text(view, script, edits.gaps), force=force)
+        show.tell(f"{output}: {len(script['turns'])} turns of run {view.run}, {len(edits.by_turn)} with file changes")
+    for gap in edits.gaps:
+        show.tell(f"not in the script: {gap}")
     if as_json:
         show.document(script)
     elif output is None:
         # Not printed by `put`: a blank line at the end may be part of a response.
-        sys.stdout.write(script_text(view, script))
+        sys.stdout.write(script_text(view, script, edits.gaps))

@@ -1,7 +1,5 @@
 """`logos report`: a run across its sessions."""
 
-from __future__ import annotations
-
 import json
 from enum import StrEnum
 from typing import Annotated

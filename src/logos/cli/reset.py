@@ -1,7 +1,5 @@
 """`logos reset`: abandon the unfinished run."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from logos.app.rollback import reset as reset_run
@@ -25,7 +23,7 @@ def reset(
 
     Nothing is lost: its log, its checkpoints and its work are kept, and `logos rollback RUN` returns to it.
     """
-    done = reset_run(run, files=files, wd=wd, tell=show.tell)
+    done = reset_run(run, files=files, wd=wd)
     if as_json:
         show.document({"run": done.run, "kept": done.kept or None, "files_restored": bool(done.kept)})
         return

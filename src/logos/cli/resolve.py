@@ -1,7 +1,5 @@
 """`logos resolve`: answer the question a build is blocked on."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 
@@ -30,11 +28,17 @@ def resolve(
     target, at = show.console(), wd_flag(place)
     if words:
         answer, resume = questions.resolve(place, words), f"logos build --resume{at}"
+        # A build keeps telos.toml as it was.
+        changed = "; --reread takes a telos.toml that you have changed"
         chosen = f"option {answer.option}" if answer.option else "your decision"
         if as_json:
             show.document({**asdict(answer), "next": resume})
         else:
-            show.put(target, f"recorded: {chosen} on {answer.question} of build {answer.run}; next: {resume}", "bold")
+            show.put(
+                target,
+                f"recorded: {chosen} on {answer.question} of build {answer.run}; next: {resume}{changed}",
+                "bold",
+            )
         return
     found = questions.open_question(place)
     if as_json:

@@ -1,7 +1,5 @@
 """`logos rollback`: restore files and run state to a checkpoint."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Annotated
 
@@ -11,6 +9,7 @@ from logos.app.workdir import wd_flag
 from logos.cli.fork import new_run_document
 from logos.cli.options import CHECKPOINT, AsJson, WorkDir, argument, command, flag
 from logos.cli.output import console as show
+from logos.flows.fold import UNFINISHED
 
 REPLACED = "the files that were just replaced"
 
@@ -37,7 +36,7 @@ def rollback(
     files.
     """
     if files:
-        restored = restore_files(checkpoint, wd=wd, tell=show.tell)
+        restored = restore_files(checkpoint, wd=wd)
         if as_json:
             show.document(asdict(restored))
             return
@@ -45,7 +44,7 @@ def rollback(
         show.put(target, f"the files are as they were in {commit}; the run state is unchanged", "bold")
         show.put_next(target, [(f"logos rollback --files {restored.kept[:12]}{wd_flag(restored.wd)}", REPLACED)])
         return
-    started = roll_back(checkpoint, wd=wd, tell=show.tell)
+    started = roll_back(checkpoint, wd=wd)
     if as_json:
         show.document(new_run_document(started))
         return
@@ -55,7 +54,7 @@ def rollback(
     commands = [(f"logos rollback {at.run}{flag}", f"return to where run {at.run} was left")]
     if started.kept:
         commands.insert(0, (f"logos rollback --files {started.kept[:12]}{flag}", REPLACED))
-    if at.can_continue:
+    if at.state.outcome in UNFINISHED:
         commands.insert(0, (started.next_command, "answer its question" if started.blocked else "continue from here"))
     show.put_next(target, commands)
 

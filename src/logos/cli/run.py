@@ -1,16 +1,17 @@
 """`logos run`: run the cycle, or resume the unfinished run."""
 
-from __future__ import annotations
-
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
+from typer import Context
+
 from logos.app.diff import changes
+from logos.app.environments import read_beginning
 from logos.app.hosts import simulate as simulated
 from logos.app.prompt import run_settings
 from logos.app.runs import RunRecorder
+from logos.app.setting_sources import load_settings
 from logos.app.start import newest_unfinished, run_here
 from logos.app.workdir import default_config, wd_flag
 from logos.cli import drive
@@ -29,9 +30,11 @@ WORDS = "A JSON configuration (default: ./logos.json), then the task in plain wo
     'logos run "add a --quiet flag" --test "make test"',
     "logos run team.json --prompt prompt.md --set limits.max_rounds=3",
     "logos run --resume --json                   # continue, and print the result for a script",
+    "logos run --detach                          # in the background: it goes on when the terminal is closed",
     "logos run --simulate script.yaml            # scripted agents instead of models, to try a configuration",
 )
 def run(
+    context: Context,
     words: Annotated[list[str] | None, argument("CONFIG|TEXT", WORDS)] = None,
     prompt: Annotated[str, value("FILE", "A file with both parts of the prompt; - reads stdin.")] = "",
     test: Annotated[str, value("CMD", "The project's test command.")] = "",
@@ -41,7 +44,10 @@ def run(
     resume: drive.Resume = False,
     fresh: drive.Fresh = False,
     recreate: drive.Recreate = False,
+    reread: drive.Reread = False,
+    from_state: drive.FromState = False,
     simulate: drive.Simulate = None,
+    detach: drive.Detach = False,
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> int:
@@ -60,7 +66,11 @@ def run(
         *(("--wd", str(wd)) if wd else ()),
         *drive.repeated(settings or [], simulate),
     ]
-    return run_cycle(words or [], prompt, flags, again, as_json=as_json, simulate=simulate)
+    ways = drive.Ways(reread=reread, from_state=from_state)
+    if detach:
+        place = load_settings(split_words(words or [])[0] or default_config(), os.environ, flags).work_dir
+        return drive.detach(place, context, stdin=prompt == "-", as_json=as_json)
+    return run_cycle(words or [], prompt, flags, again, as_json=as_json, simulate=simulate, ways=ways)
 
 
 def run_cycle(
@@ -72,6 +82,7 @@ def run_cycle(
     as_json: bool,
     simulate: Path | None,
     known: RunView | None = None,
+    ways: drive.Ways,
 ) -> int:
     """Run and report. `flags` are settings, `again` the options to repeat at a resume, `known` a loaded run."""
     with view() as shown:
@@ -89,7 +100,15 @@ def run_cycle(
         recorder = RunRecorder(known)
         with drive.resume_hint(shown, settings, ["logos", "run", *drive.named(config), *again]):
             watchers = [shown.watch, recorder.watch]
-            result = run_here(settings, make_host=make_host, watchers=watchers, tell=shown.tell, known=known)
+            result = run_here(
+                settings,
+                make_host=make_host,
+                watchers=watchers,
+                tell=shown.tell,
+                known=known,
+                from_state=ways.from_state,
+                reread=ways.reread,
+            )
     place, at = settings.work_dir, wd_flag(settings.work_dir)
     ended, changed = recorder.view(place, result.run), changes(place)
     last = ended.last_of(Role.TESTER) or (ended.turns[-1] if ended.turns else None)
@@ -106,9 +125,8 @@ def split_words(words: list[str]) -> tuple[Path | None, str]:
     if not words or not (names_a_file or Path(words[0]).is_file()):
         return None, " ".join(words)
     config = Path(words[0])
+    begins = read_beginning(config, 1000)
     # What cannot be read is reported when it is loaded.
-    with suppress(OSError):
-        begins = config.read_bytes()[:1000].decode("utf-8-sig", "replace").lstrip()[:1]
-        if config.suffix != ".json" and begins != "{":
-            raise UsageError(f"{config} is not a JSON configuration; if it is the prompt: logos run --prompt {config}")
+    if begins is not None and config.suffix != ".json" and not begins.lstrip("\ufeff \t\r\n").startswith("{"):
+        raise UsageError(f"{config} is not a JSON configuration; if it is the prompt: logos run --prompt {config}")
     return config, " ".join(words[1:])

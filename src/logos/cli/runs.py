@@ -1,7 +1,5 @@
 """`logos runs`: the runs of a work dir."""
 
-from __future__ import annotations
-
 from logos.app.runs import load_views, status_in
 from logos.app.workdir import has_log, place_of, reading
 from logos.cli.options import AsJson, WorkDir, command
@@ -10,7 +8,7 @@ from logos.views.document import runs_document
 from logos.views.events import Severity
 from logos.views.status import RunStatus, Unreadable
 from logos.views.text import date
-from logos.views.usage import dollars, tokens
+from logos.views.usage import UNKNOWN, price, tokens
 
 
 @command("logos runs", "logos runs --json | jq '.runs[].run'")
@@ -40,7 +38,7 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> None:
 def _run_row(run: RunStatus | Unreadable) -> dict[str, object]:
     if isinstance(run, Unreadable):
         blank = dict.fromkeys(("run", "flow", "from", "started", "status", "rounds", "turns"), "-")
-        known = {"run": run.run, "status": "DAMAGED", "tokens": tokens(None), "cost": dollars(None)}
+        known = {"run": run.run, "status": "DAMAGED", "tokens": UNKNOWN, "cost": UNKNOWN}
         return {**blank, **known, "asked for": run.why}
     view = run.view
     return {
@@ -51,7 +49,7 @@ def _run_row(run: RunStatus | Unreadable) -> dict[str, object]:
         "status": "DAMAGED" if view.damage else run.in_words,
         "rounds": view.state.position.round,
         "turns": view.answered,
-        "tokens": tokens(view.bill.tokens),
-        "cost": dollars(view.bill.cost),
+        "tokens": tokens(view.bill.usage.tokens),
+        "cost": price(view.bill.usage),
         "asked for": view.asked_for,
     }

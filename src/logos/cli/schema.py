@@ -1,7 +1,5 @@
 """`logos schema`: the settings, or the JSON Schema of a file or report."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from logos.app.schemas import SCHEMAS, report_schema

@@ -1,14 +1,12 @@
 """`logos sessions`: who drove which run, when, and how it ended."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 from logos.app.sessions import SessionRow, list_sessions
 from logos.cli.options import AsJson, WorkDir, argument, command
 from logos.cli.output import console as show
-from logos.views.document import VERSION, SessionRowDocument
+from logos.views.document import SessionsDocument
 from logos.views.events import Severity
 from logos.views.text import date, duration
 
@@ -37,9 +35,7 @@ def sessions(
     for gap in found.unreadable:
         show.tell(f"warning: {gap.place}: {gap.why}")
     if as_json:
-        unreadable = [{"wd": str(gap.place), "run": gap.run, "why": gap.why} for gap in found.unreadable]
-        listed = [SessionRowDocument.of(row) for row in found.rows]
-        show.document({"version": VERSION, "wd": str(found.place), "sessions": listed, "unreadable": unreadable})
+        show.document(SessionsDocument.of(found))
     elif not found.rows:
         show.put(show.console(), f"no sessions in {found.place} yet; `logos run` starts one")
     else:

@@ -1,7 +1,5 @@
 """`logos show`: the turns of a run, or one prompt and its response in full."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from logos.app.runs import read_status

@@ -1,7 +1,5 @@
 """`logos status`: where the newest run stands, and what to do next."""
 
-from __future__ import annotations
-
 import time
 
 from logos.app.runs import read_status

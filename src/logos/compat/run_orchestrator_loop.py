@@ -4,16 +4,15 @@ This module is itself a `DefaultRun`: its attributes are the constants and the s
 the methods below. Running this file with a config path is a full run.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import Any, NoReturn, Unpack, cast
+from types import MappingProxyType, ModuleType, SimpleNamespace
+from typing import Any, NoReturn, cast
 
 from logos.adapters import notifications
 from logos.adapters.files import set_aside
@@ -23,7 +22,6 @@ from logos.adapters.state_files import read_cycle_state, write_cycle_state
 from logos.app import post_processing
 from logos.app.debug_log import configure_logging
 from logos.app.hosts import MakeHost
-from logos.app.post_processing import Done
 from logos.app.prompt import Prompt, given_prompt, split_prompt
 from logos.app.run_start import plan_from
 from logos.app.runs import progress
@@ -45,52 +43,28 @@ from logos.errors import AlreadyPassed, HostError, Interrupted, LogosError, Prom
 from logos.flows import condense
 from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
 from logos.flows.cycle.verdicts import is_approved
-from logos.ports import AgentHost, TerminalOptions
+from logos.ports import AgentHost
 from logos.prompts import render, response_instruction
 from logos.views.cycle_state import FINAL, RUNNING, StateDamaged, project
 from logos.waiting.rules import WaitState
 
+_METHODS = [name for name in vars(AgentHost) if not name.startswith("_")]
 
-class PlainHost:
+
+def plain_host(api: Any) -> AgentHost:
     """Adapts a host that has only the seven methods and takes no idempotency keys; all its errors are HostErrors."""
 
-    def __init__(self, api: Any) -> None:
-        self._api = api
-
-    def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
-        return self._call("create_session", agent_profile, options=options)
-
-    def create_terminal(
-        self, session_name: str, agent_profile: str, **options: Unpack[TerminalOptions]
-    ) -> Mapping[str, str]:
-        return self._call("create_terminal", session_name, agent_profile, options=options)
-
-    def send_input(self, terminal_id: str, message: str) -> None:
-        self._call("send_input", terminal_id, message)
-
-    def get_status(self, terminal_id: str) -> str:
-        return self._call("get_status", terminal_id)
-
-    def get_last_output(self, terminal_id: str) -> str:
-        return self._call("get_last_output", terminal_id)
-
-    def exit_terminal(self, terminal_id: str) -> None:
-        self._call("exit_terminal", terminal_id)
-
-    def close(self) -> None:
-        self._call("close")
-
-    def _call(self, method: str, *arguments: str, options: TerminalOptions | None = None) -> Any:
-        told = {"provider": options["provider"]} if options else {}
+    def call(method: str, *arguments: str, provider: str = "", working_directory: str = "", **_key: str) -> Any:
         # The working directory is passed only when it is set: such a host may not accept it.
-        if options and (folder := options.get("working_directory")):
-            told["working_directory"] = folder
+        told = {"provider": provider, "working_directory": working_directory}
         try:
-            return getattr(self._api, method)(*arguments, **told)
+            return getattr(api, method)(*arguments, **{name: value for name, value in told.items() if value})
         except LogosError:
             raise
         except Exception as error:
             raise HostError(f"{method}: {type(error).__name__}: {error}") from error
+
+    return cast(AgentHost, SimpleNamespace(**{method: partial(call, method) for method in _METHODS}))
 
 
 class DefaultRun(ModuleType):
@@ -142,7 +116,6 @@ class DefaultRun(ModuleType):
                 self.__dict__.update(PROMPT=told.whole, EXPLORE_SUMMARY=told.explore, SCENARIO_TEST=told.scenario_test)
 
     def reset(self) -> None:
-        """Reset the state to that of a new run."""
         self.session_name = ""
         self.terminal_ids: dict[str, str] = {}
         self.terminal_providers: dict[str, str] = {}
@@ -173,7 +146,7 @@ class DefaultRun(ModuleType):
 
     def host(self) -> AgentHost:
         api = self.api
-        return api if isinstance(api, ApiClient) else PlainHost(api)
+        return api if isinstance(api, ApiClient) else plain_host(api)
 
     def responses(self) -> ResponseFiles:
         return ResponseFiles(Path(self.RESPONSE_DIR), self.RESPONSE_FILES)
@@ -205,7 +178,6 @@ class DefaultRun(ModuleType):
         )
 
     def show(self, state: CycleState | CycleSeed, final_status: str) -> None:
-        """Set the attributes from `state`."""
         self.current_round, self.current_phase, self.final_status = state.round, state.phase.value, final_status
         self.feedback, self.analyst_feedback = state.feedback, state.analyst_feedback
         self.programmer_feedback, self.programmer_context_for_retry = state.programmer_feedback, state.retry_context
@@ -262,20 +234,20 @@ class DefaultRun(ModuleType):
 
     def wait_for_response_file(self, role: str, terminal_id: str, timeout: float | None = None) -> str:
         # By the spec, status and file decide alone; the screen of a terminal in error could take long to read.
-        settings, host = self.settings(), PlainHost(self.api)
+        settings, host = self.settings(), plain_host(self.api)
         seconds = settings.handoff.response_timeout if timeout is None else timeout
-        rules = settings.run_options().rules
+        rules = replace(settings.run_options().rules, confirm_error=False)
         pending = PendingResponse(TerminalId(terminal_id), role, reminder=self.response_file_instruction(role))
         self.ensure_response_dir()
         with closing(FileWatcher(Path(self.RESPONSE_DIR))) as change_signal:
             waiter = ResponseWaiter(host, self.responses(), change_signal, rules, time.monotonic, self._on_event)
             try:
-                response = waiter.wait(pending, WaitState.begin(time.monotonic(), seconds))
+                text, _ = waiter.wait(pending, WaitState.begin(time.monotonic(), seconds))
             except NoResponse as lost:
                 kind = TimeoutError if lost.trouble is FailureKind.TIMEOUT else RuntimeError
                 raise kind(f"{role}: no response from terminal {terminal_id}: {lost}") from lost
         self.clear_stale_response(role)
-        return response.text
+        return text
 
     def send_and_wait(self, terminal_id: str, role: str, message: str) -> str:
         self.clear_stale_response(role)
@@ -401,14 +373,13 @@ class DefaultRun(ModuleType):
         return post_processing.detect_active_change(Path(wd))
 
     def post_openspec_archive(self, wd: str | Path) -> bool:
-        """False when archiving failed; True also when there was nothing to do."""
-        return post_processing.archive(Path(wd), self.log) is not Done.FAILED
+        return post_processing.archive(Path(wd), self.log)
 
     def post_git_commit(self, wd: str | Path) -> bool:
-        """False when the commit failed; True also when there was nothing to do, or POST_GIT_COMMIT is off."""
-        if not self.settings().post_processing.git_commit:
-            return True
-        return post_processing.commit(Path(wd), self.settings(), self.EXPLORE_SUMMARY, self.log) is not Done.FAILED
+        """True also when POST_GIT_COMMIT is off."""
+        settings = self.settings()
+        wanted = settings.post_processing.git_commit
+        return not wanted or post_processing.commit(Path(wd), settings, self.EXPLORE_SUMMARY, self.log)
 
     def run_post_processing(self, wd: str | Path) -> None:
         post_processing.post_process(Path(wd), self.settings(), self.EXPLORE_SUMMARY, self.log)

@@ -1,12 +1,10 @@
 """The events of a run. A log is a list of these."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from logos.domain.plans import CycleSeed, GivenSetting, Plan
+from logos.domain.plans import CycleSeed, GivenSetting, PinnedFile, Plan
 from logos.domain.specs import ContentConflict, TouchedFile
 from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
@@ -25,6 +23,10 @@ class Topic(StrEnum):
     TRIED_AGAIN = "tried_again"
     INTERRUPTED = "interrupted"
     AFTERWARDS = "afterwards"
+    # Post-processing is done, or there was none to do.
+    POST_PROCESSED = "post_processed"
+    # The run has changed files that later runs take their settings from.
+    FILES_CHANGED = "files_changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,22 @@ class RunStarted:
     seed: CycleSeed | None = None
     opened: tuple[TerminalOpened, ...] = ()
     given: tuple[GivenSetting, ...] = ()
+    files: tuple[PinnedFile, ...] = ()
     kind: Literal["run_started"] = "run_started"
 
 
 @dataclass(frozen=True, slots=True)
 class RunResumed:
-    """A new driver continues the run with its settings; `given` are those that no earlier driver was given."""
+    """A new driver continues the run with its settings; `given` are those that no earlier driver was given.
+
+    `moved`: the work dir is another folder than before, a copy or moved. Terminals and prompts of the old one are void.
+    `files` replace those that the run had, if there are any.
+    """
 
     plan: Plan
     given: tuple[GivenSetting, ...] = ()
+    moved: bool = False
+    files: tuple[PinnedFile, ...] = ()
     kind: Literal["run_resumed"] = "run_resumed"
 
 
@@ -173,12 +182,21 @@ class QuestionResolved:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A message for people; it changes no state."""
+    """A message for people; it changes no state. `response` is the text of a response that was not accepted."""
 
     topic: Topic
     text: str
     turn: TurnId | None = None
+    response: str = ""
     kind: Literal["noted"] = "noted"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsTampered:
+    """Somebody has changed the records of the run; what they changed was undone. A later PASS is not believed."""
+
+    evidence: str
+    kind: Literal["records_tampered"] = "records_tampered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +211,9 @@ class RunEnded:
 _OfRuns = RunStarted | RunResumed | RunForked | RunAbandoned
 _OfTurns = TerminalOpened | TerminalClosed | TurnAsked | TurnSent | TurnAnswered | TurnFailed
 _OfWork = CheckRan | WorkCompared | WorkGathered | WorkMerged
-Event = _OfRuns | _OfTurns | _OfWork | QuestionResolved | Noted | RunEnded
+Event = _OfRuns | _OfTurns | _OfWork | QuestionResolved | Noted | RecordsTampered | RunEnded
+# The end of a turn, or of a step of Logos itself.
+TurnEnded = TurnAnswered | _OfWork
 
 
 @dataclass(frozen=True, slots=True)

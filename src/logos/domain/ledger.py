@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
 
 from logos.domain import events
 from logos.domain.events import Event, Topic
-from logos.domain.plans import GivenSetting
+from logos.domain.plans import GivenSetting, PinnedFile
+from logos.domain.records import replace
 from logos.domain.turns import AgentName, Terminal, TurnId
 from logos.domain.usage import Spent, Usage
 
@@ -38,9 +39,12 @@ class Ledger:
     providers: Mapping[AgentName, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     # What the drivers so far were given, in order.
     given: tuple[GivenSetting, ...] = ()
+    # The files that the run takes its settings from, as they were.
+    files: tuple[PinnedFile, ...] = ()
+    # How often the run was resumed in another folder than before.
+    moves: int = 0
 
     def enter(self, event: Event) -> Ledger:
-        """The ledger after `event`."""
         match event:
             case events.TerminalOpened(agent, terminal, provider, session):
                 return self._opened(agent, Terminal(terminal, provider), session)
@@ -55,33 +59,39 @@ class Ledger:
             case events.TurnSent(turn):
                 return self._change(turn, lambda asked: replace(asked, sent=True, failed=False))
             case events.TurnFailed(turn, _, _, usage):
-                return self._account(turn, usage)._change(turn, lambda asked: replace(asked, failed=True))
+                return self._account(turn, usage, self.in_flight)._change(
+                    turn, lambda asked: replace(asked, failed=True)
+                )
             case events.TurnAnswered(turn, _, _, usage):
                 left = {key: asked for key, asked in self.in_flight.items() if key != turn}
-                return replace(self._account(turn, usage), in_flight=MappingProxyType(left))
+                return self._account(turn, usage, MappingProxyType(left))
             case events.Noted(Topic.REMINDED, _, turn):
                 return self._change(turn, lambda asked: replace(asked, reminders=asked.reminders + 1))
             case events.Noted(Topic.PERMISSION_GIVEN, _, turn):
                 return self._change(turn, lambda asked: replace(asked, permissions=asked.permissions + 1))
-            case events.RunStarted(_, _, opened, given):
-                return replace(reduce(Ledger.enter, opened, self), given=given)
-            case events.RunResumed(_, given):
-                return replace(self, given=self.given + given)
+            case events.RunStarted(_, _, opened, given, files):
+                return replace(reduce(Ledger.enter, opened, self), given=given, files=files)
+            case events.RunResumed(_, given, moved, files):
+                # In a copy of its work dir, terminals and prompts are those of another folder.
+                ledger = replace(Ledger(), spent=self.spent, characters=self.characters, moves=self.moves + 1)
+                return replace(ledger if moved else self, given=self.given + given, files=files or self.files)
             case events.RunForked():
                 # Terminals, prompts and costs belong to the parent run.
-                return Ledger(given=self.given)
+                return Ledger(given=self.given, files=self.files, moves=self.moves)
             case events.RunAbandoned() | events.RunEnded() | events.Noted() | events.QuestionResolved():
+                return self
+            case events.RecordsTampered():
                 return self
             case events.CheckRan() | events.WorkCompared() | events.WorkGathered() | events.WorkMerged():
                 return self
 
-    def _account(self, turn: TurnId, usage: Usage | None) -> Ledger:
-        """Add a turn's usage to the run's total and to its agent's conversation."""
+    def _account(self, turn: TurnId, usage: Usage | None, in_flight: Mapping[TurnId, InFlightTurn]) -> Ledger:
+        """Add a turn's usage to the run's total and to its agent's conversation; `in_flight` are the turns after it."""
         asked = self.in_flight.get(turn)
         bills = dict(self.accounted)
         if asked is not None and usage is not None:
             bills[asked.agent] = bills.get(asked.agent, Usage()).plus(usage)
-        return replace(self, spent=self.spent.plus(usage), accounted=MappingProxyType(bills))
+        return replace(self, spent=self.spent.plus(usage), accounted=MappingProxyType(bills), in_flight=in_flight)
 
     def _opened(self, agent: AgentName, terminal: Terminal, session: str) -> Ledger:
         used = tuple(dict.fromkeys((*self.providers.get(agent, ()), terminal.provider)))

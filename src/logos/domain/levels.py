@@ -1,7 +1,5 @@
 """The nine levels from purpose to syntax, as a table."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

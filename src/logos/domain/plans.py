@@ -1,7 +1,5 @@
 """A plan: what a run was asked to do and by which rules, pinned when it starts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Literal
@@ -21,6 +19,8 @@ class RulesVersion(IntEnum):
     FIRST = 1
     # A reconciliation that ends in a question keeps the objections of its last round.
     LAST_ROUND_KEPT = 2
+    # A tool that cannot run is a question for a person, not a failure for the levels to reconcile.
+    ASK_ABOUT_TOOLS = 3
 
 
 CURRENT_RULES = max(RulesVersion).value
@@ -38,6 +38,14 @@ class GivenSetting:
     key: str
     text: str
     source: SettingSource
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedFile:
+    """A file that a run takes its settings or profiles from, as it was then; an empty text: there was none."""
+
+    name: str
+    text: str
 
 
 class OnExhausted(StrEnum):
@@ -110,6 +118,8 @@ class LevelsPlan:
     max_parallel: int = 4
     max_reconciliations: int = 4
     max_rounds: int = 3
+    # The command that prepares a worktree.
+    setup: str = ""
     flow: Literal["levels"] = "levels"
     rules: int = RulesVersion.FIRST.value
 

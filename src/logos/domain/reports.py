@@ -1,7 +1,5 @@
 """Reports: the parsed responses of the levels' agents."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

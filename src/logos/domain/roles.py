@@ -1,7 +1,5 @@
 """The five roles of the cycle and the three phases they work in."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -23,8 +21,6 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RoleDef:
-    """One row of the table: a role's answer, response file and default profile."""
-
     role: Role
     answer: str
     response_file: str
@@ -33,8 +29,6 @@ class RoleDef:
 
 @dataclass(frozen=True, slots=True)
 class PhaseDef:
-    """A phase with its author and, if any, its reviewer."""
-
     phase: Phase
     author: Role
     reviewer: Role | None

@@ -1,7 +1,5 @@
 """What passes between levels: specs, handoffs, changed files, conflicts, proofs and questions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -94,9 +92,13 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question for a person; `options` are numbered from 1, `objections` argue against them."""
+    """A question for a person; `options` are numbered from 1, `objections` argue against them.
+
+    `evidence` is what led to it: commands that Logos ran, their exit codes and the end of their output.
+    """
 
     id: str
     text: str
     options: tuple[Proposal, ...] = ()
     objections: tuple[str, ...] = ()
+    evidence: str = ""

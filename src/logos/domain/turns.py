@@ -1,7 +1,5 @@
 """The actions a flow asks for: turns of agents, checks, comparisons, gathers and merges."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -50,6 +48,7 @@ class FailureKind(StrEnum):
     TRANSIENT = "transient"
     PERMISSION = "permission"
     UNFIT = "unfit"
+    CUT_OFF = "cut_off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Turn:
     """One prompt to one agent. The flow decides the facts; a document renders them.
 
     `agent_def` names the plan's agent definition where several agents share one; `place` is the agent's worktree,
-    None for the work dir.
+    None for the work dir. `judges`: the answer is a verdict on the work of others.
     """
 
     id: TurnId
@@ -93,6 +92,7 @@ class Turn:
     facts: Mapping[str, Fact] = field(hash=False)
     agent_def: str = ""
     place: Worktree | None = None
+    judges: bool = False
 
 
 @dataclass(frozen=True, slots=True)

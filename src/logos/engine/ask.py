@@ -1,7 +1,5 @@
 """Asking one turn of one agent: exactly once, even when the driver dies in the middle."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -42,13 +40,19 @@ class Asker:
     change_signal: ChangeSignal
     replace_agent: ReplaceAgent
     reminder: str
+    # The log has lost its end: a response may be there to a turn that the log does not know.
+    harvest: bool = False
 
     def ask(self, turn: Turn, ledger: Ledger, context: WorkerContext) -> None:
         """Ask the turn and post its answer, or a failure that names the cause."""
         terminal, in_flight = ledger.terminals[turn.agent], ledger.in_flight.get(turn.id)
-        pending = PendingResponse(terminal.id, turn.answer, turn.id, render(self.reminder, turn.facts))
+        pending = PendingResponse(terminal.id, turn.answer, turn.id, render(self.reminder, turn.facts), turn.judges)
         prompt = in_flight.prompt if in_flight is not None else render(turn.document, turn.facts)
         waiter, tries = self._waiter(context), 0
+        if in_flight is None and self.harvest and self.responses.peek(turn.answer).fingerprint is not None:
+            in_flight = InFlightTurn(turn.agent, prompt, sent=True)
+            context.post(TurnAsked(turn.id, turn.agent, prompt))
+            context.post(TurnSent(turn.id))
         while True:
             try:
                 if tries == 0 and in_flight is not None and self._still_pending(in_flight, pending, waiter):
@@ -57,7 +61,7 @@ class Asker:
                     self._until_ready(turn, pending, ledger, waiter)
                     self._send(turn, prompt, pending, context, first=tries == 0 and in_flight is None)
                     state = self._wait_state()
-                found = waiter.wait(pending, state)
+                text, source = waiter.wait(pending, state)
                 break
             except NoResponse as lost:
                 recovery = recovery_for(lost.trouble, tries, self.options.on_limit, self.options.retry_back_off)
@@ -76,7 +80,7 @@ class Asker:
                         return
             tries += 1
         self._note_refusals(turn, ledger, context)
-        answered = TurnAnswered(turn.id, found.text, found.source, self._usage(turn, ledger))
+        answered = TurnAnswered(turn.id, text, source, self._usage(turn, ledger))
         # Delete the file only after its text is in the log: a driver that dies before that reads the file again.
         context.post(answered, then=lambda: self.responses.clear(turn.answer))
 
@@ -93,8 +97,11 @@ class Asker:
         host = self.dependencies.host
         if not isinstance(host, TurnReporter):
             return None
-        total = host.usage(ledger.terminals[turn.agent].id)
-        return None if total is None else total.minus(ledger.accounted.get(turn.agent))
+        terminal, accounted = ledger.terminals[turn.agent], ledger.accounted.get(turn.agent)
+        total = host.usage(terminal.id)
+        if total is None:
+            return None
+        return total.minus(accounted and accounted.reported).priced(self.options.prices.get(terminal.provider))
 
     def _note_refusals(self, turn: Turn, ledger: Ledger, context: WorkerContext) -> None:
         """An agent that was refused something may have worked around it, or only say that it did its work."""
@@ -134,6 +141,10 @@ class Asker:
             waiter.check()
             latest = waiter.look(pending)
         wait, why = decision
+        if latest.file is not None and latest.status.resting:
+            # An agent that was ended on purpose left at most half a response.
+            refused = waiter.refusal(pending, self.responses.read(pending.answer))
+            wait, why = (False, refused) if refused else decision
         what = "waiting for it" if wait else "asking it again" if in_flight.sent else "asking it"
         waiter.tell(Noted(Topic.WARNING, f"back at {pending.turn}: {why}; {what}", pending.turn))
         return wait
@@ -171,6 +182,7 @@ _CAUSES: dict[FailureKind, str] = {
     FailureKind.TRANSIENT: "its provider failed, also after retries",
     FailureKind.PERMISSION: "it kept asking for permission",
     FailureKind.UNFIT: "its response cannot be used",
+    FailureKind.CUT_OFF: "its response cannot be accepted, also after retries",
 }
 
 

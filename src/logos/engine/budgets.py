@@ -1,7 +1,5 @@
 """When a provider's limit ends, as far as its message says; and the person's own budgets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -105,17 +103,29 @@ class Budget:
     max_cost_usd: float | None = None
     max_minutes: float | None = None
 
+    def uncounted(self, spent: Spent) -> str:
+        """What the limits do not count, because a turn did not report it; empty where they count everything."""
+        unknown = (
+            ("max_tokens", self.max_tokens, spent.tokens_unknown, "the tokens"),
+            ("max_cost_usd", self.max_cost_usd, spent.cost_unknown, "the cost"),
+        )
+        found = [
+            f"limits.{key} does not count {what}" for key, limit, turns, what in unknown if limit is not None and turns
+        ]
+        return f"{' and '.join(found)} of turns that report none" if found else ""
+
     def check(self, spent: Spent, seconds: float) -> None:
         """Raise BudgetReached between turns, never in the middle of one."""
         measured: tuple[tuple[str, float | None, float | None, Callable[[float], str]], ...] = (
-            ("max_tokens", self.max_tokens, spent.tokens, lambda n: f"{n:,.0f} tokens"),
-            ("max_cost_usd", self.max_cost_usd, spent.cost, lambda n: f"${n:,.2f}"),
+            ("max_tokens", self.max_tokens, spent.usage.tokens, lambda n: f"{n:,.0f} tokens"),
+            ("max_cost_usd", self.max_cost_usd, spent.usage.cost_usd, lambda n: f"${n:,.2f}"),
             ("max_minutes", self.max_minutes, seconds / 60, lambda n: f"{n:,.1f} minutes"),
         )
         for key, limit, used, words in measured:
             if limit is not None and used is not None and used >= limit:
+                about = "~" if key == "max_cost_usd" and spent.usage.estimated else ""
                 raise BudgetReached(
-                    f"limits.{key} reached: {words(used)} of {words(limit)}; "
+                    f"limits.{key} reached: {about}{words(used)} of {words(limit)}; "
                     f"nothing is lost; raise it (--set limits.{key}=…) and continue with --resume",
                     f"limits.{key}",
                     limit,

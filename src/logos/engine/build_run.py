@@ -1,7 +1,5 @@
 """One build from end to end: the nine levels driven, every agent in a fresh terminal, every author in a worktree."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -11,12 +9,11 @@ from pathlib import Path
 from logos.domain.events import Recorded, RunResumed, TerminalClosed, TurnAnswered, TurnFailed
 from logos.domain.ledger import Ledger
 from logos.domain.turns import Action, Agent, AgentName, Check, Compare, FailureKind, Gather, Merge, Outcome, Turn
-from logos.engine.checks import run_check
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext
 from logos.engine.options import RunOptions
 from logos.engine.runner import Dependencies, Runner
-from logos.engine.waiter import status_of
+from logos.engine.waiter import check_terminal
 from logos.errors import HostError, TerminalGone
 from logos.flows.levels.state import MAIN, LevelsState
 from logos.ports import ChangeSignal, ResponseFolder, Workspace
@@ -27,8 +24,6 @@ ChangesFor = Callable[[Path], ChangeSignal]
 
 
 class BuildRun(Runner[LevelsState]):
-    """A build driven by this process."""
-
     _reminder = "level_reminder"
 
     def __init__(
@@ -51,27 +46,23 @@ class BuildRun(Runner[LevelsState]):
 
     def _perform(self, action: Action, context: WorkerContext) -> None:
         try:
-            self._carry_out(action, context)
+            match action:
+                case Turn():
+                    self._ask(action, context)
+                case Check(_, _, place) if place is not None:
+                    self._run_check(action, self._workspace.ready(place), context)
+                case Check() | Compare():
+                    raise RuntimeError("a build checks what is merged")
+                case Gather():
+                    if action.place.commits[0] in self._journal.state.left.values():
+                        # A fork holds unfinished work as a commit; the worktree may not exist yet.
+                        self._workspace.open(action.place, anew=False)
+                    context.post(self._workspace.gather(action))
+                case Merge():
+                    context.post(self._workspace.merge(action))
         except OSError as error:
             raise HostError(f"{action.id}: {error}") from error
         self._close_idle(context)
-
-    def _carry_out(self, action: Action, context: WorkerContext) -> None:
-        match action:
-            case Turn():
-                self._ask(action, context)
-            case Check(_, _, place) if place is not None:
-                folder = self._workspace.ready(place)
-                run_check(action, folder, self._options.response_timeout, context)
-            case Check() | Compare():
-                raise RuntimeError("a build checks what is merged")
-            case Gather():
-                if action.place.commits[0] in self._journal.state.left.values():
-                    # A fork holds unfinished work as a commit; the worktree may not exist yet.
-                    self._workspace.open(action.place, anew=False)
-                context.post(self._workspace.gather(action))
-            case Merge():
-                context.post(self._workspace.merge(action))
 
     def _ask(self, turn: Turn, context: WorkerContext) -> None:
         try:
@@ -103,17 +94,17 @@ class BuildRun(Runner[LevelsState]):
         terminal = journal.ledger.terminals.get(turn.agent)
         if terminal is not None:
             try:
-                status_of(self._dependencies.host, terminal.id)
+                check_terminal(self._dependencies.host, terminal.id)
                 return
             except TerminalGone:
                 context.post(TerminalClosed(turn.agent, terminal.id))
                 again = f"-{terminal.id}"
         agent = replace(self._agent_for(turn), name=turn.agent)
-        self._agent_terminals(context.post).open_one(journal.run, agent, folder, again)
+        self._agent_terminals(context.post).open_one(journal.terminals_of, agent, folder, again)
 
     def _change(self, turn: Turn, agent: Agent, context: WorkerContext) -> None:
         self._agent_terminals(context.post).close(self._journal.ledger, [agent.name])
-        self._agent_terminals(context.post).open_one(self._journal.run, agent, self._folder(turn))
+        self._agent_terminals(context.post).open_one(self._journal.terminals_of, agent, self._folder(turn))
 
     def _change_signal(self, agent: AgentName, folder: Path) -> ChangeSignal:
         """One watcher per agent: a recreated worktree is a different folder under the same name."""

@@ -1,11 +1,10 @@
 """Checkpoints: the work tree at every event of a run."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from logos.domain import events
@@ -18,8 +17,10 @@ from logos.flows.levels.state import MAIN
 from logos.ports import Log, Snapshots
 
 Tell = Callable[[str], None]
+# Takes a snapshot of the work tree and returns its commit.
+Take = Callable[[], str]
 # Returns the commit of the work tree after an event; None when the event cannot have changed it.
-Look = Callable[[Event], str | None]
+Look = Callable[[Event, Take], str | None]
 # The files that a run has changed; None where that is not known.
 ChangedFiles = Callable[[RunId], tuple[str, ...] | None]
 
@@ -32,20 +33,16 @@ _STEPS = RunStarted | RunResumed | RunForked | RunEnded | events.RunAbandoned
 _TURNS = events.TurnAnswered | events.TurnFailed | events.CheckRan
 
 
-def work_tree(snapshots: Snapshots) -> Look:
+def work_tree(event: Event, take: Take) -> str | None:
     """The cycle works in the person's work tree: take a snapshot after every event that may follow a change."""
-
-    def look(event: Event) -> str | None:
-        if isinstance(event, RunForked) and event.commit:
-            # A fork starts with the files of this commit.
-            return event.commit
-        noted = isinstance(event, Noted) and event.topic in (Topic.INTERRUPTED, Topic.AFTERWARDS)
-        return snapshots.take() if noted or isinstance(event, _STEPS | _TURNS) else None
-
-    return look
+    if isinstance(event, RunForked) and event.commit:
+        # A fork starts with the files of this commit.
+        return event.commit
+    noted = isinstance(event, Noted) and event.topic in (Topic.INTERRUPTED, Topic.AFTERWARDS)
+    return take() if noted or isinstance(event, _STEPS | _TURNS) else None
 
 
-def merged_work(event: Event) -> str | None:
+def merged_work(event: Event, _take: Take) -> str | None:
     """A build works in its own worktrees; its log names the commits of merged work."""
     match event:
         case RunStarted(LevelsPlan() as plan):
@@ -80,7 +77,7 @@ class Checkpoints:
             if not self._begun:
                 self._catch_up(record.run, record.seq)
             leaves = isinstance(record.event, Noted) and record.event.topic is Topic.INTERRUPTED
-            if self._see(record) or leaves or isinstance(record.event, RunEnded | RunResumed):
+            if self._see(record, self.snapshots.take) or leaves or isinstance(record.event, RunEnded | RunResumed):
                 self._point(record.run)
 
     def catch_up(self, run: RunId) -> None:
@@ -98,19 +95,21 @@ class Checkpoints:
         self.snapshots.remember(known.values())
         last = max((seq for seq in known if seq < before), default=0)
         self._commit = known.get(last)
+        # All of them get the work tree as it is now, so one look is enough, however many they are.
+        take = cache(self.snapshots.take)
         for missed in self.log.read(run, last + 1):
             if missed.seq < before:
-                self._see(missed)
+                self._see(missed, take)
         self._begun = True
 
-    def _see(self, record: Recorded) -> bool:
+    def _see(self, record: Recorded, take: Take) -> bool:
         """Whether there was a look at the work tree; between two looks it is taken to be what it was.
 
         After a look that failed nobody knows what it is: these events wait for the next that succeeds.
         """
         self._waiting.append(record.seq)
         before, self._commit = self._commit, None
-        commit = self.look(record.event)
+        commit = self.look(record.event, take)
         self._commit = commit or before
         if self._commit:
             self._pending |= dict.fromkeys(self._waiting, self._commit)
@@ -131,15 +130,13 @@ def changed_files(snapshots: Snapshots | None, tell: Tell) -> ChangedFiles:
     """Compares the work tree with the first checkpoint of a run."""
 
     def look(run: RunId) -> tuple[str, ...] | None:
-        if snapshots is None:
-            return None
         try:
-            start = snapshots.of(run).get(1)
-            changed = snapshots.changed(start, snapshots.take()) if start is not None else None
+            start = snapshots.of(run).get(1) if snapshots is not None else None
+            if snapshots is None or start is None:
+                return None
+            changed = snapshots.changed(start, snapshots.take())
         except (HostError, UsageError, OSError) as error:
             tell(f"warning: what the run has changed is not known: {error}")
-            return None
-        if changed is None:
             return None
         return tuple(path for path in changed if not path.startswith(f"{snapshots.prefix}{SPECS}"))[:_MOST_NAMES]
 

@@ -1,15 +1,12 @@
 """One cycle run from end to end: begin it, drive it, shut down in order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
-from logos.domain.events import Event, Noted, Topic, WorkCompared
-from logos.domain.plans import CyclePlan
+from logos.domain.events import Event, WorkCompared
 from logos.domain.turns import Action, Check, Compare, Gather, Merge, Outcome, Turn
 from logos.engine.checkpoints import ChangedFiles
-from logos.engine.checks import run_check
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext
 from logos.engine.options import RunOptions
@@ -19,8 +16,8 @@ from logos.errors import StateError
 from logos.flows.cycle.flow import CycleState
 from logos.ports import ChangeSignal, Responses
 
-# Called after a PASS with the plan and a function that records a note.
-AfterPass = Callable[[CyclePlan, Callable[[str], object]], None]
+# Called after a PASS.
+AfterPass = Callable[[], None]
 
 
 class StartMode(StrEnum):
@@ -30,8 +27,6 @@ class StartMode(StrEnum):
 
 
 class CycleRun(Runner[CycleState]):
-    """A cycle run driven by this process."""
-
     def __init__(
         self,
         journal: Journal[CycleState],
@@ -43,9 +38,12 @@ class CycleRun(Runner[CycleState]):
         watchers: Sequence[Watcher[CycleState]] = (),
         after_pass: AfterPass | None = None,
         changed_files: ChangedFiles = lambda _run: None,
+        *,
+        harvest: bool = False,
     ) -> None:
         super().__init__(journal, options, dependencies, watchers)
         self._mode = mode
+        self._harvest = harvest
         self._after_pass = after_pass
         self._changed_files = changed_files
         self._responses = responses
@@ -70,16 +68,18 @@ class CycleRun(Runner[CycleState]):
                     f"cannot resume: the terminals of {', '.join(lost)} were closed, and with them "
                     f"these agents' conversations; {RECREATE}"
                 )
-        agent_terminals.open(journal.run, agents, journal.ledger)
+        agent_terminals.open(journal.terminals_of, agents, journal.ledger)
 
     def _perform(self, action: Action, context: WorkerContext) -> None:
         match action:
             case Check():
-                run_check(action, self._options.work_dir, self._options.response_timeout, context)
+                self._run_check(action, self._options.work_dir, context)
             case Compare():
                 context.post(WorkCompared(action.id, self._changed_files(self._journal.run)))
             case Turn():
-                self._asker(action, self._responses, self._change_signal).ask(action, self._journal.ledger, context)
+                asker = replace(self._asker(action, self._responses, self._change_signal), harvest=self._harvest)
+                self._harvest = False
+                asker.ask(action, self._journal.ledger, context)
             case Gather() | Merge():
                 raise RuntimeError("the cycle works in one place")
 
@@ -88,8 +88,7 @@ class CycleRun(Runner[CycleState]):
 
     def _finish(self, outcome: Outcome) -> None:
         if outcome is Outcome.PASSED and self._after_pass is not None:
-            journal = self._journal
-            self._after_pass(journal.state.plan, lambda text: journal.record(Noted(Topic.AFTERWARDS, text)))
+            self._after_pass()
 
     def _clean_up(self) -> None:
         if self._options.cleanup_on_exit:

@@ -1,11 +1,9 @@
 """One run being written: its log, the state folded from it, and the watchers of its events."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from logos.domain.events import Event, Recorded
+from logos.domain.events import Event, Recorded, RecordsTampered
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
 from logos.flows.fold import RunFold
@@ -16,14 +14,19 @@ Watcher = Callable[[Recorded, State, Ledger], None]
 
 
 class Journal(Generic[State]):
-    def __init__(self, log: Log, fold: RunFold[State], watchers: Iterable[Watcher[State]] = ()) -> None:
+    def __init__(self, log: Log, fold: RunFold[State]) -> None:
         self.fold = fold
         self._log = log
-        self._watchers = list(watchers)
+        self._watchers: list[Watcher[State]] = []
 
     @property
     def run(self) -> RunId:
         return self.fold.run
+
+    @property
+    def terminals_of(self) -> str:
+        """Names the terminals of the run in this folder; those of the folder it was copied from have another name."""
+        return f"{self.run}.{self.ledger.moves}" if self.ledger.moves else self.run
 
     @property
     def state(self) -> State:
@@ -38,6 +41,16 @@ class Journal(Generic[State]):
 
     def record(self, event: Event) -> Recorded:
         """Make `event` part of the run: append it durably, fold it, then call the watchers."""
+        record = self._append(event)
+        self.check_records()
+        return record
+
+    def check_records(self, *, verify: bool = False) -> None:
+        """Record what was found out about tampering with the run's records; `verify` compares them first."""
+        if evidence := self._log.tampering(self.run, verify=verify):
+            self._append(RecordsTampered(evidence))
+
+    def _append(self, event: Event) -> Recorded:
         record = self._log.append(self.run, event, after=self.fold.seq)
         self.fold.add(record)
         for watcher in self._watchers:

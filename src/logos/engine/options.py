@@ -1,13 +1,12 @@
 """What the engine needs to drive a run: settings, and what comes from outside."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from logos.domain.usage import Price
 from logos.engine.budgets import Budget
-from logos.ports import AgentHost, Log
+from logos.ports import AgentHost, Commands, Log
 from logos.waiting.provider_errors import OnLimit
 from logos.waiting.rules import WaitRules
 
@@ -20,6 +19,8 @@ class RunOptions:
     on_limit: OnLimit = OnLimit.STOP
     retry_back_off: float = 5.0
     budget: Budget = field(default_factory=Budget)
+    # By provider; for turns whose cost is not reported.
+    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     recreate_terminals: bool = False
     cleanup_on_exit: bool = False
 
@@ -34,3 +35,6 @@ class Dependencies:
     pause: Callable[[float], object] = time.sleep
     # Sends a title, a message and a priority to a person; returns what went wrong, or None.
     notify: Callable[[str, str, int], str | None] = lambda _title, _message, _priority: None
+    # Which files that later runs take their settings from were changed during the run, in words; empty: none.
+    changed_files: Callable[[], str] = lambda: ""
+    commands: Commands = field(kw_only=True)

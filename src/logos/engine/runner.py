@@ -1,7 +1,5 @@
 """What driving a run has in common for every flow: journal, turns, budget, orderly shutdown."""
 
-from __future__ import annotations
-
 import secrets
 import threading
 from abc import ABC, abstractmethod
@@ -11,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
-from logos.domain.events import Event, Noted, Recorded, Topic
+from logos.domain.events import CheckRan, Event, Noted, Recorded, Topic
 from logos.domain.ledger import Ledger
-from logos.domain.turns import Action, Agent, FailureKind, Outcome, RunId, Turn
+from logos.domain.turns import Action, Agent, Check, FailureKind, Outcome, RunId, Turn
 from logos.engine.ask import Asker
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext, drive
@@ -66,6 +64,7 @@ class Runner(ABC, Generic[State]):
         self._options = options
         self._dependencies = needs
         self._stop = threading.Event()
+        self._uncounted = ""
         for watcher in (*watchers, self._notify_of_waiting):
             journal.watch(watcher)
 
@@ -77,7 +76,14 @@ class Runner(ABC, Generic[State]):
         why: str | None = None
         try:
             self._start(first)
-            return self._go()
+            outcome = drive(self._journal, self._perform, self._stop, self._check_budget)
+            state = self._journal.state
+            if outcome is None:
+                raise (LimitReached if state.trouble is FailureKind.LIMIT else RunPaused)(f"{state.stalled}")
+            if changed := self._dependencies.changed_files():
+                self._journal.record(Noted(Topic.FILES_CHANGED, changed))
+            self._finish(outcome)
+            return RunResult(self._journal.run, outcome, state.reason, self._journal.state)
         except (LogosError, Interrupted, KeyboardInterrupt) as error:
             why = str(error) or type(error).__name__
             raise
@@ -88,15 +94,6 @@ class Runner(ABC, Generic[State]):
     def _start(self, first: Event) -> None:
         preload()
         self._journal.record(first)
-
-    def _go(self) -> RunResult[State]:
-        journal = self._journal
-        outcome = drive(journal, self._perform, self._stop, self._check_budget)
-        if outcome is None:
-            kind = LimitReached if journal.state.trouble is FailureKind.LIMIT else RunPaused
-            raise kind(f"{journal.state.stalled}")
-        self._finish(outcome)
-        return RunResult(journal.run, outcome, journal.state.reason, journal.state)
 
     def _shutdown(self, why: str | None) -> None:
         """The last step of a driver, however it ends: record why, clean up, notify the person."""
@@ -130,7 +127,6 @@ class Runner(ABC, Generic[State]):
         """Called at every shutdown."""
 
     def _agent_for(self, turn: Turn) -> Agent:
-        """The agent definition for a turn."""
         return next(own for own in self._journal.state.plan.agents if own.name == (turn.agent_def or turn.agent))
 
     def _agent_terminals(self, record: Callable[[Event], object] | None = None) -> AgentTerminals:
@@ -138,8 +134,18 @@ class Runner(ABC, Generic[State]):
         return AgentTerminals(needs.host, record or self._journal.record, needs.now, needs.pause)
 
     def _check_budget(self) -> None:
-        fold = self._journal.fold
-        self._options.budget.check(fold.ledger.spent, fold.driven_seconds)
+        fold, budget = self._journal.fold, self._options.budget
+        if not self._uncounted and (uncounted := budget.uncounted(fold.ledger.spent)):
+            self._uncounted = uncounted
+            self._journal.record(Noted(Topic.WARNING, uncounted))
+        budget.check(fold.ledger.spent, fold.driven_seconds)
+
+    def _run_check(self, check: Check, folder: str, context: WorkerContext) -> None:
+        """An exit code is evidence, an agent's word is not."""
+        timeout = self._options.response_timeout
+        exit_code, output = self._dependencies.commands.run(check.command, folder, timeout, context.stop)
+        context.check()
+        context.post(CheckRan(check.id, check.command, exit_code, output))
 
     def _asker(self, turn: Turn, responses: Responses, change_signal: ChangeSignal) -> Asker:
         replace_agent = partial(self._replace, turn)
@@ -155,7 +161,7 @@ class Runner(ABC, Generic[State]):
         return left[0]
 
     def _change(self, turn: Turn, agent: Agent, context: WorkerContext) -> None:  # noqa: ARG002
-        self._agent_terminals(context.post).change(self._journal.run, agent, self._journal.ledger)
+        self._agent_terminals(context.post).change(self._journal.terminals_of, agent, self._journal.ledger)
 
     def _notify_of_waiting(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002
         if isinstance(record.event, Noted) and record.event.topic is Topic.PERMISSION_ASKED:

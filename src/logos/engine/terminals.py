@@ -1,7 +1,5 @@
 """The terminals of a run's agents: opened in parallel, verified at resume, closed at the end."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,9 +10,9 @@ from typing import TypeVar
 
 from logos.domain.events import Event, Noted, TerminalClosed, TerminalOpened, Topic
 from logos.domain.ledger import Ledger
-from logos.domain.turns import Agent, AgentName, RunId, Status, TerminalId
+from logos.domain.turns import Agent, AgentName, Status, TerminalId
 from logos.engine.loop import WAKE_SECONDS
-from logos.engine.waiter import status_of
+from logos.engine.waiter import check_terminal, status_of
 from logos.errors import HostError, StateError, TerminalGone
 from logos.ports import AgentHost, Screen
 from logos.waiting.screens import shows_shell
@@ -40,7 +38,7 @@ class AgentTerminals:
     now: Callable[[], float]
     pause: Callable[[float], object]
 
-    def open(self, run: RunId, agents: Sequence[Agent], ledger: Ledger) -> None:
+    def open(self, run: str, agents: Sequence[Agent], ledger: Ledger) -> None:
         """Open the missing terminals: the first creates the session, the others follow in parallel."""
         missing = [agent for agent in agents if agent.name not in ledger.terminals]
         session = ledger.session
@@ -58,15 +56,13 @@ class AgentTerminals:
             raise
         self._rename(opened)
 
-    def open_one(self, run: RunId, agent: Agent, folder: str, again: str = "") -> None:
+    def open_one(self, run: str, agent: Agent, folder: str, again: str = "") -> None:
         """Open one agent's terminal in its own session and folder; `again` marks one that replaces a lost terminal."""
         create = partial(self.host.create_session, agent.profile, working_directory=folder)
         made = self._create_checked(create, agent, _key(run, agent) + again)
         self._opened(agent, made, made["session_name"], {})
 
-    def _open_rest(
-        self, run: RunId, agents: Sequence[Agent], session: str, opened: dict[AgentName, TerminalId]
-    ) -> None:
+    def _open_rest(self, run: str, agents: Sequence[Agent], session: str, opened: dict[AgentName, TerminalId]) -> None:
         def job(agent: Agent) -> Mapping[str, str]:
             create = partial(self.host.create_terminal, session, agent.profile)
             return self._create_checked(create, agent, _key(run, agent))
@@ -82,7 +78,7 @@ class AgentTerminals:
             raise failure
 
     def _create_checked(self, create: Callable[..., Mapping[str, str]], agent: Agent, key: str) -> Mapping[str, str]:
-        """Create a terminal in which an agent runs: a repeated request can return one with a bare shell."""
+        """Create a terminal in which an agent runs: a repeated request can return one with a bare shell, or none."""
         made = create(provider=agent.provider, idempotency_key=key)
         if isinstance(self.host, Screen) and not self._agent_starts(self.host, TerminalId(made["id"])):
             self.host.exit_terminal(made["id"])
@@ -91,6 +87,10 @@ class AgentTerminals:
 
     def _agent_starts(self, screen: Screen, terminal: TerminalId) -> bool:
         begun = self.now()
+        try:
+            check_terminal(self.host, terminal)
+        except TerminalGone:
+            return False
         while not (status := status_of(self.host, terminal)).resting:
             waited = self.now() - begun
             if waited >= SHELL_SECONDS and not shows_shell(screen.get_screen(terminal)):
@@ -129,7 +129,7 @@ class AgentTerminals:
             self.pause(RENAME_POLL_SECONDS)
         return True
 
-    def change(self, run: RunId, agent: Agent, ledger: Ledger) -> None:
+    def change(self, run: str, agent: Agent, ledger: Ledger) -> None:
         """Replace an agent's terminal by one of another provider."""
         old = ledger.terminals.get(agent.name)
         if old is not None:
@@ -151,7 +151,7 @@ class AgentTerminals:
             self.record(TerminalClosed(name, ledger.terminals[name].id))
 
     def _lost(self, ledger: Ledger) -> dict[AgentName, Exception]:
-        jobs = {name: partial(status_of, self.host, terminal.id) for name, terminal in ledger.terminals.items()}
+        jobs = {name: partial(check_terminal, self.host, terminal.id) for name, terminal in ledger.terminals.items()}
         return {name: error for name, error in _in_parallel(jobs) if isinstance(error, Exception)}
 
     def compare(self, agents: Sequence[Agent], ledger: Ledger) -> None:
@@ -179,7 +179,7 @@ class AgentTerminals:
                 self.record(TerminalClosed(name, terminals[name]))
 
 
-def _key(run: RunId, agent: Agent) -> str:
+def _key(run: str, agent: Agent) -> str:
     """An idempotency key: the same request after a crash returns the same terminal."""
     return f"logos-{run}-{agent.name}-{agent.provider}-{agent.profile}"
 

@@ -1,7 +1,5 @@
 """Waits for one response: observe, decide, act, until it is there or cannot come."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable
@@ -11,16 +9,16 @@ from dataclasses import dataclass, replace
 from logos.domain.events import Event, Noted, Source, Topic
 from logos.domain.turns import FailureKind, Status, TerminalId, TurnId
 from logos.errors import DeliveryUnknown, HostError
-from logos.ports import AgentHost, ChangeSignal, Responses, Screen, TurnReporter
+from logos.flows.cycle.verdicts import contradicts
+from logos.ports import AgentHost, ChangeSignal, ExitReporter, Responses, Screen, TurnReporter, WindowChecker
 from logos.waiting import rules, screens
+from logos.waiting.provider_errors import failure_kind_of
 from logos.waiting.rules import Act, Decision, Observation, WaitRules, WaitState
 
 logger = logging.getLogger(__name__)
 
 
 class NoResponse(Exception):
-    """A turn ended without a response."""
-
     def __init__(self, trouble: FailureKind, detail: str = "") -> None:
         super().__init__(detail or trouble.value)
         self.trouble = trouble
@@ -28,19 +26,12 @@ class NoResponse(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    text: str
-    source: Source
-
-
-@dataclass(frozen=True, slots=True)
 class PendingResponse:
-    """The response that is waited for."""
-
     terminal: TerminalId
     answer: str
     turn: TurnId | None = None
     reminder: str = ""
+    judges: bool = False
 
 
 EXACT_GRACE_SECONDS = 0.1
@@ -51,6 +42,13 @@ _STATUSES = {status.value: status for status in Status}
 def status_of(host: AgentHost, terminal: TerminalId) -> Status:
     """A terminal's status; UNKNOWN for a word we do not know."""
     return _STATUSES.get(str(host.get_status(terminal)), Status.UNKNOWN)
+
+
+def check_terminal(host: AgentHost, terminal: TerminalId) -> None:
+    """Raise an error unless the host knows the terminal, and its window exists."""
+    status_of(host, terminal)
+    if isinstance(host, WindowChecker):
+        host.check_window(terminal)
 
 
 def rules_for(chosen: WaitRules, host: AgentHost) -> WaitRules:
@@ -71,7 +69,7 @@ class ResponseWaiter:
     tell: Callable[[Event], None]
     check: Callable[[], None] = lambda: None
 
-    def wait(self, pending: PendingResponse, wait_state: WaitState) -> Response:
+    def wait(self, pending: PendingResponse, wait_state: WaitState) -> tuple[str, Source]:
         """Wait for the response and return it. The file stays until the caller has recorded it."""
         while True:
             seen = self.change_signal.wakeups
@@ -81,14 +79,46 @@ class ResponseWaiter:
             logger.debug("%s: terminal %s is %s: %s", pending.answer, pending.terminal, observation.status, decision)
             match decision:
                 case Act.ACCEPT:
-                    return Response(self.responses.read(pending.answer), Source.FILE)
+                    text = self.responses.read(pending.answer)
+                    if why := self.refusal(pending, text):
+                        said = self.host.provider_error(pending.terminal) if isinstance(self.host, TurnReporter) else ""
+                        limited = failure_kind_of(said) is FailureKind.LIMIT
+                        raise NoResponse(*((FailureKind.LIMIT, said) if limited else (FailureKind.CUT_OFF, why)))
+                    return text, Source.FILE
                 case Act.FALL_BACK:
                     text = self.host.get_last_output(pending.terminal)
                     if not text.strip():
                         raise NoResponse(FailureKind.NO_FILE, "and its last output is empty")
-                    return Response(text, Source.SCREEN)
+                    return text, Source.SCREEN
                 case _:
+                    # A screen that stands still may be all that is left of a terminal.
+                    still = observation.at - wait_state.screen_at >= self.rules.idle_grace
+                    if still and isinstance(self.host, WindowChecker):
+                        self.host.check_window(pending.terminal)
                     wait_state = self._act(decision, pending, wait_state, seen)
+
+    def refusal(self, pending: PendingResponse, text: str) -> str:
+        """Why the response of an agent that has ended does not count, or an empty text; the log keeps what it says."""
+        if not isinstance(self.host, ExitReporter):
+            return ""
+        why = self._why_refused(pending, text, self.host.exit_of(pending.terminal))
+        if why:
+            note = f"{pending.turn}: {why}; its response is kept in the log and not accepted"
+            self.tell(Noted(Topic.WARNING, note, pending.turn, text))
+        return why
+
+    def _why_refused(self, pending: PendingResponse, text: str, ended: tuple[int, int] | None) -> str:
+        if ended is None:
+            # An author's work is in its files; half a verdict may say the opposite of the whole.
+            return "nobody knows how its process ended" if pending.judges else ""
+        code, at = ended
+        if code:
+            return f"its process ended with {code}" if code > 0 else f"its process was ended by signal {-code}"
+        if self.responses.peek(pending.answer).changed_at > at:
+            return "its response was changed after its process had ended"
+        if pending.judges and contradicts(text, self.host.get_last_output(pending.terminal)):
+            return "its response contradicts its own last message"
+        return ""
 
     def until_ready(self, pending: PendingResponse, wait_state: WaitState) -> None:
         """Return when a prompt can be typed."""
@@ -160,7 +190,7 @@ class ResponseWaiter:
     def _last_words(self, pending: PendingResponse) -> str:
         """The last lines of the output of an agent that wrote no file."""
         try:
-            return " ⏎ ".join(screens.last_lines(self.host.get_last_output(pending.terminal), 5))[:600]
+            return screens.end_of(self.host.get_last_output(pending.terminal))
         except HostError:
             return ""
 

@@ -1,7 +1,5 @@
 """A flow decides what is due; it is pure, so a run can be replayed from its log at any time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 

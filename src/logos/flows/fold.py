@@ -1,15 +1,21 @@
 """A run folded from its log: the flow's state, the ledger, and what every flow's runs have in common."""
 
-from __future__ import annotations
+from dataclasses import replace
+from typing import Any, Generic, TypeVar, cast
 
-from collections.abc import Iterable
-from itertools import chain, takewhile
-from typing import Any, Generic, TypeVar
-
-from logos.domain.events import QuestionResolved, Recorded, RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted
+from logos.domain.events import (
+    QuestionResolved,
+    Recorded,
+    RecordsTampered,
+    RunAbandoned,
+    RunEnded,
+    RunForked,
+    RunResumed,
+    RunStarted,
+)
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, LevelsPlan
-from logos.domain.turns import Action, Outcome, RunId
+from logos.domain.turns import Outcome, RunId
 from logos.errors import LogError
 from logos.flows import Flow
 from logos.flows.cycle.flow import Cycle, CycleState
@@ -31,19 +37,18 @@ class RunFold(Generic[State]):
     def __init__(self, run: RunId, flow: Flow[State]) -> None:
         self.run = run
         self.flow = flow
-        self.state = flow.start()
+        self.state: State = flow.start()
         self.ledger = Ledger()
         self.seq = 0
         self.driven_seconds = 0.0
         self.ended = False
+        # The event that says that the run's records were changed, and its evidence.
+        self.tampered: tuple[int, str] | None = None
         self._last_at: float | None = None
 
     @property
     def outcome(self) -> Outcome | None:
         return self.flow.outcome(self.state)
-
-    def due(self) -> tuple[Action, ...]:
-        return self.flow.due(self.state)
 
     @property
     def verified(self) -> bool | None:
@@ -60,8 +65,23 @@ class RunFold(Generic[State]):
         self._last_at = record.at
         self.ledger = self.ledger.enter(event)
         self.state = self.flow.apply(self.state, event)
+        if isinstance(event, RecordsTampered):
+            self.tampered = self.tampered or (record.seq, event.evidence)
+        if self.tampered is not None and isinstance(self.state, RunState) and not self.ended:
+            self.state = cast(State, _not_believed(self.run, self.state, *self.tampered))
         # A finished run stays ended when a later driver only cleans up; a reopened run is not ended.
         self.ended = self.outcome is not None and (self.ended or isinstance(event, RunEnded | RunAbandoned))
+
+
+def _not_believed(run: RunId, state: RunState, seq: int, evidence: str) -> RunState:
+    """A PASS of a run whose records were changed waits for a person."""
+    if state.outcome is not Outcome.PASSED:
+        return state
+    reason = (
+        f"{state.reason}, but somebody has changed the records of this run, so the PASS is not believed: {evidence}. "
+        f"`logos rollback {run}@{seq - 1}` returns to the last event before that, --fresh starts a new run"
+    )
+    return replace(state, outcome=Outcome.BLOCKED, reason=reason)
 
 
 def flow_for(started: RunStarted, read_report: ReadReport) -> Flow[Any]:
@@ -77,13 +97,3 @@ def started_by(run: RunId, first: Recorded | None) -> RunStarted:
     if first is None or not isinstance(first.event, RunStarted):
         raise LogError(f"run {run} is not in the log")
     return first.event
-
-
-def fold_run(run: RunId, records: Iterable[Recorded], read_report: ReadReport, upto: int | None = None) -> RunFold[Any]:
-    """Fold a run's records, up to event `upto`."""
-    rest = iter(records)
-    first = next(rest, None)
-    fold = RunFold(run, flow_for(started_by(run, first), read_report))
-    for record in takewhile(lambda own: upto is None or own.seq <= upto, chain([first] if first else [], rest)):
-        fold.add(record)
-    return fold

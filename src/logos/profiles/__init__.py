@@ -1,7 +1,5 @@
 """The agent profiles that come with Logos, as CAO reads them: front matter, then the system prompt."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 from logos.errors import ConfigError

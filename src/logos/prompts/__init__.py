@@ -1,7 +1,5 @@
 """The documents agents are sent: a flow decides the facts, a document says them."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from functools import cache
@@ -17,10 +15,8 @@ PLACEHOLDER = "[LOGOS: replace this line with your complete final response]"
 
 _SUFFIX = ".md.j2"
 
-DOCUMENTS = (
-    *("analyst", "peer_analyst", "programmer", "peer_programmer", "tester", "reminder"),
-    *("decompose", "author", "lint", "validate", "position", "propose", "agree", "align", "level_reminder"),
-)
+# A name that begins with an underscore is a fragment.
+DOCUMENTS = tuple(sorted(file.name.removesuffix(_SUFFIX) for file in Path(__file__).parent.glob(f"[!_]*{_SUFFIX}")))
 
 
 def preload() -> None:

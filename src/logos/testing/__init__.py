@@ -1,7 +1,5 @@
 """Scripted agents and a log in memory for tests; they pass the contract tests of the real ones."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,15 +47,11 @@ class MemoryLog:
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
         return iter(self._runs.get(run, [])[max(from_seq, 1) - 1 :])
 
+    def tampering(self, run: RunId, *, verify: bool = False) -> str:  # noqa: ARG002
+        return ""
+
     def runs(self) -> list[RunId]:
         return list(self._runs)
-
-    def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:
-        while True:
-            for record in self.read(run, from_seq):
-                from_seq = record.seq + 1
-                yield record
-            yield None
 
     def close(self) -> None:
         pass
@@ -66,7 +60,6 @@ class MemoryLog:
 @dataclass(slots=True)
 class ScriptedTerminal:
     key: str
-    provider: str
     cwd: str
     status: str = "idle"
     screen: str = "❯ "
@@ -111,7 +104,7 @@ class ScriptedAgents:
         with self._lock:
             same = (name for name, agent in self.agents.items() if key and agent.key == key)
             terminal = next(same, f"{len(self.profiles) + 1:08x}")
-            self.agents.setdefault(terminal, ScriptedTerminal(key, options["provider"], folder))
+            self.agents.setdefault(terminal, ScriptedTerminal(key, folder))
             self.profiles[terminal] = agent_profile
         return {"id": terminal, "session_name": session_name}
 
@@ -195,7 +188,7 @@ def _respond(says: Says, prompt: str, home: Path, file: str, level: LevelTurn | 
             target.unlink(missing_ok=True)
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+            target.write_text(str(text), encoding="utf-8")
     return str(answer)
 
 

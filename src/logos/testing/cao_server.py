@@ -1,14 +1,12 @@
 """A CAO server in this process, without tmux: the calls and answers of the real one, agents from a script."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from logos.domain.levels import LEVELS
@@ -25,13 +23,16 @@ class FakeCao(ScriptedAgents):
     create_seconds: float = 0.0
     turn_seconds: float = 0.0
     refuse_profiles: frozenset[str] = frozenset()
+    # Answer this many requests with 500, by the end of their path; `status` is that of a terminal.
+    failing: dict[str, int] = field(default_factory=dict[str, int])
+    windowless: set[str] = field(default_factory=set[str])
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list[tuple[str, str, dict[str, str]]])
     taken: list[float] = field(default_factory=list[float])
     ready: list[float] = field(default_factory=list[float])
     _server: ThreadingHTTPServer | None = None
     _port: int = 0
 
-    def __enter__(self) -> FakeCao:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -60,6 +61,10 @@ class FakeCao(ScriptedAgents):
         for agent in self.agents.values():
             agent.status = "unknown"
         self.start()
+
+    def kill_tmux(self) -> None:
+        """As a tmux that ended leaves it: terminals keep status and screen, and do nothing more."""
+        self.windowless.update(self.agents)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         cao = self
@@ -98,6 +103,10 @@ class FakeCao(ScriptedAgents):
         return Handler
 
     def answer(self, method: str, path: list[str], query: dict[str, str]) -> tuple[int, Any]:
+        what = "status" if method == "GET" and path[:-1] == ["terminals"] else path[-1]
+        if self.failing.get(what, 0) > 0:
+            self.failing[what] -= 1
+            return 500, {"detail": "Internal Server Error"}
         match method, path:
             case "GET", ["health"]:
                 return 200, {"status": "ok"}
@@ -133,9 +142,11 @@ class FakeCao(ScriptedAgents):
             case "GET", []:
                 return 200, {"id": terminal, "status": agent.status}
             case "GET", ["working-directory"]:
-                return 200, {"working_directory": agent.cwd or None}
+                return 200, {"working_directory": None if terminal in self.windowless else agent.cwd}
             case "GET", ["output"]:
                 return 200, {"output": agent.output if query.get("mode") == "last" else agent.screen}
+            case "POST", ["input"] if terminal in self.windowless:
+                return 500, {"detail": "no window"}
             case "POST", ["input"]:
                 if agent.status == "error":
                     return 409, {"detail": "terminal is in error"}
@@ -157,6 +168,8 @@ class FakeCao(ScriptedAgents):
 
     def _work(self, agent: ScriptedTerminal, work: Callable[[], str], end: str) -> None:
         time.sleep(self.turn_seconds)
+        if any(self.agents.get(terminal) is agent for terminal in self.windowless):
+            return
         agent.output = work()
         agent.screen = f"{agent.output}\n❯ "
         self.ready.append(time.monotonic())

@@ -1,7 +1,5 @@
 """The state file of a build, .telos/state.json: ids and summaries; the log has the whole texts."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import SimpleNamespace
@@ -147,15 +145,7 @@ class TelosState(StateModel):
     alternatives: list[Summary] = shown(source="state.alternatives")
 
 
-def state_schema() -> dict[str, Any]:
-    schema = TelosState.model_json_schema(mode="serialization")
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "Logos build state"
-    return schema
-
-
 def project(state: LevelsState, ledger: Ledger, run: RunId, seq: int, at: float) -> Json:
-    """The state as the file shows it."""
     seen = SimpleNamespace(
         state=state,
         updated_at=datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -209,15 +199,16 @@ def _standing(state: LevelsState, level: Level) -> Json:
     return {"level": level, "title": LEVELS[level].title, "takes_part": part, "status": status}
 
 
+def built_component(state: LevelsState, component: Component) -> Json:
+    """A component, and what was built of it."""
+    built = state.contributions.get(component.name)
+    done: Json = {"commit": None, "merged": False, "files": (), "tests": ()}
+    if built is not None:
+        done = {name: getattr(built, name) for name in done}
+    return {"name": component.name, "depends_on": component.depends_on, **done}
+
+
 def _component(state: LevelsState, component: Component) -> Json:
-    contribution = state.contributions.get(component.name)
     missing = [name for name in component.depends_on if name not in state.contributions]
-    return {
-        "name": component.name,
-        "depends_on": component.depends_on,
-        "commit": contribution.commit if contribution else None,
-        "merged": contribution.merged if contribution else False,
-        "files": contribution.files if contribution else [],
-        "tests": contribution.tests if contribution else [],
-        "blocked_by": [] if contribution else missing,
-    }
+    blocked_by = [] if component.name in state.contributions else missing
+    return {**built_component(state, component), "blocked_by": blocked_by}

@@ -1,7 +1,5 @@
 """The JSON state file of a cycle: written from the log after every event; runs can also be imported from it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -76,10 +74,10 @@ def parse(data: Json, default_provider: str) -> Saved:
     provider = _text(data, "provider") or default_provider
     mark = _table(data, "logos")
     run, seq = _text(mark, "run"), mark.get("seq")
-    outputs = _table(data, "outputs")
+    outputs, phase = _table(data, "outputs"), _text(data, "current_phase")
     seed = CycleSeed(
         round=_round(data.get("current_round")),
-        phase=_phase(data.get("current_phase")),
+        phase=Phase(phase) if phase in set(Phase) else Phase.ANALYST,
         feedback=_feedback(data, "feedback"),
         analyst_feedback=_feedback(data, "analyst_feedback"),
         programmer_feedback=_feedback(data, "programmer_feedback"),
@@ -120,10 +118,6 @@ def _round(value: object) -> int:
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 9:
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else 1
-
-
-def _phase(value: object) -> Phase:
-    return Phase(value) if isinstance(value, str) and value in set(Phase) else Phase.ANALYST
 
 
 def _feedback(data: Json, key: str) -> str:

@@ -1,7 +1,5 @@
 """The documents that commands print with `--json`: each field is described, and says where its value comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -11,7 +9,6 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 
-from logos.domain.reports import Proposal
 from logos.domain.usage import Usage
 from logos.views.status import RunStatus, Unreadable
 
@@ -21,10 +18,6 @@ VERSION = 1
 
 def iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
-
-
-def _numbered(options: tuple[Proposal, ...]) -> list[dict[str, Any]]:
-    return [{"number": number, **asdict(option)} for number, option in enumerate(options, 1)]
 
 
 Instant = Annotated[str, BeforeValidator(iso)]
@@ -75,6 +68,7 @@ class UsageDocument(Document):
     output: int | None = _usage("output tokens", "output")
     tokens: int | None = _usage("input and output tokens together", "tokens")
     cost_usd: Dollars = _usage("US dollars", "cost_usd")
+    estimated: bool = _usage("cost_usd is, or contains, an estimate from tokens and the setting `prices`", "estimated")
     premium_requests: float | None = _usage("what a plan is charged for that counts no tokens", "premium_requests")
 
 
@@ -159,7 +153,8 @@ class OptionDocument(Document):
     rework: list[str] = shown("components to build again")
 
 
-Options = Annotated[list[OptionDocument], BeforeValidator(_numbered)]
+_NUMBERED = BeforeValidator(lambda options: [{"number": n, **asdict(option)} for n, option in enumerate(options, 1)])
+Options = Annotated[list[OptionDocument], _NUMBERED]
 
 
 class QuestionDocument(Document):
@@ -169,6 +164,7 @@ class QuestionDocument(Document):
     text: str = shown("the question")
     options: Options = shown("proposals to choose from; a person may also answer in words")
     objections: list[str] = shown("of levels, to the options")
+    evidence: str = shown("what led to it: commands that Logos ran, exit codes, the end of their output")
 
 
 class RunDocument(Document):
@@ -226,6 +222,7 @@ class ResultDocument(RunDocument):
 
     exit_code: int = shown("exit code of the command")
     state_file: str = shown("path of the state file")
+    head: str = shown("short hash that stands for every event of the run")
 
 
 class StatusDocument(RunDocument):
@@ -277,7 +274,7 @@ class SessionRowDocument(SessionDocument):
 class UnreadableDocument(Document):
     """A log, or one run of it, that cannot be read."""
 
-    wd: str = shown("work dir")
+    wd: Path = shown("work dir", "place")
     run: str | None = shown("id of the run; null if the whole log cannot be read")
     why: str = shown("what is wrong with it")
 
@@ -295,8 +292,8 @@ class SessionsDocument(Document):
     """`logos sessions`."""
 
     version: int = _version()
-    wd: str = shown("work dir")
-    sessions: list[SessionRowDocument] = shown("of all runs, oldest first")
+    wd: Path = shown("work dir", "place")
+    sessions: list[SessionRowDocument] = shown("of all runs, oldest first", "rows")
     unreadable: list[UnreadableDocument] = shown("logs and runs that cannot be read")
 
 
@@ -467,6 +464,6 @@ def status_document(status: RunStatus, next_command: str) -> dict[str, Any]:
 
 
 def runs_document(wd: str, runs: Sequence[RunStatus | Unreadable]) -> dict[str, Any]:
-    unreadable = [{"wd": wd, "run": run.run, "why": run.why} for run in runs if isinstance(run, Unreadable)]
+    unreadable = [UnreadableDocument.of(run) for run in runs if isinstance(run, Unreadable)]
     listed = [RunDocument.of(run) for run in runs if isinstance(run, RunStatus)]
     return {"version": VERSION, "wd": wd, "runs": listed, "unreadable": unreadable}

@@ -1,7 +1,5 @@
 """Events as text, one line each, with what they changed: for the log, the live view and piped output."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,6 +54,8 @@ _TOPICS: dict[Topic, Words] = {
     Topic.TRIED_AGAIN: ("resting: ", Severity.WARNING),
     Topic.INTERRUPTED: ("the driver left: ", Severity.WARNING),
     Topic.AFTERWARDS: ("afterwards: ", Severity.NORMAL),
+    Topic.POST_PROCESSED: ("", Severity.QUIET),
+    Topic.FILES_CHANGED: ("", Severity.ALARM),
 }
 _GOOD = ("PASS", "APPROVED", "exit 0", "ALIGNED", "AGREE", "merged")
 _JUDGES = (TurnKind.VALIDATE, TurnKind.AGREE, TurnKind.ALIGN)
@@ -89,13 +89,10 @@ class EventFormatter:
         self._state = after
         first = EventLine(record.at, *self._words(record))
         news: Iterable[Words] = ()
-        match before, after:
-            case CycleState(), CycleState():
-                news = _unapproved(record, before, after)
-            case LevelsState(), LevelsState():
-                news = (*_objections(record, after, self._read_report), *changes(before, after))
-            case _:
-                pass
+        if isinstance(before, CycleState) and isinstance(after, CycleState):
+            news = _unapproved(record, before, after)
+        if isinstance(before, LevelsState) and isinstance(after, LevelsState):
+            news = (*_objections(record, after, self._read_report), *changes(before, after))
         return [first, *(EventLine(record.at, cut(text, _LONGEST), severity) for text, severity in news)]
 
     def _folded(self, record: Recorded) -> State | None:
@@ -109,9 +106,10 @@ class EventFormatter:
             case RunStarted(plan):
                 self._plan = plan
                 return _started(record.run, record.event), Severity.NORMAL
-            case events.RunResumed(plan):
+            case events.RunResumed(plan, _, moved):
                 self._plan = plan
-                return f"{_what(plan)} {record.run} resumed by a new driver", Severity.NORMAL
+                where = f" in another folder, {plan.wd}" if moved else ""
+                return f"{_what(plan)} {record.run} resumed by a new driver{where}", Severity.NORMAL
             case events.RunForked(parent, at, plan, way):
                 self._plan = plan
                 self._asked.clear()
@@ -148,6 +146,11 @@ class EventFormatter:
             case events.Noted(topic, text):
                 prefix, severity = _TOPICS[topic]
                 return prefix + text, severity
+            case events.RecordsTampered(evidence):
+                text = (
+                    "somebody has changed the records of this run; the changes were undone, a PASS will not be believed"
+                )
+                return f"{text}: {evidence}", Severity.ALARM
             case events.RunEnded(outcome, verified):
                 ended = f"{_what(self._plan)} {record.run} ended: {outcome.in_words(verified)}"
                 return ended, Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD

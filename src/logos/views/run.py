@@ -1,7 +1,5 @@
 """The read model of a run: its turns with their verdicts, and where it stands, read from the log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -94,6 +92,18 @@ class RunView:
         return self.state.reason
 
     @property
+    def changed_files(self) -> str:
+        """Which files that later runs take their settings from were changed during it, in words."""
+        notes = (record.event for record in reversed(self.records) if isinstance(record.event, Noted))
+        return next((note.text for note in notes if note.topic is Topic.FILES_CHANGED), "")
+
+    @property
+    def before_tampering(self) -> str:
+        """The last checkpoint before the records of a blocked run were found changed: `RUN@EVENT`."""
+        tampered = self.fold.tampered if self.outcome is Outcome.BLOCKED and self.question is None else None
+        return f"{self.run}@{tampered[0] - 1}" if tampered is not None else ""
+
+    @property
     def question(self) -> Question | None:
         """What a person must decide before the run continues."""
         return self.state.question
@@ -182,14 +192,11 @@ class RunView:
     @property
     def left(self) -> str:
         """Why the last driver left, if no other took over since."""
-        for record in reversed(self.records):
-            match record.event:
-                case Noted(Topic.INTERRUPTED, text):
-                    return text
-                case RunResumed() | RunForked():
-                    return ""
-                case _:
-                    pass
+        for event in (record.event for record in reversed(self.records)):
+            if isinstance(event, Noted) and event.topic is Topic.INTERRUPTED:
+                return event.text
+            if isinstance(event, RunResumed | RunForked):
+                break
         return ""
 
     @property

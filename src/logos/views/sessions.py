@@ -1,7 +1,5 @@
 """Sessions: the periods in which a driver was attached to a run, read from its log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -50,7 +48,6 @@ class Session:
 
     @property
     def end(self) -> str:
-        """How it ended."""
         return self.outcome or self.left or ("killed" if self.driven else "not driven")
 
     @property
@@ -73,16 +70,13 @@ def _grouped(records: Iterable[Recorded]) -> list[list[Recorded]]:
     groups: list[list[Recorded]] = []
     awaits_driver = False
     for record in records:
-        match record.event:
-            case events.RunStarted() | events.RunForked():
-                groups.append([])
-            # The first driver of a fork continues the session that forking began.
-            case events.RunResumed() if not awaits_driver:
-                groups.append([])
-            case _:
-                pass
-        between = awaits_driver and isinstance(record.event, events.QuestionResolved | events.Noted)
-        awaits_driver = isinstance(record.event, events.RunForked) or between
+        event = record.event
+        # The first driver of a fork continues the session that forking began.
+        resumed = isinstance(event, events.RunResumed) and not awaits_driver
+        if resumed or isinstance(event, events.RunStarted | events.RunForked):
+            groups.append([])
+        between = awaits_driver and isinstance(event, events.QuestionResolved | events.Noted)
+        awaits_driver = isinstance(event, events.RunForked) or between
         if groups:
             groups[-1].append(record)
     return groups

@@ -80,7 +80,6 @@ class RunStatus:
         return [] if self.view.outcome else [turn for turn in self.view.turns if turn.turn in held]
 
     def terminal_of(self, turn: TurnView) -> Terminal | None:
-        """The terminal of the agent that works on a turn."""
         held = self.view.ledger.in_flight.get(TurnId(turn.turn))
         return self.view.ledger.terminals.get(held.agent) if held is not None else None
 
@@ -112,6 +111,8 @@ def next_command(status: RunStatus, at: str) -> str:
         return f"{view.words.command}{script}{more} --resume{again}{place}"
     if view.question is not None:
         return f"logos resolve{at}"
+    if view.before_tampering:
+        return f"logos rollback {view.before_tampering}{at}"
     if view.outcome is Outcome.PASSED:
         repository = at.replace(" --wd ", " -C ")
         return f"git{repository} merge {view.branch}" if view.branch else f"logos log {view.run}{at}"

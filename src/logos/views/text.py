@@ -1,7 +1,5 @@
 """Numbers, lists, times and long texts as a person reads them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 

@@ -1,14 +1,13 @@
 """The turns of a run, with their verdicts, built from its events."""
 
-from __future__ import annotations
-
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 from logos.domain import events
 from logos.domain.events import Noted, Recorded, Topic, WorkGathered
 from logos.domain.plans import CyclePlan, Plan
+from logos.domain.records import replace
 from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
 from logos.domain.roles import Role, phase_def_of
 from logos.domain.turns import TurnId
@@ -18,6 +17,7 @@ from logos.flows.levels.flow import ReadReport
 from logos.flows.levels.turn_ids import GATHER, LevelTurn, level_turn
 from logos.views.text import count, cut
 
+_ROLES = frozenset(Role)
 _TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)")
 # The agent of steps that Logos does itself.
 LOGOS = "logos"
@@ -46,7 +46,7 @@ class TurnView:
     @property
     def who(self) -> str:
         """The agent's name for people; names of components stay as they are."""
-        return self.agent.replace("_", " ") if self.agent in set(Role) else self.agent
+        return self.agent.replace("_", " ") if self.agent in _ROLES else self.agent
 
     @property
     def in_build(self) -> LevelTurn | None:
@@ -97,15 +97,19 @@ class TurnViewBuilder:
                 self._plan = event.plan
             case events.RunForked(_, _, plan):
                 self._plan = plan
-                self._inherit()
+                # Answered turns stay; turns in flight are asked again in the fork.
+                done = (turn for turn in self._turns.values() if turn.ended is not None)
+                self._turns = {turn.turn: replace(turn, bills=(), inherited=True) for turn in done}
             case events.TurnAsked(turn, agent, prompt):
                 self._sent_back(turn)
                 return self._turns.get(turn) or TurnView(turn, _agent_of(turn) or agent, at, prompt)
-            case events.TurnSent(turn) if turn in self._turns:
+            case events.TurnSent(turn) if turn in self._turns and self._turns[turn].rests:
                 return replace(self._turns[turn], rests="")
             case events.TurnAnswered(turn, text, _, usage):
-                ended = replace(self._of(turn, at), response=text, ended=at, verdict=self._verdict(turn, text))
-                return replace(ended, failure="", waits="", rests="", bills=(*ended.bills, usage))
+                verdict = verdict_of(self._plan, turn, text, self._read_report)
+                asked = self._of(turn, at)
+                told = {"response": text, "ended": at, "verdict": verdict, "bills": (*asked.bills, usage)}
+                return replace(asked, **told, failure="", waits="", rests="")
             case events.TurnFailed(turn, _, message, usage):
                 failed = self._of(turn, at)
                 return replace(failed, failure=message, waits="", rests="", bills=(*failed.bills, usage))
@@ -130,17 +134,9 @@ class TurnViewBuilder:
                 pass
         return None
 
-    def _verdict(self, turn: TurnId, text: str) -> str:
-        return verdict_of(self._plan, turn, text, self._read_report)
-
     def _of(self, turn: TurnId, at: float) -> TurnView:
         # A view that starts in the middle sees answers to turns that were asked before.
         return self._turns.get(turn) or TurnView(turn, _agent_of(turn), at, "")
-
-    def _inherit(self) -> None:
-        """Answered turns stay; turns in flight are asked again in the fork."""
-        done = (turn for turn in self._turns.values() if turn.ended is not None)
-        self._turns = {turn.turn: replace(turn, bills=(), inherited=True) for turn in done}
 
     def _sent_back(self, turn: TurnId) -> None:
         """Another attempt means that the last one was not accepted, whatever its report says."""
@@ -190,7 +186,7 @@ def _level_verdict(turn: LevelTurn, report: Report | Refused) -> str:
 
 def _role_verdict(plan: CyclePlan, turn: str, text: str) -> str:
     parts = _TURN.fullmatch(turn)
-    if parts is None or parts["role"] not in set(Role):
+    if parts is None or parts["role"] not in _ROLES:
         return ""
     role, cycle = Role(parts["role"]), int(parts["cycle"])
     stage = phase_def_of(role)

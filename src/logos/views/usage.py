@@ -1,7 +1,5 @@
 """The usage of turns in words. A value that no agent reported is unknown, never zero."""
 
-from __future__ import annotations
-
 from logos.domain.usage import Spent, Usage
 from logos.views.text import count, number
 
@@ -18,6 +16,11 @@ def dollars(cost: float | None) -> str:
     return f"${cost:,.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"
 
 
+def price(usage: Usage) -> str:
+    """The cost; `~` marks one that is estimated, or contains an estimate."""
+    return f"~{dollars(usage.cost_usd)}" if usage.estimated else dollars(usage.cost_usd)
+
+
 def in_words(usage: Usage | None) -> str:
     """One turn: `1,500 tokens (1,200 in, 300 of them cached, 300 out), $0.0120`."""
     known = usage or Usage()
@@ -25,14 +28,14 @@ def in_words(usage: Usage | None) -> str:
         return ", ".join(["tokens unknown", *filter(None, [in_short(usage)])])
     cached = f", {number(known.cached)} of them cached" if known.cached is not None else ""
     parts = f"({tokens(known.input)} in{cached}, {tokens(known.output)} out)"
-    return f"{number(known.tokens)} tokens {parts}, cost {dollars(known.cost_usd)}"
+    return f"{number(known.tokens)} tokens {parts}, cost {price(known)}"
 
 
 def in_short(usage: Usage | None) -> str:
     """The same, as part of a longer line; empty where nothing is known."""
     known = usage or Usage()
     parts = [f"{number(known.tokens)} tokens"] if known.tokens is not None else []
-    parts += [dollars(known.cost_usd)] if known.cost_usd is not None else []
+    parts += [price(known)] if known.cost_usd is not None else []
     return ", ".join(parts + ([_requests(known.premium_requests)] if known.premium_requests is not None else []))
 
 
@@ -42,14 +45,13 @@ def _requests(many: float) -> str:
 
 def sum_in_words(spent: Spent, characters: int) -> str:
     """Tokens where they are known, characters otherwise."""
-    sent = f"{number(characters)} characters sent"
-    requests = spent.usage.premium_requests
-    if requests is not None:
-        sent = f"{_requests(requests)}, {sent}"
-    if spent.tokens is None and spent.cost is None:
+    sent, usage = f"{number(characters)} characters sent", spent.usage
+    if usage.premium_requests is not None:
+        sent = f"{_requests(usage.premium_requests)}, {sent}"
+    if usage.tokens is None and usage.cost_usd is None:
         return f"{sent}, tokens unknown" if spent.turns else sent
-    known = f"{sent}, tokens unknown" if spent.tokens is None else f"{number(spent.tokens)} tokens"
-    price = f", {dollars(spent.cost)}" if spent.cost is not None else ""
-    some_unknown = spent.tokens_unknown and spent.tokens is not None
+    known = f"{sent}, tokens unknown" if usage.tokens is None else f"{number(usage.tokens)} tokens"
+    cost = f", {price(usage)}" if usage.cost_usd is not None else ""
+    some_unknown = spent.tokens_unknown and usage.tokens is not None
     rest = f" (unknown for {spent.tokens_unknown} of {count(spent.turns, 'turn')})" if some_unknown else ""
-    return f"{known}{price}{rest}"
+    return f"{known}{cost}{rest}"

@@ -1,7 +1,5 @@
 """Classifies a provider's error: a limit, a transient failure, or something a person must fix."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -31,8 +29,6 @@ def failure_kind_of(provider_error: str) -> FailureKind:
 
 
 class OnLimit(StrEnum):
-    """What to do when a provider's limit is reached."""
-
     STOP = "stop"
     WAIT = "wait"
     FALLBACK = "fallback"
@@ -46,8 +42,6 @@ class Retry:
 
 
 class Recovery(Enum):
-    """What to do instead."""
-
     FAILOVER = "continue with the next spare provider"
     STOP = "stop the run and say why"
 
@@ -58,7 +52,7 @@ _BACK_OFF = (1, 6)
 
 def recovery_for(trouble: FailureKind, tries: int, on_limit: OnLimit, back_off: float) -> Retry | Recovery:
     """What to do about a turn without a response; `tries` counts the retries so far."""
-    if trouble is FailureKind.TRANSIENT and tries < len(_BACK_OFF):
+    if trouble in (FailureKind.TRANSIENT, FailureKind.CUT_OFF) and tries < len(_BACK_OFF):
         return Retry(back_off * _BACK_OFF[tries])
     if trouble is FailureKind.LIMIT:
         return {OnLimit.STOP: Recovery.STOP, OnLimit.WAIT: Retry(None), OnLimit.FALLBACK: Recovery.FAILOVER}[on_limit]

@@ -26,7 +26,11 @@ COMPLAINT_GRACE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class WaitRules:
-    """How long to wait for what. `exact`: the host runs the turns itself, so its status is reliable."""
+    """How long to wait for what.
+
+    `exact`: the host runs the turns itself, so its status is reliable. `confirm_error`: a status `error` counts if it
+    is still there after `poll_seconds`.
+    """
 
     poll_seconds: float = 2.0
     idle_grace: float = 30.0
@@ -34,6 +38,7 @@ class WaitRules:
     strict: bool = True
     auto_accept: bool = False
     exact: bool = False
+    confirm_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +70,12 @@ class WaitState:
     permissions: int = 0
     waiting: bool = False
     answered_at: float = float("-inf")
+    # Since when the status is `error`.
+    error_at: float | None = None
 
     @classmethod
     def begin(cls, at: float, timeout: float, reminders: int = 0, permissions: int = 0) -> WaitState:
         return cls(at, at + timeout, busy_at=at, file_at=at, screen_at=at, reminders=reminders, permissions=permissions)
-
-    @property
-    def quiet_since(self) -> float:
-        return max(self.busy_at, self.file_at, self.screen_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,6 @@ class Wait:
 
 
 class Act(Enum):
-    """What to do otherwise."""
-
     ACCEPT = "the response is complete"
     REMIND = "the agent went idle without its file: remind it of the response file"
     SHOW_PERMISSION = "the agent asks for permission: tell the person"
@@ -102,7 +103,6 @@ Decision = Wait | GiveUp | Act
 
 
 def updated(wait_state: WaitState, observation: Observation) -> WaitState:
-    """The wait state after an observation."""
     busy = observation.status in (Status.PROCESSING, Status.WAITING)
     if observation.screen is not None:
         wait_state = replace(wait_state, shell_looks=wait_state.shell_looks + 1 if observation.shell else 0)
@@ -112,8 +112,10 @@ def updated(wait_state: WaitState, observation: Observation) -> WaitState:
             wait_state = replace(wait_state, screen=observation.screen, screen_at=moved)
     if observation.file != wait_state.file:
         wait_state = replace(wait_state, file=observation.file, file_at=observation.at)
+    error_at = wait_state.error_at if wait_state.error_at is not None else observation.at
     return replace(
         wait_state,
+        error_at=error_at if observation.status is Status.ERROR else None,
         worked=wait_state.worked or observation.status is Status.PROCESSING,
         busy_at=observation.at if busy else wait_state.busy_at,
         waiting=wait_state.waiting and observation.status is Status.WAITING,
@@ -136,6 +138,8 @@ def wants_screen(status: Status, file: str | None) -> bool:
 
 def decide(wait_state: WaitState, observation: Observation, rules: WaitRules) -> Decision:
     """What to do now; `wait_state` already includes `observation`."""
+    if left := _unconfirmed(wait_state, observation, rules):
+        return Wait(left)
     if observation.status is Status.ERROR:
         return GiveUp(FailureKind.ERROR, observation.provider_error or "")
     if observation.file is not None and _finished(wait_state, observation, rules):
@@ -152,6 +156,13 @@ def decide(wait_state: WaitState, observation: Observation, rules: WaitRules) ->
         # A client that waits for a limit to end looks busy.
         return GiveUp(failure_kind_of(observation.provider_error), observation.provider_error)
     return Wait(_pace(wait_state, observation, rules))
+
+
+def _unconfirmed(wait_state: WaitState, observation: Observation, rules: WaitRules) -> float:
+    """How long to wait before a status `error` counts; 0 for any other status."""
+    if wait_state.error_at is None or not rules.confirm_error:
+        return 0.0
+    return max(wait_state.error_at + rules.poll_seconds - observation.at, 0.0)
 
 
 def _finished(wait_state: WaitState, observation: Observation, rules: WaitRules) -> bool:
@@ -177,7 +188,7 @@ def _idle(wait_state: WaitState, observation: Observation, rules: WaitRules) -> 
     fresh = rules.exact or wait_state.worked or observation.at - wait_state.since >= COMPLAINT_GRACE_SECONDS
     if observation.provider_error is not None and fresh:
         return GiveUp(failure_kind_of(observation.provider_error), observation.provider_error)
-    if observation.at - wait_state.quiet_since < rules.idle_grace:
+    if observation.at - max(wait_state.busy_at, wait_state.file_at, wait_state.screen_at) < rules.idle_grace:
         return Wait(min(_pace(wait_state, observation, rules), rules.idle_grace))
     return Act.REMIND if wait_state.reminders < rules.max_reminders else _no_file(rules)
 
@@ -208,6 +219,8 @@ def _pace(wait_state: WaitState, observation: Observation, rules: WaitRules) -> 
 def may_send(wait_state: WaitState, observation: Observation, rules: WaitRules) -> Decision:
     """Whether a prompt can be typed now (ACCEPT): a busy agent would lose it, a dead agent's shell would execute it."""
     still = observation.at - wait_state.screen_at
+    if left := _unconfirmed(wait_state, observation, rules):
+        return Wait(left)
     if observation.status is Status.ERROR:
         return GiveUp(FailureKind.ERROR)
     if observation.shell:

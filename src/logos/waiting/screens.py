@@ -1,7 +1,5 @@
 """Reads a terminal's screen: does it show a shell, or a provider error?"""
 
-from __future__ import annotations
-
 import re
 
 # CSI and OSC sequences, then any control character but newline and tab.
@@ -56,6 +54,11 @@ def whole(text: str) -> str:
 
 def last_lines(screen: str, count: int = LOOK_BACK) -> list[str]:
     return [line.strip() for line in plain(screen).splitlines() if line.strip()][-count:]
+
+
+def end_of(text: str, lines: int = 5) -> str:
+    """The last lines of an output on one line, for a message."""
+    return " ⏎ ".join(last_lines(text, lines))[:600]
 
 
 def shows_shell(screen: str) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from logos.errors import HostError
+from logos.adapters.programs import find_program, safe_path
+from logos.errors import HostError, UsageError
 
 logger = logging.getLogger(__name__)
 
@@ -20,37 +22,79 @@ Settings = tuple[tuple[str, str], ...]
 # An agent can make git wait for ever, for example with a pipe where git expects a file.
 LONGEST_SECONDS = 900.0
 
-# These locate the user's settings; every other GIT_* variable could select another repository or index.
-_KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES", "GIT_EXEC_PATH"}
-_NAMES = dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "Logos")
-_ADDRESSES = dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "logos@localhost")
-_STANDING = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", **_NAMES, **_ADDRESSES}
-_OFF = ("core.fsmonitor", "core.untrackedCache", "core.splitIndex", "commit.gpgSign", "maintenance.auto")
-_SAFE: Settings = (("core.hooksPath", "/dev/null"), ("gc.auto", "0"), *((key, "false") for key in _OFF))
-# Programs that file attributes can name, and their replacements: no filter, and git's own merge.
+# These locate the user's settings; every other GIT_* variable could select another repository or index, or a program.
+_KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES"}
+_AUTHORS = tuple(f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL", "DATE"))
+_LOGOS = {name: "Logos" if name.endswith("NAME") else "logos@localhost" for name in _AUTHORS if "DATE" not in name}
+# Variables win over settings of the same purpose. No protocol is allowed: Logos transfers nothing, and a repository
+# that claims to be a partial clone would make git start any program to get an object.
+_STANDING = {
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS": "",
+    "GIT_SSH_COMMAND": "false",
+    **dict.fromkeys(("GIT_EDITOR", "GIT_SEQUENCE_EDITOR"), ":"),
+    "GIT_PAGER": "cat",
+}
+_OFF = (
+    *("core.fsmonitor", "core.untrackedCache", "core.splitIndex", "maintenance.auto", "submodule.recurse"),
+    *("color.ui", "color.diff", "color.status"),
+    *("commit.gpgSign", "tag.gpgSign", "log.showSignature", "merge.verifySignatures"),
+    # These name programs: `false` is one that does nothing.
+    *("gpg.program", "gpg.openpgp.program", "gpg.x509.program", "gpg.ssh.program", "gpg.ssh.defaultKeyCommand"),
+    *("core.alternateRefsCommand", "core.gitProxy", "interactive.diffFilter"),
+)
+_SAFE: Settings = (
+    *(("core.hooksPath", "/dev/null"), ("gc.auto", "0"), ("credential.helper", "")),
+    *((key, "false") for key in _OFF),
+)
+# Programs that settings with a name of their own can start, and their replacements: no filter, and git's own merge.
 _DISARMED = {
     "filter": (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")),
     "merge": (("driver", "git merge-file -q %A %O %B"),),
+    "credential": (("helper", ""),),
+}
+# Commands that never look at the attributes of a file, so that no filter or driver can run.
+_WITHOUT_ATTRIBUTES = frozenset(
+    (
+        *("branch", "cat-file", "commit-tree", "config", "for-each-ref", "init", "ls-tree", "merge-base", "rev-list"),
+        *("rev-parse", "symbolic-ref", "update-ref", "version", "write-tree"),
+    )
+)
+# What keeps a command from starting the programs of settings and attributes, and git in nested repositories.
+_NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
+_NOT_NESTED = "--ignore-submodules=dirty"
+_OPTIONS = {
+    **dict.fromkeys(("diff", "diff-index", "diff-files"), (*_NO_PROGRAMS, _NOT_NESTED)),
+    **dict.fromkeys(("diff-tree", "log", "show"), _NO_PROGRAMS),
+    "status": (_NOT_NESTED,),
 }
 PLANTABLE = {"local", "worktree"}
-_DIFF = ("-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--full-index")
+_DIFF = ("-r", "-z", "--no-renames", "--ignore-submodules=none", "--full-index")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
-def git(wd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Git as the user runs it: with all settings, filters and hooks."""
-    done = subprocess.run(
-        ["git", *arguments], cwd=wd, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL
-    )
-    logger.debug("git %s in %s: exit code %d", " ".join(arguments), wd, done.returncode)
-    return done
-
-
 def is_repository(wd: Path) -> bool:
+    """Whether a folder is in a work tree; UsageError if git does not trust that repository."""
     try:
-        return Git(wd).run("rev-parse", "--is-inside-work-tree").stdout.strip() == b"true"
+        done = Git(wd).run("rev-parse", "--is-inside-work-tree")
     except HostError:
         return False
+    if b"dubious ownership" in done.stderr:
+        raise UsageError(dubious(wd))
+    return done.stdout.strip() == b"true"
+
+
+def dubious(wd: Path) -> str:
+    trust = f"git config --global --add safe.directory {shlex.quote(str(wd))}"
+    return (
+        f"the git repository at {wd} belongs to another user, so git does not use it (dubious ownership); if you trust "
+        f"everybody who can write to it: `{trust}`, with the top folder of the repository"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +115,26 @@ class Git:
     cwd: Path
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     settings: Settings = _SAFE
+    # The work dir, where agents write; None: `cwd`.
+    root: Path | None = None
+    # Who commits: Logos, or (empty) whoever the settings name.
+    author: Mapping[str, str] = field(default_factory=_LOGOS.copy)
+    # Whether the settings already disarm those of the repository.
+    is_disarmed: bool = False
 
     def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        command, environment = ["git", *arguments], self._environment()
+        name, *rest = arguments
+        if name not in _WITHOUT_ATTRIBUTES and not self.is_disarmed:
+            return self.disarmed().run(*arguments, stdin=stdin)
+        _refuse_pipes(self.root or self.cwd)
+        program = find_program("git", self.root or self.cwd)
+        command, env = [program, name, *_OPTIONS.get(name, ()), *rest], self._environment()
         try:
             done = subprocess.run(
-                command, cwd=self.cwd, env=environment, input=stdin, capture_output=True, timeout=LONGEST_SECONDS
+                command, cwd=self.cwd, env=env, input=stdin, capture_output=True, timeout=LONGEST_SECONDS
             )
         except subprocess.TimeoutExpired as error:
-            raise HostError(f"git {arguments[0]} timed out after {LONGEST_SECONDS:.0f} s in {self.cwd}") from error
+            raise HostError(f"git {name} timed out after {LONGEST_SECONDS:.0f} s in {self.cwd}") from error
         except FileNotFoundError as error:
             gone = not self.cwd.is_dir()
             raise HostError(f"the folder {self.cwd} is gone" if gone else "git is not installed") from error
@@ -105,15 +160,21 @@ class Git:
     def with_settings(self, settings: Settings) -> Git:
         return replace(self, settings=(*self.settings, *settings))
 
+    def as_user(self) -> Git:
+        """With the name and address of the user's own settings and variables."""
+        return replace(self, author={name: os.environ[name] for name in _AUTHORS if name in os.environ})
+
     def disarmed(self) -> Git:
-        """Without the filters and merge drivers of the repository's own settings, which agents can write.
+        """Without the filters and merge drivers of the repository's own settings now, which agents can write.
 
         Those of the user's global settings stay.
         """
+        if self.is_disarmed:
+            return self
         listed = self.ask("config", "--list", "-z", "--show-scope", "--name-only")
         fields = listed.decode("utf-8", "surrogateescape").split("\0")
         named = {key for scope, key in zip(fields[::2], fields[1::2], strict=False) if scope in PLANTABLE}
-        return self.with_settings(without_drivers(named))
+        return replace(self.with_settings(without_drivers(named)), is_disarmed=True)
 
     @property
     def disarmed_filters(self) -> set[str]:
@@ -125,7 +186,8 @@ class Git:
         keys = {f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in enumerate(self.settings)}
         values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(self.settings)}
         count = {"GIT_CONFIG_COUNT": str(len(self.settings))}
-        return {**kept, **_STANDING, **count, **keys, **values, **self.variables}
+        path = {"PATH": safe_path(self.root or self.cwd)}
+        return {**kept, **_STANDING, **self.author, **path, **count, **keys, **values, **self.variables}
 
     # -- objects and refs
 
@@ -215,7 +277,8 @@ class Repository:
     @property
     def git(self) -> Git:
         """Git on the shared GIT_DIR: it reads neither the user's index nor a worktree's .git file."""
-        return Git(self.top / self.prefix, {"GIT_DIR": str(self.common)})
+        wd = self.top / self.prefix
+        return Git(wd, {"GIT_DIR": str(self.common)}, root=wd)
 
 
 def repository_of(wd: Path) -> Repository:
@@ -236,3 +299,10 @@ def checked_commit(commit: str) -> str:
     if not _COMMIT.fullmatch(commit):
         raise HostError(f"{commit!r} is not a commit")
     return commit
+
+
+def _refuse_pipes(folder: Path) -> None:
+    """Git waits for ever for the rules in a pipe; the folders of Logos are those that it asks about most."""
+    for place in (folder, folder / ".telos", folder / ".tmp"):
+        if (rules := place / ".gitignore").is_fifo():
+            raise HostError(f"{rules} is a pipe, and git would wait for it for ever; remove it")

@@ -1,11 +1,10 @@
 """Staging the files of a worktree exactly as they are, the reasons to refuse them, and the names that they define."""
 
-from __future__ import annotations
-
 import ast
 import os
 import posixpath
 import stat
+import sys
 import threading
 import warnings
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ OURS = (".tmp/agent-responses/", ".tmp/agent-prompts/")
 
 _LINK = "120000"
 _GITLINK = b"160000"
+_NESTED = "is a nested repository; only plain files can be stored"
 # Git's message about a file name that it does not allow.
 _REFUSED = b"Ignoring path "
 # How to stage a path, as options of update-index. `--remove`: the call that adds files also removes missing ones.
@@ -36,7 +36,7 @@ _warnings = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """Why work cannot be accepted; the path is empty if the reason is not about one file."""
 
     path: bytes
@@ -56,12 +56,23 @@ def fresh_index(git: Git, index: Path, start: str, *flags: str) -> None:
         git.ask("read-tree", "--reset", *flags, start)
 
 
-def stage(git: Git, folder: Path) -> list[Problem]:
+def stage(git: Git, folder: Path) -> list[FileProblem]:
     """Update the index from the start commit to the files in the folder; returns the problems."""
     paths = differing(git, OURS)
     if len(paths) > MOST_FILES:
-        return [Problem(b"", f"{len(paths)} files changed, more than {MOST_FILES}; is a .gitignore missing?")]
+        return [FileProblem(b"", f"{len(paths)} files changed, more than {MOST_FILES}; is a .gitignore missing?")]
     return take(git, folder, paths)
+
+
+def stage_as_user(git: Git, folder: Path, unseen: Iterable[str] = ()) -> list[FileProblem]:
+    """Update the user's index, or a copy of it, to the files in the folder; returns the problems.
+
+    Nested repositories stay as the index has them.
+    """
+    git = git.disarmed()
+    paths = [path for path in differing(git, unseen) if not path.startswith(tuple(map(os.fsencode, unseen)))]
+    problems = _filtered(git, paths) or take(git, folder, paths, sys.maxsize)
+    return [problem for problem in problems if problem.message != _NESTED]
 
 
 def differing(git: Git, unseen: Iterable[str], under: str = "") -> list[bytes]:
@@ -71,22 +82,22 @@ def differing(git: Git, unseen: Iterable[str], under: str = "") -> list[bytes]:
     return sorted(set(git.paths("ls-files", "-z", *flags, *patterns, "--", *([under] if under else []))))
 
 
-def take(git: Git, folder: Path, paths: Iterable[bytes], largest: int = LARGEST_FILE) -> list[Problem]:
+def take(git: Git, folder: Path, paths: Iterable[bytes], largest: int = LARGEST_FILE) -> list[FileProblem]:
     """Update the index to the files at these paths; returns the problems.
 
     Not `git add`: it would run git inside nested repositories, with their settings.
     """
     found = {path: _what_to_do(git, os.fsencode(folder), path, largest) for path in paths}
-    problems = [Problem(path, how) for path, how in found.items() if isinstance(how, str)]
+    problems = [FileProblem(path, how) for path, how in found.items() if isinstance(how, str)]
     for flags in (_REMOVE, _ADD):
         these = b"".join(path + b"\0" for path, how in found.items() if how == flags)
         if not these:
             continue
         done = git.run("update-index", *flags, "-z", "--stdin", stdin=these)
         if done.returncode != 0:
-            return [*problems, Problem(b"", f"git cannot stage the files: {provider_error(done)}")]
+            return [*problems, FileProblem(b"", f"git cannot stage the files: {provider_error(done)}")]
         refused = (line.removeprefix(_REFUSED) for line in done.stderr.splitlines() if line.startswith(_REFUSED))
-        problems += [Problem(path, "has a name that git refuses") for path in refused]
+        problems += [FileProblem(path, "has a name that git refuses") for path in refused]
     return problems
 
 
@@ -108,7 +119,7 @@ def _what_to_do(git: Git, folder: bytes, path: bytes, largest: int) -> _Flags | 
         # A nested repository (a new one is listed with a slash), or a folder that has replaced a file.
         git = git.using(GIT_LITERAL_PATHSPECS="1")
         nested = path.endswith(b"/") or git.ask("ls-files", "-s", "--", os.fsdecode(path)).startswith(_GITLINK)
-        return "is a nested repository; only plain files can be stored" if nested else _REMOVE
+        return _NESTED if nested else _REMOVE
     if not (is_file or stat.S_ISLNK(there.st_mode)) or beyond_a_link:
         return _REMOVE
     if is_file and there.st_size > largest:
@@ -116,16 +127,15 @@ def _what_to_do(git: Git, folder: bytes, path: bytes, largest: int) -> _Flags | 
     return "cannot be read: Permission denied" if is_file and not os.access(full, os.R_OK) else _ADD
 
 
-def problems_in(git: Git, folder: Path, changed: list[PathChange]) -> list[Problem]:
-    """Why staged files cannot be accepted."""
+def problems_in(git: Git, folder: Path, changed: list[PathChange]) -> list[FileProblem]:
     links = [change for change in changed if change.mode == _LINK]
     targets = git.blobs((link.blob for link in links), LONGEST_PATH) if links else {}
     leading_out = (link.path for link in links if _leads_out(folder, link.path, targets.get(link.blob, b"/")))
     unreadable = (it.path for it in changed if it.path != it.path.decode("utf-8", "replace").encode())
     return [
-        *(Problem(path, "is a symbolic link that leads out of the repository") for path in leading_out),
-        *(Problem(path, "has a name that is not UTF-8") for path in unreadable),
-        *_filtered(git, changed),
+        *(FileProblem(path, "is a symbolic link that leads out of the repository") for path in leading_out),
+        *(FileProblem(path, "has a name that is not UTF-8") for path in unreadable),
+        *_filtered(git, [change.path for change in changed if change.blob]),
     ]
 
 
@@ -140,26 +150,26 @@ def _leads_out(folder: Path, path: bytes, target: bytes) -> bool:
     return os.path.commonpath([root, os.path.realpath(os.path.join(root, path))]) != root
 
 
-def _filtered(git: Git, changed: list[PathChange]) -> list[Problem]:
+def _filtered(git: Git, paths: Iterable[bytes]) -> list[FileProblem]:
     """Files that a filter of the repository encrypts or converts: committing them unfiltered would publish them."""
-    asked = b"".join(change.path + b"\0" for change in changed if change.blob)
+    asked = b"".join(path + b"\0" for path in paths)
     if not git.disarmed_filters or not asked:
         return []
     fields = git.ask("check-attr", "-z", "--stdin", "filter", stdin=asked).split(b"\0")
     return [
-        Problem(path, f"needs the filter {text_of(name)} of this repository, which Logos does not run")
+        FileProblem(path, f"needs the filter {text_of(name)} of this repository, which Logos does not run")
         for path, name in zip(fields[0::3], fields[2::3], strict=False)
         if text_of(name) in git.disarmed_filters
     ]
 
 
-def missing_paths(git: Git, commit: str, paths: Iterable[str], changed: list[PathChange]) -> list[Problem]:
+def missing_paths(git: Git, commit: str, paths: Iterable[str], changed: list[PathChange]) -> list[FileProblem]:
     """The declared paths that a commit neither has nor deletes."""
     wanted = [os.fsencode(path) for path in paths]
     there = {change.path for change in changed}
     if not there.issuperset(wanted):
         there |= {*git.paths("ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", commit)}
-    return [Problem(path, "is declared, but does not exist") for path in wanted if path not in there]
+    return [FileProblem(path, "is declared, but does not exist") for path in wanted if path not in there]
 
 
 def touched(git: Git, changed: list[PathChange], prefix: str) -> tuple[TouchedFile, ...]:

@@ -1,7 +1,5 @@
 """Merging contributions in memory, without a work tree or the user's index."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Snapshots of a work tree as commits outside branches, made with a GIT_DIR of our own, and restored exactly."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,9 +8,9 @@ from functools import cached_property
 from hashlib import sha1, sha256
 from pathlib import Path
 
-from logos.adapters.files import own_folder, private_folder
+from logos.adapters.files import own_folder, private_folder, text_of_file
 from logos.adapters.git.command import PLANTABLE, Git, checked_commit, is_repository, repository_of, without_drivers
-from logos.adapters.git.contents import OURS, Problem, differing, take
+from logos.adapters.git.contents import OURS, FileProblem, differing, take
 from logos.adapters.git.worktrees import remove
 from logos.domain.turns import RunId, TurnId
 from logos.errors import HostError, UsageError
@@ -25,8 +23,8 @@ KEPT = "refs/logos/snapshots"
 
 # After a power cut, no ref may point to an object that was lost.
 _DURABLE = (("core.fsync", "committed,loose-object"), ("core.fsyncMethod", "batch"))
-# Never descend into submodules, and write the index with a hash that shows damage.
-_PLAIN = (("submodule.recurse", "false"), ("index.skipHash", "false"))
+# Write the index with a hash that shows damage.
+_PLAIN = (("index.skipHash", "false"),)
 # Store bytes unchanged: no conversion of line ends, keywords or encodings.
 _ATTRIBUTES = b"* -text -ident !eol !working-tree-encoding\n"
 # LFS restores what it stores, and without it files would be stored that are too large for a repository.
@@ -147,7 +145,7 @@ class GitSnapshots:
         left = next((path for path in gone if path in self._files_at(path)), None)
         if left is not None:
             kept = f"the previous files are kept as commit {now[:12]}"
-            raise HostError(f"{Problem(left, 'could not be removed').describe(self.prefix)}; {kept}")
+            raise HostError(f"{FileProblem(left, 'could not be removed').describe(self.prefix)}; {kept}")
         self._give_back_ignored(now, gone)
 
     def unfold(self, commit: str, folder: Path, branch: str) -> None:
@@ -190,7 +188,7 @@ class GitSnapshots:
 
     # -- taking snapshots
 
-    def _taken(self) -> tuple[str, list[Problem]]:
+    def _taken(self) -> tuple[str, list[FileProblem]]:
         self._prepare()
         self._check_index()
         try:
@@ -219,10 +217,10 @@ class GitSnapshots:
                 # Otherwise files with a new time stamp and the same content would be read every time.
                 self._git.run("update-index", "-q", "--refresh")
 
-    def _staged(self) -> tuple[str, list[Problem]]:
+    def _staged(self) -> tuple[str, list[FileProblem]]:
         """Store the files; returns their commit, and the problems of those that are not in it."""
         self._learn_head()
-        changed, problems = differing(self._git, self._patterns, self.prefix), list[Problem]()
+        changed, problems = differing(self._git, self._patterns, self.prefix), list[FileProblem]()
         if changed:
             self._check_amount(changed)
             self._tree = ""
@@ -316,7 +314,7 @@ class GitSnapshots:
         version, more = (0, "") if names == "sha1" else (1, f"[extensions]\n\tobjectformat = {names}\n")
         core = f"[core]\n\trepositoryformatversion = {version}\n\tbare = false\n\tfilemode = true\n"
         exclude = self._repository.common / "info" / "exclude"
-        excluded = exclude.read_bytes() if exclude.is_file() and os.access(exclude, os.R_OK) else b""
+        excluded = text_of_file(exclude, "surrogateescape", follow=True).encode("utf-8", "surrogateescape")
         files = {"config": f"{core}{more}".encode(), "HEAD": b"ref: refs/heads/none\n"}
         for name, content in (files | {"info/attributes": _ATTRIBUTES, "info/exclude": excluded}).items():
             (self._home / name).write_bytes(content)
@@ -328,7 +326,8 @@ class GitSnapshots:
         scope, path = self._settings.get("core.excludesfile", ("", ""))
         named = (("core.excludesFile", str(self.top / Path(path).expanduser())),)
         ignored = named if scope in PLANTABLE else ()
-        self._private = Git(self.top, variables).with_settings((*_DURABLE, *_PLAIN, *ignored, *filters))
+        git = Git(self.top, variables, root=self._wd, is_disarmed=True)
+        self._private = git.with_settings((*_DURABLE, *_PLAIN, *ignored, *filters))
         return self._private
 
     @cached_property

@@ -1,7 +1,5 @@
 """The git worktrees of one run: create, gather, merge and remove them without touching the user's branch or index."""
 
-from __future__ import annotations
-
 import os
 import posixpath
 import re
@@ -12,9 +10,17 @@ from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 
-from logos.adapters.files import own_folder, private_folder, text_of_file
-from logos.adapters.git.command import Git, checked_commit, provider_error, repository_of, text_of
-from logos.adapters.git.contents import Problem, fresh_index, missing_paths, problems_in, stage, touched
+from logos.adapters.files import own_folder, private_folder, text_of_file, write_atomically
+from logos.adapters.git.command import Git, checked_commit, dubious, provider_error, repository_of, text_of
+from logos.adapters.git.contents import (
+    FileProblem,
+    fresh_index,
+    missing_paths,
+    problems_in,
+    stage,
+    stage_as_user,
+    touched,
+)
 from logos.adapters.git.merging import merge_contributions
 from logos.adapters.git.worktrees import WorktreePath, owner_of, remove, run_setup
 from logos.domain.events import WorkGathered, WorkMerged
@@ -62,10 +68,11 @@ class GitWorkspace:
                 self._create(checkout, start)
             elif anew:
                 # In the same folder: a terminal may already be open in it.
+                checkout.setup_mark.unlink(missing_ok=True)
                 self._reset(checkout, start, "-ffdxq")
-                run_setup(self._setup, Path(self._inside(checkout)), self._wd)
             else:
                 self._repair_link(checkout)
+            self._set_up(checkout)
             return self._inside(checkout)
 
     def gather(self, action: Gather) -> WorkGathered:
@@ -79,16 +86,14 @@ class GitWorkspace:
             git, commit, problems = self._commit_files(checkout, action.title.strip() or "Work")
             changed, prefix = git.changes(base, commit) if commit != base else [], self._repository.prefix
             if action.must_change and not changed:
-                problems.append(Problem(b"", "nothing was changed"))
+                problems.append(FileProblem(b"", "nothing was changed"))
             declared = [posixpath.normpath(prefix + path) for path in action.declared]
             problems += missing_paths(git, commit, declared, changed)
             if any(it.path == os.fsencode(prefix + TELOS) for it in changed):
-                problems.append(Problem(os.fsencode(prefix + TELOS), "belongs to the user and was restored"))
+                problems.append(FileProblem(os.fsencode(prefix + TELOS), "belongs to the user and was restored"))
             problems += problems_in(git, checkout.folder, changed)
-            lines, files = (
-                dict.fromkeys(problem.describe(prefix) for problem in problems),
-                touched(git, changed, prefix),
-            )
+            lines = dict.fromkeys(problem.describe(prefix) for problem in problems)
+            files = touched(git, changed, prefix)
             if problems:
                 # The files stay, compared with the start commit, so that the author can correct them.
                 fresh_index(git, checkout.index, start)
@@ -114,6 +119,7 @@ class GitWorkspace:
                 self._reset(checkout, start, "-ffdq")
             else:
                 self._create(checkout, start)
+            self._set_up(checkout)
             return self._inside(checkout)
 
     def close(self, result: str | None) -> None:
@@ -154,7 +160,7 @@ class GitWorkspace:
                     self._git.point({self._kept_ref(commit): commit})
         self.close(result)
 
-    def _commit_files(self, checkout: WorktreePath, title: str) -> tuple[Git, str, list[Problem]]:
+    def _commit_files(self, checkout: WorktreePath, title: str) -> tuple[Git, str, list[FileProblem]]:
         """Commit the files of a worktree, unless they are those of its start; with git there, and the problems."""
         git, start = self._git_in(checkout), checked_commit(checkout.start)
         fresh_index(git, checkout.index, start)
@@ -186,7 +192,7 @@ class GitWorkspace:
 
     def _git_in(self, checkout: WorktreePath) -> Git:
         variables = {"GIT_WORK_TREE": str(checkout.folder), "GIT_INDEX_FILE": str(checkout.index)}
-        return Git(checkout.folder, {**self._git.variables, **variables}).disarmed()
+        return Git(checkout.folder, {**self._git.variables, **variables}, root=self._wd).disarmed()
 
     # -- creating worktrees
 
@@ -208,7 +214,7 @@ class GitWorkspace:
         telos = self._wd / ".telos"
         own_folder(telos)
         if not (telos / ".gitignore").exists():
-            (telos / ".gitignore").write_text("*\n", encoding="utf-8")
+            write_atomically(telos / ".gitignore", "*\n", durable=False)
         private_folder(self._home.parent)
         private_folder(self._home)
         self._delete(checkout)
@@ -226,8 +232,14 @@ class GitWorkspace:
             raise HostError(f"cannot create the worktree {checkout.folder}: {error.strerror}") from error
         fresh_index(self._git_in(checkout), checkout.index, start, "-u")
         self._sync_index(checkout)
-        run_setup(self._setup, Path(self._inside(checkout)), self._wd)
+        self._set_up(checkout)
         checkout.mark.write_text(start, encoding="ascii")
+
+    def _set_up(self, checkout: WorktreePath) -> None:
+        """Run the setup command, unless the same has run in these files: it may have been changed since."""
+        if self._setup and text_of_file(checkout.setup_mark) != self._setup:
+            run_setup(self._setup, Path(self._inside(checkout)), self._wd)
+            checkout.setup_mark.write_text(self._setup, encoding="utf-8")
 
     def _reset(self, checkout: WorktreePath, start: str, clean: str) -> None:
         """Reset a worktree to its start; `clean` are the options for files that are not in the commit."""
@@ -240,8 +252,8 @@ class GitWorkspace:
 
     def _delete(self, checkout: WorktreePath) -> None:
         """Remove a worktree and whatever a killed driver left of it. Its branch stays."""
-        ours = (checkout.mark, checkout.index, Path(f"{checkout.index}.lock"), self._registration(checkout))
-        for path in (*ours, *self._registered(checkout), checkout.folder):
+        ours = (checkout.mark, checkout.setup_mark, checkout.index, Path(f"{checkout.index}.lock"))
+        for path in (*ours, self._registration(checkout), *self._registered(checkout), checkout.folder):
             remove(path)
 
     def _registration(self, checkout: WorktreePath) -> Path:
@@ -289,7 +301,7 @@ def base_of(wd: Path, *, allow_dirty: bool) -> str:
     for name, what in _IN_PROGRESS.items():
         if (git.cwd / git.line("rev-parse", "--git-path", name)).exists():
             raise UsageError(f"a {what} is in progress in {wd}: finish or abort it first")
-    entries = git.paths("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
+    entries = git.paths("status", "--porcelain", "-z", "--untracked-files=normal")
     # Untracked files that `logos init` wrote do not count.
     if head and not {*entries} - {os.fsencode(f"?? {repository_of(wd).prefix}{name}") for name in WRITTEN_BY_INIT}:
         return head
@@ -311,12 +323,12 @@ def _users_git(wd: Path) -> Git:
     done = git.run("rev-parse", "--is-inside-work-tree")
     if done.returncode != 0:
         why = provider_error(done)
-        none = "not a git repository" in why
-        raise UsageError(f"{wd} is not a git repository: {_START} makes it one" if none else f"{wd}: {why}")
+        known = {"not a git repository": f"{wd} is not a git repository: {_START} makes it one", "dubious": dubious(wd)}
+        raise UsageError(next((text for words, text in known.items() if words in why), f"{wd}: {why}"))
     if done.stdout.strip() != b"true":
         instead = "run `logos build` in a work tree, see `git worktree add`"
         raise UsageError(f"{wd} is a bare repository or inside .git: {instead}")
-    return Git(repository_of(wd).top)
+    return Git(repository_of(wd).top, root=wd)
 
 
 def _snapshot(git: Git, head: str) -> str:
@@ -327,9 +339,9 @@ def _snapshot(git: Git, head: str) -> str:
             # copy2 keeps the time stamp, by which git decides which entries to check again.
             shutil.copy2(index, ours)
         git = git.using(GIT_INDEX_FILE=str(ours))
-        done = git.run("add", "--all", "--", ".")
-        if done.returncode != 0:
-            raise UsageError(f"cannot take a snapshot of {git.cwd}: {provider_error(done)}")
+        problems = stage_as_user(git, git.cwd)
+        if problems:
+            raise UsageError(f"cannot take a snapshot of {git.cwd}: {problems[0].describe('')}")
         tree = git.line("write-tree")
     if head and tree == git.tree_of(head):
         return head
@@ -340,6 +352,6 @@ def _snapshot(git: Git, head: str) -> str:
 
 def diff_stat(wd: Path, a: str, b: str) -> list[str]:
     """The changes between two commits: a line per file, and a total."""
-    flags = ("-r", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none", "--stat=100")
+    flags = ("-r", "-M", "--ignore-submodules=none", "--stat=100")
     stat = Git(wd).ask("diff-tree", *flags, checked_commit(a), checked_commit(b), "--")
     return [line.rstrip() for line in text_of(stat).splitlines()]

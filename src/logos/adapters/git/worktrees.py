@@ -1,7 +1,5 @@
 """Worktrees on this machine: their paths, setup and removal."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -37,12 +35,27 @@ class WorktreePath:
         return self.folder.with_name(f".{self.name}.made")
 
     @property
+    def setup_mark(self) -> Path:
+        """A file with the setup command that has run in the worktree."""
+        return self.folder.with_name(f".{self.name}.setup")
+
+    @property
     def exists(self) -> bool:
         return self.folder.is_dir() and not self.folder.is_symlink()
 
     @property
     def start(self) -> str:
         return text_of_file(self.mark) if self.exists else ""
+
+
+class SetupFailed(HostError):
+    """The user's setup command did not end with exit code 0."""
+
+    def __init__(self, command: str, folder: Path, exit_code: int | None, output: str) -> None:
+        self.ended_with = exit_code
+        self.output = output
+        self.result = f"not done after {SETUP_SECONDS:.0f} s" if exit_code is None else f"exit code {exit_code}"
+        super().__init__(f"the setup command {command!r} failed in {folder} ({self.result}): {output}")
 
 
 def run_setup(command: str, folder: Path, root: Path) -> None:
@@ -54,18 +67,19 @@ def run_setup(command: str, folder: Path, root: Path) -> None:
         process = Popen(
             command, shell=True, cwd=folder, env=env, stdin=DEVNULL, stdout=sink, stderr=STDOUT, start_new_session=True
         )
+        exit_code = None
         try:
-            result = f"exit code {process.wait(SETUP_SECONDS)}"
+            exit_code = process.wait(SETUP_SECONDS)
         except TimeoutExpired:
-            result = f"not done after {SETUP_SECONDS:.0f} s"
+            pass
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         sink.seek(max(0, sink.seek(0, os.SEEK_END) - SETUP_TAIL))
         output = text_of(sink.read()).strip()
-    if result != "exit code 0":
-        raise HostError(f"the setup command {command!r} failed in {folder} ({result}): {output}")
+    if exit_code != 0:
+        raise SetupFailed(command, folder, exit_code, output)
 
 
 def worktrees_of(wd: Path) -> list[Path]:

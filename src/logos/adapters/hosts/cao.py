@@ -1,7 +1,5 @@
 """Agents on a CAO server, over its HTTP API; the peculiarities of the server are handled here only."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import logging
@@ -15,7 +13,7 @@ import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from logos import errors
-from logos.adapters.hosts.prompt_files import read_instruction, write_prompt
+from logos.adapters.files import read_instruction, write_prompt
 from logos.domain.turns import Agent
 from logos.ports import TerminalOptions
 from logos.waiting.screens import plain, whole
@@ -41,11 +39,15 @@ CONNECT_SECONDS = 5.0
 _NOT_RECEIVED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 # A gateway's answers after which idempotent requests are repeated.
 _UNAVAILABLE = (502, 503, 504)
-_NOT_FOUND, _CONFLICT, _MALFORMED = 404, 409, 422
+_NOT_FOUND, _CONFLICT, _MALFORMED, _FAILED = 404, 409, 422, 500
 
 
 class _TryAgain(httpx.TransportError):
-    """A gateway answers that the server is temporarily unavailable."""
+    """The server, or a gateway, answers that it failed this time."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__(f"the server answers {answer.status_code}")
+        self.answer = answer
 
 
 class ApiClient:
@@ -96,10 +98,19 @@ class ApiClient:
         answer = self._request("POST", path, params, once=f"a prompt for {terminal_id}")
         if answer.status_code == _CONFLICT:
             raise errors.InputRefused(f"terminal {terminal_id} takes no input: {_detail(answer)}")
+        if answer.status_code == _FAILED:
+            self.check_window(terminal_id)
+            raise errors.DeliveryUnknown(f"the CAO server failed while sending a prompt ({_detail(answer)})")
         self._expect(answer, terminal_id)
 
     def get_status(self, terminal_id: str) -> str:
         return str(self._about(terminal_id).get("status", "unknown"))
+
+    def check_window(self, terminal_id: str) -> None:
+        """Without its tmux window, a terminal keeps its last status and screen; only its folder is unknown."""
+        answer = self._request("GET", f"{_terminal(terminal_id)}/working-directory")
+        if answer.is_success and _fields(answer).get("working_directory", "") is None:
+            raise errors.TerminalGone(f"terminal {terminal_id} has no window any more (was tmux ended?)")
 
     def get_last_output(self, terminal_id: str) -> str:
         return whole(str(self._about(terminal_id, "/output", {"mode": "last"}).get("output") or ""))
@@ -240,8 +251,10 @@ class ApiClient:
             limits = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
             answer = self._client.request(method, path, params=params, timeout=limits)
             logger.debug("%s %s%s: %d", method, self.base_url, path, answer.status_code)
-            if answer.status_code in _UNAVAILABLE and not once:
-                raise _TryAgain(f"the server answers {answer.status_code}")
+            # After a 500, only what reads is repeated; for a screen that cannot be read, 500 is the answer.
+            failed = answer.status_code == _FAILED and method == "GET" and not path.endswith("/output")
+            if failed or (answer.status_code in _UNAVAILABLE and not once):
+                raise _TryAgain(answer)
             return answer
 
         retrying = Retrying(
@@ -254,6 +267,8 @@ class ApiClient:
         try:
             return retrying(attempt)
         except httpx.TransportError as error:
+            if isinstance(error, _TryAgain) and error.answer.status_code == _FAILED:
+                return error.answer
             if once and not isinstance(error, _NOT_RECEIVED):
                 raise errors.DeliveryUnknown(f"the connection broke while sending {once} ({_name(error)})") from error
             raise self._away(error) from error

@@ -1,34 +1,37 @@
 """Agents without a server: Logos runs the agent CLI itself, one process per turn, in one conversation."""
 
-from __future__ import annotations
-
-import shutil
+import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from logos.adapters.files import private_folder, text_of_file
-from logos.adapters.hosts.cli_checks import SANDBOX_REMEDY, sandbox_problem, version_of, version_refused
-from logos.adapters.hosts.processes import Json, ProcessHost, exit_code, exit_message
-from logos.adapters.hosts.prompt_files import read_instruction, write_prompt
+from logos.adapters.commands import exit_code, supervisor_of
+from logos.adapters.files import end_of_file, open_regular, private_folder, read_instruction, write_prompt
+from logos.adapters.hosts import providers
+from logos.adapters.hosts.processes import Json, ProcessHost, exit_message
 from logos.adapters.hosts.provider_output import Reading
-from logos.adapters.hosts.providers import (
-    COMMAND,
-    LOST_CONVERSATION,
-    PROVIDERS,
-    Grant,
-    Permission,
-    Provider,
-    command_provider,
-    end_of,
-)
+from logos.adapters.hosts.providers import COMMAND, PROVIDERS, Grant, Permission, Provider
+from logos.adapters.programs import command_of
 from logos.domain.turns import Agent
 from logos.domain.usage import Usage, total_of
-from logos.errors import ConfigError, TerminalNotCreated
-from logos.waiting.screens import plain
+from logos.errors import ConfigError, ProgramNotFound, TerminalNotCreated
+from logos.waiting.screens import end_of, plain
 
 # Some systems limit the length of an argument; a longer prompt is passed as a file.
 MAX_ARGUMENT_BYTES = 100_000
+# The CLI does not know the conversation: it was killed before it stored it.
+LOST_CONVERSATION = re.compile(r"no conversation found|no rollout found|session not found", re.IGNORECASE)
+# An output is read as a whole up to this size. Of a larger one, the beginning and the end are read, and between them
+# the short rows: they say what was used and what was refused.
+WHOLE_BYTES = 8_000_000
+END_BYTES = 1_000_000
+ROWS_BYTES = 2_000_000
+_SHORT_ROW = re.compile(rb"\n(\{[^\n]{0,4000}\})(?=\n)")
+# An agent without a response file may answer with its last words.
+MAX_FINAL = 1_000_000
 SESSION = "local"
 RESPONSES = Path(".tmp", "agent-responses")
 
@@ -47,8 +50,9 @@ class LocalHost(ProcessHost):
         permission_of: Callable[[str], Permission],
         profile_text: Callable[[str], str],
         agent_command: str = "",
+        is_supervised: Callable[[Path], object] = supervisor_of,
     ) -> None:
-        super().__init__(root, wd)
+        super().__init__(root, wd, is_supervised=is_supervised)
         self._env = env
         self._permission_of = permission_of
         self._profile_text = profile_text
@@ -69,23 +73,24 @@ class LocalHost(ProcessHost):
 
     def _check(self, row: Provider, *, sandboxed: bool) -> None:
         """Raise an error if this version is unsafe, or if its sandbox would make every command fail."""
-        program = str(self._program(row))
-        if row.refused_from and version_refused(row, version := version_of(program, env=self._env)):
+        program = self._command(row)
+        if row.refused_from and row.refuses(version := providers.version_of(program, env=self._env)):
             hint = f"install {row.tested} with `{row.install}`"
             raise TerminalNotCreated(f"{row.name} is not started in version {version}: {row.warning}; {hint}")
-        if sandboxed and (problem := sandbox_problem(row, program, self._env)):
-            raise TerminalNotCreated(
-                f"{row.name}: {problem}, so every command of its agents would fail; {SANDBOX_REMEDY}"
-            )
+        if sandboxed and (problem := row.sandbox_problem(program, self._env)):
+            why = f"{problem}, so every command of its agents would fail"
+            raise TerminalNotCreated(f"{row.name}: {why}; {providers.SANDBOX_REMEDY}")
 
     def _details(self, about: Mapping[str, str]) -> Json:
         return {"session": _new_name(self._startable(about["profile"], about["provider"])), "since": 0}
 
     def _startable(self, profile: str, provider: str) -> Provider:
         row = self._row(provider)
-        if self._program(row) is None:
+        try:
+            self._command(row)
+        except ProgramNotFound as error:
             hint = f"; install it with `{row.install}`" if row.install else ""
-            raise TerminalNotCreated(f"{profile} ({provider}): there is no program `{row.program}`{hint}")
+            raise TerminalNotCreated(f"{profile} ({provider}): {error}{hint}") from error
         self._profile_text(profile)
         return row
 
@@ -94,9 +99,8 @@ class LocalHost(ProcessHost):
         if message.startswith("/rename "):
             # A label for the terminals of a server; there are none here.
             return
-        if self._is_running(terminal_id):
-            # The turn was abandoned. Processes that an ended turn left running are not touched.
-            self._end(terminal_id)
+        # The turn was abandoned, or its supervisor was killed.
+        self._end(terminal_id)
         row, turns = self._row(about["provider"]), self._turns(terminal_id)
         if turns and LOST_CONVERSATION.search(self._failure(terminal_id, turns[-1])):
             about |= {"session": _new_name(row), "since": len(turns)}
@@ -112,7 +116,7 @@ class LocalHost(ProcessHost):
         cwd = Path(about.get("cwd") or self._wd)
         grant = self._grant(row, about["profile"], terminal_id, cwd)
         arguments = [part.replace("{prompt_file}", str(file)) for part in row.arguments(grant, session, again)]
-        command = [str(self._program(row)), *(part.replace("{cwd}", str(cwd)) for part in arguments)]
+        command = [*self._command(row), *(part.replace("{cwd}", str(cwd)) for part in arguments)]
         if row.as_argument and len(prompt.encode()) > MAX_ARGUMENT_BYTES:
             name = f"{terminal_id}-{folder.name}.md"
             command.append(read_instruction(file if cwd == self._wd else write_prompt(cwd, name, prompt)))
@@ -152,14 +156,14 @@ class LocalHost(ProcessHost):
         if provider == COMMAND:
             if not self._agent_command.strip():
                 raise ConfigError("provider `command` needs agent_command, with {prompt_file} in it")
-            return command_provider(self._agent_command)
+            return providers.command_provider(self._agent_command)
         if provider not in PROVIDERS:
             known = ", ".join((*PROVIDERS, COMMAND))
             raise ConfigError(f"unknown provider {provider!r} for the local host; known: {known}")
         return PROVIDERS[provider]
 
-    def _program(self, row: Provider) -> str | None:
-        return shutil.which(row.program, path=self._env.get("PATH"))
+    def _command(self, row: Provider) -> list[str]:
+        return command_of(row.program, self._wd, self._env)
 
     def _read(self, terminal_id: str, turn: Path) -> Reading:
         known = self._ended.setdefault(terminal_id, {})
@@ -168,7 +172,8 @@ class LocalHost(ProcessHost):
         # Checked before the output is read: a turn that ends in between is read again.
         ended = turn != self._turns(terminal_id)[-1] or not self._is_running(terminal_id)
         row = self._row(self._about(terminal_id)["provider"])
-        reading = row.reading(text_of_file(turn / "out"), text_of_file(turn / "err"), exit_code(turn))
+        reading = row.reading(output_of(turn / "out"), end_of_file(turn / "err", END_BYTES), exit_code(turn))
+        reading = replace(reading, final=reading.final[-MAX_FINAL:])
         if ended:
             known[turn] = reading
         return reading
@@ -186,12 +191,36 @@ class LocalHost(ProcessHost):
         if self._is_running(terminal_id):
             # A warning on the error stream of a running turn that the user should see.
             warnings = self._row(self._about(terminal_id)["provider"]).stderr_warnings
-            found = warnings.search(text_of_file(turn / "err")) if warnings is not None else None
+            found = re.search(warnings, end_of_file(turn / "err", END_BYTES), re.IGNORECASE) if warnings else None
             return plain(found[1])[:600] if found else ""
         error, code = self._read(terminal_id, turn).error, exit_code(turn)
         if error or code == 0:
             return plain(error)[:600]
-        return exit_message(code, end_of(text_of_file(turn / "err")) or end_of(text_of_file(turn / "out")))
+        return exit_message(code, end_of(end_of_file(turn / "err")) or end_of(end_of_file(turn / "out")))
+
+
+def output_of(path: Path) -> str:
+    """What a process printed, in bounded memory; empty if it cannot be read."""
+    with suppress(OSError), open_regular(path) as source:
+        size = source.seek(0, os.SEEK_END)
+        source.seek(0)
+        if size <= WHOLE_BYTES:
+            return source.read(WHOLE_BYTES).decode("utf-8", "replace")
+        parts, rows, end = [block := source.read(END_BYTES)], 0, size - END_BYTES
+        while (left := end - source.tell()) > 0 and rows < ROWS_BYTES:
+            block = _last_line(block) + source.read(min(END_BYTES, left))
+            found = [match[1] for match in _SHORT_ROW.finditer(block)]
+            parts += found
+            rows += sum(map(len, found))
+        cut = _last_line(block) if source.tell() == end else b""
+        source.seek(end)
+        return b"\n".join([*parts, cut + source.read(END_BYTES)]).decode("utf-8", "replace")
+    return ""
+
+
+def _last_line(block: bytes) -> bytes:
+    """An incomplete row, from the newline before it; of one that is too long, enough to see that it is."""
+    return block[block.rfind(b"\n") :][:5000] if b"\n" in block else b""
 
 
 def _new_name(row: Provider) -> str:

@@ -3,30 +3,23 @@
 All state is on disk, so a new driver finds out whether a turn is running, has ended with a code, or was killed.
 """
 
-from __future__ import annotations
-
 import json
-import os
 import signal
 import subprocess
-import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Unpack, cast
 
-from logos.adapters.files import own_folder, private_folder, write_atomically
-from logos.adapters.lock import noted_pid
+from logos.adapters.commands import end, end_marked, exit_code, start, supervisor_of
+from logos.adapters.files import bytes_of_file, open_regular, own_folder, private_folder, write_atomically
 from logos.errors import HostError, TerminalGone
 from logos.ports import TerminalOptions
 
 Json = dict[str, Any]
 
-# The shell writes the pid and the exit code, because no driver may be left to wait for the process.
-_WRAPPER = 'folder=$1; shift; echo $$ >"$folder/pid"; "$@"; code=$?; echo $code >"$folder/exit"; exit $code'
-END_SECONDS = 3.0
 MARK = "LOGOS_TERMINAL"
 
 
@@ -35,9 +28,10 @@ class ProcessHost:
 
     session_name: str
 
-    def __init__(self, root: Path, wd: Path) -> None:
+    def __init__(self, root: Path, wd: Path, *, is_supervised: Callable[[Path], object] = supervisor_of) -> None:
         self._root = root
         self._wd = wd
+        self._is_supervised = is_supervised
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         own_folder(root)
 
@@ -66,6 +60,13 @@ class ProcessHost:
             return "processing"
         return "completed" if self._turns(terminal_id) else "idle"
 
+    def exit_of(self, terminal_id: str) -> tuple[int, int] | None:
+        """How and when the process of the latest turn ended."""
+        for turn in self._turns(terminal_id)[-1:]:
+            if (code := exit_code(turn)) is not None:
+                return code, (turn / "exit").stat().st_ctime_ns
+        return None
+
     def exit_terminal(self, terminal_id: str) -> None:
         """End a terminal; its folder is renamed and kept."""
         folder = self._root / terminal_id
@@ -80,7 +81,7 @@ class ProcessHost:
 
     def _about(self, terminal: str) -> Json:
         try:
-            return cast(Json, json.loads((self._root / terminal / "terminal.json").read_text("utf-8")))
+            return read_about(self._root / terminal / "terminal.json")
         except (OSError, ValueError) as error:
             raise TerminalGone(f"there is no terminal {terminal}") from error
 
@@ -91,8 +92,8 @@ class ProcessHost:
     def _turns(self, terminal: str) -> list[Path]:
         """The folders of the turns whose process started, in order."""
         self._about(terminal)
-        folders = (self._root / terminal).glob("turn-*/pid")
-        return sorted((pid.parent for pid in folders), key=lambda folder: int(folder.name[5:]))
+        folders = [pid.parent for pid in (self._root / terminal).glob("turn-*/pid")]
+        return sorted((f for f in folders if f.name[5:].isdecimal()), key=lambda folder: int(folder.name[5:]))
 
     def _next_turn(self, terminal: str, prompt: str) -> Path:
         folder = self._root / terminal / f"turn-{len(self._turns(terminal)) + 1}"
@@ -103,14 +104,10 @@ class ProcessHost:
         self, folder: Path, command: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: Path | None = None
     ) -> None:
         """Start the process of a turn in a new session, so that it continues when its driver dies."""
-        files = ((stdin or Path(os.devnull), "rb"), (folder / "out", "ab"), (folder / "err", "ab"))
-        wrapped, marked = ["/bin/sh", "-c", _WRAPPER, "sh", str(folder), *command], {**env, MARK: str(folder.parent)}
+        marked = {**env, MARK: str(folder.parent)}
         try:
-            with ExitStack() as stack:
-                source, out, err = (stack.enter_context(path.open(mode)) for path, mode in files)
-                self._children[folder.parent.name] = subprocess.Popen(
-                    wrapped, cwd=cwd, env=marked, stdin=source, stdout=out, stderr=err, start_new_session=True
-                )
+            with open_regular(stdin) if stdin is not None else nullcontext() as source:
+                self._children[folder.parent.name] = start(folder, command, cwd, marked, stdin=source)
         except OSError as error:
             raise HostError(f"cannot start {command[0]}: {error.strerror}") from error
 
@@ -118,73 +115,47 @@ class ProcessHost:
         turns, child = self._turns(terminal), self._children.get(terminal)
         if child is not None and child.poll() is None:
             return True
-        return bool(turns) and exit_code(turns[-1]) is None and _alive(noted_pid(turns[-1] / "pid"))
+        if not turns or exit_code(turns[-1]) is not None:
+            return False
+        if child is not None:
+            # An agent has killed its supervisor.
+            end_marked(turns[-1])
+            self._children.pop(terminal, None)
+        return bool(self._is_supervised(turns[-1]))
 
     def _end(self, terminal: str) -> None:
-        """End all processes of a terminal, first with SIGTERM, then with SIGKILL."""
-        child, group = self._children.get(terminal), None
-        if child is not None and child.poll() is None:
-            group = child.pid
-        else:
-            with suppress(TerminalGone):
-                running = [turn for turn in self._turns(terminal)[-1:] if not (turn / "exit").exists()]
-                group = noted_pid(running[0] / "pid") if running else None
-        for signum in (signal.SIGTERM, signal.SIGKILL):
-            if group is None or not _alive(group):
-                break
-            with suppress(ProcessLookupError):
-                os.killpg(group, signum)
-            until = time.monotonic() + END_SECONDS
-            while _alive(group) and time.monotonic() < until:
-                time.sleep(0.02)
-                if child is not None:
-                    child.poll()
-        # Descendants in other sessions inherit the terminal's mark in their environment.
-        mark = f"{MARK}={self._root / terminal}".encode()
-        for entry in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError, ValueError):
-                if mark in entry.read_bytes().split(b"\0"):
-                    os.kill(int(entry.parent.name), signal.SIGKILL)
+        """End all processes of the latest turn, first with SIGTERM, then with SIGKILL."""
+        child = self._children.get(terminal)
+        with suppress(TerminalGone):
+            turns = self._turns(terminal)
+            if child is not None or (turns and exit_code(turns[-1]) is None):
+                end(turns[-1] if turns else self._root / terminal / "turn-1", child)
         self._children.pop(terminal, None)
-        if child is not None:
-            child.poll()
 
 
-def exit_code(turn: Path) -> int | None:
-    """The exit code of a turn's process; None if it runs or was killed."""
-    with suppress(OSError, ValueError):
-        return int((turn / "exit").read_text())
-    return None
+def read_about(path: Path) -> Json:
+    """What a terminal.json says; a ValueError where it is not one of ours."""
+    try:
+        about = json.loads(bytes_of_file(path))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(about, dict) or not all(isinstance(value, str | int) for value in cast(Json, about).values()):
+        raise ValueError("not an object with texts")
+    if not {"profile", "provider"} <= cast(Json, about).keys():
+        raise ValueError("no profile or no provider")
+    return cast(Json, about)
 
 
 def exit_message(code: int | None, output: str) -> str:
     """How a turn failed that does not run any more, with the end of its output."""
-    message = "its process was killed" if code is None else f"its process ended with {code}"
+    if code is None:
+        message = "its process was killed"
+    else:
+        message = f"its process ended with {code}" if code >= 0 else f"its process was ended by {_signal_name(-code)}"
     return f"{message}: {output}" if output else message
 
 
-def _alive(group: int | None) -> bool:
-    """Whether any process of the group still runs."""
-    if group is None:
-        return False
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    # The leader usually lives as long as the group, and reading all processes is slow.
-    if _is_running(Path(f"/proc/{group}/stat"), group):
-        return True
-    # Zombies are still in their group; without /proc they cannot be told apart, and the group counts as alive.
-    entries = list(Path("/proc").glob("[0-9]*/stat"))
-    return not entries or any(_is_running(entry, group) for entry in entries)
-
-
-def _is_running(stat: Path, group: int) -> bool:
-    """Whether a process is in the group and is not a zombie."""
-    with suppress(OSError, ValueError):
-        # The command in parentheses may contain anything; then come state, parent and group.
-        state, _, own_group = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
-        return int(own_group) == group and state not in ("Z", "X")
-    return False
+def _signal_name(number: int) -> str:
+    with suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"

@@ -1,10 +1,8 @@
 """What agent CLIs print, and what is read from it: conversation, usage, last word, error and refused tool calls."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -46,12 +44,9 @@ class Printed:
 
 
 def printed(out: str, err: str, code: int | None) -> Printed:
-    return Printed(_objects(out), out, err, code)
-
-
-def _objects(output: str) -> list[Json]:
-    """The JSON objects in an output: one document, or one per line among other text."""
-    return _parsed(output) or [row for line in output.splitlines() for row in _parsed(line)]
+    """The output is one JSON document, or one per line among other text."""
+    rows = _parsed(out) or [row for line in out.splitlines() for row in _parsed(line)]
+    return Printed(rows, out, err, code)
 
 
 def _parsed(text: str) -> list[Json]:
@@ -92,6 +87,11 @@ def _sum(rows: Sequence[object], *paths: str) -> int | None:
     return sum(known) if known else None
 
 
+def _usage(used: Sequence[object], read: Sequence[str], cached: str, written: Sequence[str]) -> Usage | None:
+    """The tokens at these paths; None if nothing is reported."""
+    return Usage(_sum(used, *read), _sum(used, cached), _sum(used, *written)) if any(used) else None
+
+
 def _price(prices: Sequence[object]) -> float | None:
     known = [float(price) for price in prices if isinstance(price, int | float)]
     return sum(known) if known else None
@@ -106,11 +106,10 @@ def _call(tool: object, arguments: object) -> str:
 def read_codex(said: Printed) -> Reading:
     rows = said.rows
     used = [_last(rows, "usage", "turn.completed")]
-    usage = Usage(_sum(used, "input_tokens"), _sum(used, "cached_input_tokens"), _sum(used, "output_tokens"))
     messages = [row for row in rows if dig(row, "item.type") == "agent_message"]
     return Reading(
         session=_text(rows, "thread_id", "thread.started"),
-        usage=usage if used[0] else None,
+        usage=_usage(used, ["input_tokens"], "cached_input_tokens", ["output_tokens"]),
         final=_text(messages, "item.text"),
         error=_text(rows, "error.message", "turn.failed"),
         refused=tuple(_refused_by_codex(dig(row, "item") for row in rows)),
@@ -133,15 +132,11 @@ def read_claude(said: Printed) -> Reading:
     used, cached = [result.get("usage")], "cache_read_input_tokens"
     # Newer versions report the price of the whole conversation as the total.
     prices = [dig(model, "costUSD") for model in _values(result.get("model_usage_since_last_result"))]
-    usage = Usage(
-        _sum(used, "input_tokens", "cache_creation_input_tokens", cached),
-        _sum(used, cached),
-        _sum(used, "output_tokens"),
-        _price(prices or [result.get("total_cost_usd")]),
-    )
+    usage = _usage(used, ["input_tokens", "cache_creation_input_tokens", cached], cached, ["output_tokens"])
+    usage = replace(usage, cost_usd=_price(prices or [result.get("total_cost_usd")])) if usage else None
     denials = _list(result.get("permission_denials"))
     refused = tuple(_call(dig(denial, "tool_name"), dig(denial, "tool_input")) for denial in denials)
-    reading = Reading(session, usage if used[0] else None, str(result.get("result") or ""), refused=refused)
+    reading = Reading(session, usage, str(result.get("result") or ""), refused=refused)
     if not result.get("is_error"):
         return reading
     resets = _last(said.rows, "rate_limit_info.resetsAt", "rate_limit_event")
@@ -152,9 +147,9 @@ def read_claude(said: Printed) -> Reading:
 def read_qwen(said: Printed) -> Reading:
     """As claude prints it, but the input tokens include the cached ones."""
     reading, used = read_claude(said), [_last(said.rows, "usage", "result")]
-    usage = Usage(_sum(used, "input_tokens"), _sum(used, "cache_read_input_tokens"), _sum(used, "output_tokens"))
+    usage = _usage(used, ["input_tokens"], "cache_read_input_tokens", ["output_tokens"])
     error = _text(said.rows, "error.message", "result") or reading.error
-    return _with_error(replace(reading, usage=usage if used[0] else None, error=error))
+    return _with_error(replace(reading, usage=usage, error=error))
 
 
 def _with_error(reading: Reading) -> Reading:
@@ -168,19 +163,16 @@ def _with_error(reading: Reading) -> Reading:
 def read_opencode(said: Printed) -> Reading:
     rows = said.rows
     steps = [row.get("part") for row in rows if row.get("type") == "step_finish"]
-    usage = Usage(
-        _sum(steps, "tokens.input", "tokens.cache.read", "tokens.cache.write"),
-        _sum(steps, "tokens.cache.read"),
-        _sum(steps, "tokens.output", "tokens.reasoning"),
-        # A price of zero means that the price of the model is unknown.
-        _price([dig(step, "cost") for step in steps]) or None,
-    )
+    read, written = ["input", "cache.read", "cache.write"], ["output", "reasoning"]
+    usage = _usage([dig(step, "tokens") for step in steps], read, "cache.read", written)
+    # A price of zero means that the price of the model is unknown.
+    cost = _price([dig(step, "cost") for step in steps]) or None
     used = [dig(row, "part") for row in rows if row.get("type") == "tool_use"]
     by_rule = [tool for tool in used if _REFUSED_BY_RULE.search(str(dig(tool, "state.error")))]
     refused = [_call(dig(tool, "tool"), dig(tool, "state.input")) for tool in by_rule]
     return Reading(
         session=_text(rows, "sessionID"),
-        usage=usage if steps else None,
+        usage=replace(usage or Usage(), cost_usd=cost) if steps else None,
         final=_text(rows, "part.text", "text"),
         error=_text(rows, "error.data.message", "error"),
         refused=(*refused, *(found[1] for found in _AUTO_REJECTED.finditer(plain(said.err)))),
@@ -192,14 +184,12 @@ def read_gemini(said: Printed) -> Reading:
     start = max(said.err.rfind("\n{\n"), 0)
     rows = said.rows or _parsed(said.err[start:])
     models = _values(_last(rows, "stats.models"))
-    output = _sum(models, "tokens.candidates", "tokens.thoughts")
-    usage = Usage(_sum(models, "tokens.prompt"), _sum(models, "tokens.cached"), output)
     message = _text(rows, "error.message")
     # The message may be the document that the API answered.
     message = _text(_parsed(message), "error.message") or message
     return Reading(
         session=_text(rows, "session_id"),
-        usage=usage if models else None,
+        usage=_usage(models, ["tokens.prompt"], "tokens.cached", ["tokens.candidates", "tokens.thoughts"]),
         final=_text(rows, "response"),
         error=f"{_text(rows, 'error.code')} {message}".strip(),
         refused=tuple(found[1] for found in _NOT_OFFERED.finditer(said.err) if found[1]),
@@ -242,13 +232,13 @@ def read_kimi(said: Printed) -> Reading:
 def read_goose(said: Printed) -> Reading:
     """A document with the whole conversation; the errors of earlier turns are in it too."""
     used = [_last(said.rows, "metadata")]
-    usage = Usage(_sum(used, "input_tokens"), _sum(used, "cache_read_input_tokens"), _sum(used, "output_tokens"))
+    usage = _usage(used, ["input_tokens"], "cache_read_input_tokens", ["output_tokens"])
     messages = _list(_last(said.rows, "messages"))
     parts = _list(dig(messages[-1], "content")) if messages else []
     final = next((str(text) for part in reversed(parts) if (text := dig(part, "message") or dig(part, "text"))), "")
-    return _with_error(Reading(usage=usage if used[0] else None, final=final))
+    return _with_error(Reading(usage=usage, final=final))
 
 
-def read_plain(said: Printed) -> Reading:
-    del said
-    return Reading()
+_READ = (read_codex, read_claude, read_opencode, read_gemini, read_qwen, read_copilot, read_kimi, read_goose)
+# By program.
+READERS: dict[str, Callable[[Printed], Reading]] = {read.__name__.removeprefix("read_"): read for read in _READ}

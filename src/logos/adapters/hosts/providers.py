@@ -1,30 +1,33 @@
-"""The agent CLIs that Logos can run itself: how each is started, continued and allowed. Rows, not classes."""
+"""The agent CLIs that Logos can run itself; providers.toml is the table of them."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping
+import subprocess
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from importlib.resources import files
 from pathlib import Path
+from subprocess import DEVNULL
+from types import MappingProxyType
+from typing import Any, cast
 
-from logos.adapters.hosts.provider_output import (
-    Printed,
-    Reading,
-    printed,
-    read_claude,
-    read_codex,
-    read_copilot,
-    read_gemini,
-    read_goose,
-    read_kimi,
-    read_opencode,
-    read_plain,
-    read_qwen,
+from logos.adapters.hosts.provider_output import READERS, Json, Printed, Reading, printed
+from logos.waiting.screens import end_of, plain
+
+# For questions to a CLI about itself; no model is asked.
+TIMEOUT_SECONDS = 5
+# How programs report that they do not know an argument.
+USAGE_ERROR = 2
+SANDBOX_REMEDY = (
+    "allow user namespaces (Linux: `sysctl kernel.unprivileged_userns_clone=1 "
+    "kernel.apparmor_restrict_unprivileged_userns=0`; Docker: `--security-opt seccomp=unconfined`), or set "
+    "AUTO_ACCEPT_PERMISSIONS=1 where the machine itself is the sandbox"
 )
-from logos.waiting.screens import last_lines, plain
 
 
 class Permission(IntEnum):
@@ -57,25 +60,6 @@ class Grant:
         return Grant(tuple(map(filled, self.flags)), {name: filled(value) for name, value in self.env.items()})
 
 
-Grants = Mapping[Permission, Grant]
-
-# The CLI does not know the conversation: it was killed before it stored it.
-LOST_CONVERSATION = re.compile(r"no conversation found|no rollout found|session not found", re.IGNORECASE)
-
-
-def _grants(edit: Grant, run: Grant, everything: Grant, respond: Grant | None = None) -> Grants:
-    return {
-        Permission.RESPOND: respond or edit,
-        Permission.EDIT: edit,
-        Permission.RUN: run,
-        Permission.ALL: everything,
-    }
-
-
-def _flags(edit: tuple[str, ...], run: tuple[str, ...], everything: tuple[str, ...]) -> Grants:
-    return _grants(Grant(edit), Grant(run), Grant(everything))
-
-
 @dataclass(frozen=True, slots=True)
 class Provider:
     """A CLI. `first` and `again` are its arguments; `{permissions}` and `{session}` are filled in.
@@ -85,7 +69,8 @@ class Provider:
     messages on the error stream of a waiting process that the user should see.
 
     `tested` is the version that our tests drive. A version from `refused_from` on is not started; `warning` says why,
-    or what to know about every version. `sandbox_probe` succeeds where its sandbox works.
+    or what to know about every version. `sandbox_probe` succeeds where its sandbox works. `reports_tokens` and
+    `reports_cost` say what its turns are known to report.
     """
 
     name: str
@@ -94,17 +79,19 @@ class Provider:
     again: tuple[str, ...]
     read: Callable[[Printed], Reading]
     install: str
-    permissions: Grants = field(default_factory=dict[Permission, Grant])
+    permissions: Mapping[Permission, Grant] = field(default_factory=dict[Permission, Grant])
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     as_argument: bool = False
     cumulative: bool = False
     names_sessions: bool = False
-    stderr_warnings: re.Pattern[str] | None = None
+    stderr_warnings: str = ""
     login: tuple[str, ...] = ()
     tested: str = ""
     refused_from: str = ""
     warning: str = ""
     sandbox_probe: tuple[str, ...] = ()
+    reports_tokens: bool = True
+    reports_cost: bool = False
 
     def arguments(self, grant: Grant, session: str, again: bool) -> list[str]:
         arguments = list[str]()
@@ -117,6 +104,37 @@ class Provider:
         found = self.read(printed(output, errors, code))
         return Reading(final=plain(output).strip()) if found == Reading() else found
 
+    def refuses(self, version: str) -> bool:
+        """Whether this version must not be started."""
+        return bool(self.refused_from) and version_numbers(version) >= version_numbers(self.refused_from)
+
+    def is_older_than(self, version: str) -> bool:
+        """Whether this version is newer than the one that our tests drive."""
+        return bool(self.tested) and version_numbers(version) > version_numbers(self.tested)
+
+    def sandbox_problem(self, program: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+        """Why the CLI cannot keep its agents inside its sandbox; empty if it can, or if only a turn could tell."""
+        code, text = ask(*program, *self.sandbox_probe, env=env) if self.sandbox_probe else (None, "")
+        if code in (None, 0, USAGE_ERROR):
+            return ""
+        return f"its sandbox does not work here ({end_of(text, 1) or f'exit {code}'})"
+
+
+def ask(*words: str, env: Mapping[str, str] | None = None) -> tuple[int | None, str]:
+    """Exit code and output of a short command; no code when it fails to start or times out."""
+    try:
+        ran = subprocess.run(
+            words, stdin=DEVNULL, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_SECONDS, env=env
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None, ""
+    return ran.returncode, ran.stdout or ran.stderr
+
+
+def version_of(program: Sequence[str], flag: str = "--version", env: Mapping[str, str] | None = None) -> str:
+    lines = [line.strip() for line in ask(*program, flag, env=env)[1].splitlines()]
+    return next(filter(None, lines), "version unknown")
+
 
 def version_numbers(text: str) -> tuple[int, ...]:
     """The version in what a program prints about itself; empty if there is none."""
@@ -124,158 +142,25 @@ def version_numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, found[0].split("."))) if found else ()
 
 
-_OPENCODE = ("run", "--format", "json", "--print-logs", "--log-level", "ERROR", "{permissions}")
-_GOOSE = ("--with-builtin", "developer", "--output-format", "json", "-i", "-")
-_CLAUDE_EDITS = ("--permission-mode", "acceptEdits")
-_COPILOT_EDITS = ("--allow-tool", "write", "--allow-tool", "shell(mkdir:*)")
-_SANDBOX = Grant(("--sandbox", "workspace-write"))
-# A sandbox in which all is read-only but the response; the shell needs a place for long here-documents.
-_REVIEWER = Grant(
-    (
-        *("-c", 'default_permissions="logos"'),
-        *("-c", 'permissions.logos.extends=":read-only"'),
-        *("-c", 'permissions.logos.filesystem={"{responses}"="write","{scratch}"="write"}'),
-    ),
-    {"TMPDIR": "{scratch}"},
-)
-_NO_SHELL = ("--agent-file", str(Path(__file__).with_name("kimi_without_shell.yaml")))
+def _load(name: str, row: Json) -> Provider:
+    def grant(flags: Sequence[str] = (), env: Mapping[str, str] = MappingProxyType({})) -> Grant:
+        return Grant(tuple(flag.replace("{here}", str(Path(__file__).parent)) for flag in flags), env)
+
+    given: Json = {key: tuple(cast(Any, it)) if isinstance(it, list) else it for key, it in row.items()}
+    grants: Json = given.pop("permissions")
+    permissions = {level: grant(**grants.get(level.name.lower(), grants["edit"])) for level in Permission}
+    return Provider(name, read=READERS[row["program"]], permissions=permissions, **given)
 
 
-def _opencode(**rules: object) -> Grant:
-    """A refusal by a rule is an answer to the agent; a question that nobody answers would end its turn."""
-    outside = {"*": "deny", "{responses}/*": "allow"}
-    return Grant(env={"OPENCODE_PERMISSION": json.dumps({**rules, "external_directory": outside})})
-
-
-ROWS: tuple[Provider, ...] = (
-    Provider(
-        name="codex",
-        program="codex",
-        first=("exec", "--json", "--skip-git-repo-check", "{permissions}", "-"),
-        again=("exec", "--json", "--skip-git-repo-check", "{permissions}", "resume", "{session}", "-"),
-        read=read_codex,
-        install="npm install -g @openai/codex",
-        permissions=_grants(
-            _SANDBOX, _SANDBOX, Grant(("--dangerously-bypass-approvals-and-sandbox",)), respond=_REVIEWER
-        ),
-        cumulative=True,
-        login=("login", "status"),
-        tested="0.166.0",
-        # It needs user namespaces; without them every command fails, and codex still ends with 0.
-        sandbox_probe=("sandbox", "--", "true"),
-    ),
-    Provider(
-        name="claude_code",
-        program="claude",
-        first=("-p", "--output-format", "stream-json", "--verbose", "{permissions}"),
-        again=("-p", "--output-format", "stream-json", "--verbose", "{permissions}", "--resume", "{session}"),
-        read=read_claude,
-        install="npm install -g @anthropic-ai/claude-code",
-        permissions=_grants(
-            Grant(_CLAUDE_EDITS),
-            Grant((*_CLAUDE_EDITS, "--allowedTools", "Bash")),
-            # As root it skips permissions only in a sandbox.
-            Grant(("--dangerously-skip-permissions",), {"IS_SANDBOX": "1"}),
-        ),
-        # By default it retries a refused key for minutes.
-        env={"CLAUDE_CODE_MAX_RETRIES": "5"},
-        login=("auth", "status"),
-        tested="2.1.325",
-    ),
-    Provider(
-        name="opencode_cli",
-        program="opencode",
-        first=(*_OPENCODE, "--title", "logos"),
-        again=(*_OPENCODE, "--session", "{session}"),
-        read=read_opencode,
-        install="npm install -g opencode-ai",
-        permissions=_grants(
-            _opencode(bash="deny"),
-            _opencode(),
-            Grant(("--auto",)),
-            respond=_opencode(bash="deny", edit={"*": "deny", "*.tmp/agent-responses/*": "allow"}),
-        ),
-        # It waits until a limit is reset and reports that only in its log.
-        stderr_warnings=re.compile(r"AI_APICallError: ([^\"\n]*limit[^\"\n]*)", re.IGNORECASE),
-        login=("auth", "list"),
-        tested="1.18.33",
-    ),
-    Provider(
-        name="gemini",
-        program="gemini",
-        first=("-o", "json", "{permissions}"),
-        again=("-o", "json", "{permissions}", "--resume", "{session}"),
-        read=read_gemini,
-        install="npm install -g @google/gemini-cli",
-        permissions=_flags(("--approval-mode", "auto_edit"), ("-y",), ("-y",)),
-        # In a folder that nobody trusted at its own prompt it refuses to work.
-        env={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
-        tested="0.61.0",
-    ),
-    Provider(
-        name="qwen",
-        program="qwen",
-        first=("-o", "stream-json", "{permissions}"),
-        again=("-o", "stream-json", "{permissions}", "--resume", "{session}"),
-        read=read_qwen,
-        install="npm install -g @qwen-code/qwen-code",
-        permissions=_flags(("--approval-mode", "auto-edit"), ("-y",), ("-y",)),
-        cumulative=True,
-        tested="0.24.4",
-    ),
-    Provider(
-        name="copilot_cli",
-        program="copilot",
-        first=("--output-format", "json", "{permissions}", "-p"),
-        again=("--output-format", "json", "{permissions}", "--resume={session}", "-p"),
-        read=read_copilot,
-        install="npm install -g @github/copilot",
-        permissions=_flags(_COPILOT_EDITS, ("--allow-tool", "write", "--allow-tool", "shell"), ("--allow-all",)),
-        as_argument=True,
-        cumulative=True,
-        tested="1.0.102",
-    ),
-    Provider(
-        name="kimi_cli",
-        program="kimi",
-        first=("--print", "--output-format", "stream-json", "{permissions}", "-p"),
-        again=("--print", "--output-format", "stream-json", "{permissions}", "-r", "{session}", "-p"),
-        read=read_kimi,
-        install="pip install kimi-cli==1.51.0",
-        # Whoever writes files needs the shell: its file tool cannot make folders.
-        permissions=_grants(Grant(), Grant(), Grant(), respond=Grant(_NO_SHELL)),
-        # It breaks the lines of its errors to fit.
-        env={"COLUMNS": "1000"},
-        as_argument=True,
-        tested="1.51.0",
-        refused_from="1.52",
-        warning="kimi 1.52 pipes a script that it downloads into bash",
-    ),
-    Provider(
-        name="goose",
-        program="goose",
-        first=("run", "-q", "-n", "{session}", *_GOOSE),
-        again=("run", "-q", "-n", "{session}", "-r", *_GOOSE),
-        read=read_goose,
-        install="npm install -g @aaif/goose-binary-linux-x64",
-        # Its other modes ask at a keyboard and end a turn without one.
-        permissions=dict.fromkeys(Permission, Grant(env={"GOOSE_MODE": "auto"})),
-        cumulative=True,
-        names_sessions=True,
-        tested="1.52.0",
-        warning="goose knows no permissions without a keyboard: its agents may run any command, whatever their role",
-    ),
-)
-PROVIDERS: dict[str, Provider] = {row.name: row for row in ROWS}
+_TABLE = files("logos.adapters.hosts").joinpath("providers.toml").read_text("utf-8")
+PROVIDERS: dict[str, Provider] = {name: _load(name, row) for name, row in tomllib.loads(_TABLE).items()}
 COMMAND = "command"
+# A provider may be named by its program.
+BY_PROGRAM = {row.program: row.name for row in PROVIDERS.values()}
 
 
 def command_provider(template: str) -> Provider:
     """Any other program: its command line with {prompt_file}, {session} and {cwd} in it."""
     program, *arguments = shlex.split(template)
-    return Provider(COMMAND, program, tuple(arguments), tuple(arguments), read_plain, "", names_sessions=True)
-
-
-def end_of(text: str, lines: int = 5) -> str:
-    """The last lines of an output on one line, for a message."""
-    return " ⏎ ".join(last_lines(text, lines))[:600]
+    words = tuple(arguments)
+    return Provider(COMMAND, program, words, words, lambda _: Reading(), "", names_sessions=True, reports_tokens=False)

@@ -1,18 +1,28 @@
 """Scripts of simulated agents: a YAML or JSON file, validated when it is read."""
 
-from __future__ import annotations
-
 import re
+from base64 import b64decode
 from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Self, cast
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StrictStr, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictStr,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError, ValidationError
 
+from logos.adapters.files import read_input
 from logos.domain.levels import ALL_LEVELS, LEVELS, PROVEN_BY_TOOLS, Level
 from logos.domain.reports import TurnKind
 from logos.domain.roles import Role
@@ -54,7 +64,6 @@ def level_turn_of(prompt: str) -> LevelTurn | None:
 
 
 def _kinds_of(level: Level) -> tuple[str, ...]:
-    """The kinds of turns that a level has."""
     judges = () if level in PROVEN_BY_TOOLS else (TurnKind.VALIDATE,)
     guards = (TurnKind.ALIGN,) if level is max(Level) else ()
     return (LEVELS[level].document, *judges, TurnKind.POSITION, TurnKind.PROPOSE, TurnKind.AGREE, *guards)
@@ -115,6 +124,25 @@ class Spending(Part):
     cost_usd: Dollars | None = Field(None, description="dollars")
 
 
+class FileEdit(Part):
+    """A file to write, where its text alone does not say everything."""
+
+    text: StrictStr | None = Field(None, description="the whole text")
+    base64: StrictStr | None = Field(None, description="the whole content of a binary file")
+    link: StrictStr | None = Field(None, description="the file is a symbolic link to this path")
+    executable: StrictBool | None = Field(None, description="whether it may be executed; left out: as it is")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if sum(content is not None for content in (self.text, self.base64, self.link)) != 1:
+            raise _contradiction("give one of `text`, `base64` and `link`")
+        try:
+            b64decode(self.base64 or "", validate=True)
+        except ValueError as error:
+            raise _contradiction(f"`base64`: {error}") from error
+        return self
+
+
 class ScriptStep(Part):
     """What an agent does in one turn."""
 
@@ -124,8 +152,8 @@ class ScriptStep(Part):
     )
     delay: Seconds = Field(0.0, description="seconds before it does anything")
     after: Seconds = Field(0.0, description="seconds from the response to the end of the turn")
-    edit: dict[InsidePath, StrictStr | None] = Field(
-        {}, description="files to write, each with its whole text; null: the file is deleted"
+    edit: dict[InsidePath, StrictStr | FileEdit | None] = Field(
+        {}, description="files to write, each with its whole text, or with its content and mode; null: deleted"
     )
     run: StrictStr = Field("", description="a command; its exit code is the verdict, PASS or FAIL")
     usage: Spending | None = Field(None, description="what the turn says it cost; left out: unknown")
@@ -137,7 +165,7 @@ class ScriptStep(Part):
     question: StrictStr = Field("", description="what a permission prompt asks")
 
     @model_validator(mode="after")
-    def _fits(self) -> ScriptStep:
+    def _fits(self) -> Self:
         if self.say is not None and self.report is not None:
             raise _contradiction("`say` and `report` are two ways to give one response")
         if self.times is not None and self.fault is None:
@@ -163,17 +191,15 @@ class Script(Part):
     )
 
     @model_validator(mode="after")
-    def _of_one_flow(self) -> Script:
-        named = [*self.agents, *self.turns]
-        of_levels = [name for name in named if _flow_of(name) == "levels"]
-        of_cycle = [name for name in named if name not in of_levels]
-        if of_levels and of_cycle:
-            both = f"{of_cycle[0]} and {of_levels[0]}"
+    def _of_one_flow(self) -> Self:
+        first = {_flow_of(name): name for name in reversed([*self.agents, *self.turns])}
+        if len(first) > 1:
+            both = f"{first['cycle']} and {first['levels']}"
             raise _contradiction(f"a script has steps for roles or for levels, not for both: {both}")
         own: list[tuple[Location, ScriptStep]] = [(("turns", turn), step) for turn, step in self.turns.items()]
         all_ = [(("agents", agent, n), step) for agent, steps in self.agents.items() for n, step in enumerate(steps)]
         for location, step in (*all_, *own):
-            if of_cycle and step.report is not None:
+            if self.flow == "cycle" and step.report is not None:
                 raise _contradiction(f"{_location(location)}: `report` is for levels")
         return self
 
@@ -196,11 +222,7 @@ GOOD: dict[Role, str] = {Role(role): response for role, response in yaml.safe_lo
 
 def load_script(path: Path) -> Script:
     """Read a script file. A ConfigError has one line: the file, the location in it, and what is allowed there."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"cannot read the script {path}: {why}") from error
+    text = read_input(path, "the script", ConfigError)
     try:
         data: object = yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
@@ -247,6 +269,9 @@ def _flow_of(name: str) -> str:
 
 def _location(location: Location) -> str:
     """A location with steps counted from one: `agents.tester, step 2: fault`."""
+    # The kind of a file, after its path, is pydantic's word.
+    kind = location.index("edit") + 2 if "edit" in location[2:] else len(location)
+    location = (*location[:kind], *location[kind + 1 :])
     if location[:1] == ("agents",) and len(location) > 2:
         inner = ".".join(map(str, location[3:]))
         return f"agents.{location[1]}, step {int(location[2]) + 1}" + (f": {inner}" if inner else "")

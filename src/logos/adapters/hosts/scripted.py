@@ -1,7 +1,5 @@
 """Deterministic agents from a script, as real processes that write real files and outlive their driver."""
 
-from __future__ import annotations
-
 import json
 import marshal
 import os
@@ -10,14 +8,14 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Unpack, cast
 
-from logos.adapters.files import text_of_file, write_atomically
+from logos.adapters.commands import exit_code
+from logos.adapters.files import bytes_of_file, end_of_file, text_of_file, write_atomically
 from logos.adapters.hosts import script as scripts
 from logos.adapters.hosts import scripted_agent
-from logos.adapters.hosts.processes import Json, ProcessHost, exit_code, exit_message
-from logos.adapters.hosts.providers import end_of
+from logos.adapters.hosts.processes import Json, ProcessHost, exit_message, read_about
 from logos.adapters.hosts.script import GOOD, Fault, LevelTurn, ScriptStep, level_turn_of, read_script
 from logos.adapters.reports import example
 from logos.domain.reports import TurnKind, Verdict
@@ -26,11 +24,12 @@ from logos.domain.turns import FailureKind
 from logos.domain.usage import Usage, total_of
 from logos.ports import TerminalOptions
 from logos.waiting.provider_errors import failure_kind_of
+from logos.waiting.screens import end_of
 
 # A validated script, or a mapping from roles to steps.
 Script = scripts.Script | Mapping[str, Any]
-# Files to write; None: delete the file.
-Edit = Mapping[str, str | None]
+# Files to write, a mapping as `FileEdit`; None: delete the file.
+Edit = Mapping[str, str | Json | None]
 
 SESSION = "scripted"
 # Where agents of levels leave their responses, in the folder they work in.
@@ -75,9 +74,8 @@ class ScriptedHost(ProcessHost):
         if who is None:
             # A message that only labels the terminal for people.
             return
-        if self._is_running(terminal_id):
-            # A new prompt replaces a turn that is still running.
-            self._end(terminal_id)
+        # A new prompt replaces a turn that is still running.
+        self._end(terminal_id)
         folder, cwd = self._next_turn(terminal_id, message), Path(about.get("cwd") or self._wd)
         if isinstance(who, LevelTurn):
             turn, missing = who.id, f"the script has no step for {who.id}"
@@ -110,7 +108,7 @@ class ScriptedHost(ProcessHost):
 
     def get_screen(self, terminal_id: str) -> str:
         turns = self._turns(terminal_id)
-        return text_of_file(turns[-1] / "out") + text_of_file(turns[-1] / "err") if turns else ""
+        return end_of_file(turns[-1] / "out") + end_of_file(turns[-1] / "err") if turns else ""
 
     def press_key(self, terminal_id: str, key: str) -> None:
         """Every key answers an open question with yes."""
@@ -122,7 +120,7 @@ class ScriptedHost(ProcessHost):
         turns = self._turns(terminal_id)
         if not turns or self._is_running(terminal_id) or (code := exit_code(turns[-1])) == 0:
             return ""
-        output = end_of(text_of_file(turns[-1] / "err"))
+        output = end_of(end_of_file(turns[-1] / "err"))
         is_provider_error = code is not None and _orders_in(turns[-1]).get("fault") in _PROVIDER_ERRORS
         return output if is_provider_error else exit_message(code, output)
 
@@ -138,7 +136,6 @@ class ScriptedHost(ProcessHost):
         return ()
 
     def _waiting_turn(self, terminal_id: str) -> Path | None:
-        """The folder of a turn that waits for an answer."""
         turns = self._turns(terminal_id)
         waits = turns and (turns[-1] / "question").exists() and not (turns[-1] / "answer").exists()
         return turns[-1] if waits else None
@@ -162,7 +159,7 @@ class ScriptedHost(ProcessHost):
         for home in self._root.glob("*/terminal.json"):
             # The folder may be renamed in between.
             with suppress(OSError, ValueError):
-                if json.loads(home.read_text(encoding="utf-8")).get("cast") == cast:
+                if read_about(home).get("cast") == cast:
                     files += [(file.stat().st_mtime_ns, file) for file in home.parent.glob("turn-*/orders")]
         for _, file in sorted(files):
             if orders := _orders_in(file.parent):
@@ -198,7 +195,7 @@ def _orders(step: ScriptStep, who: Role | LevelTurn, tries: int) -> Json:
 def _level_response(step: ScriptStep, turn: LevelTurn) -> Json:
     """A level's response is a report; a validation with a command may have `failed`."""
     changes = step.report or {}
-    edit = step.edit if "edit" in step.model_fields_set else good_edit(turn, changes)
+    edit = step.model_dump(mode="json")["edit"] if "edit" in step.model_fields_set else good_edit(turn, changes)
     report = good_report(turn, edit, changes)
     orders = {"say": _as_text(report), "edit": dict(edit), "is_report": True}
     if turn.kind is TurnKind.VALIDATE and step.run and step.report is None:
@@ -229,8 +226,9 @@ def good_report(turn: LevelTurn, edit: Edit, changes: Mapping[str, Any]) -> Json
         # As a mapping, so that sections missing from `changes` keep their text.
         report["spec_updates"] = {row["section"]: row["text"] for row in report["spec_updates"]}
     if turn.kind is TurnKind.AUTHOR:
-        tests = [path for path in edit if _is_test(path)]
-        code = [text or "" for path, text in edit.items() if path.endswith(".py") and path not in tests]
+        tests = [path for path in edit if _TEST.search(path)]
+        files = {path: file.get("text") if isinstance(file, dict) else file for path, file in edit.items()}
+        code = [text or "" for path, text in files.items() if path.endswith(".py") and path not in tests]
         public = dict.fromkeys(name for text in code for name in _DEFINED.findall(text))
         report |= {"files": [*edit], "tests": tests, "provides": [*public]}
     return _merged(report, changes)
@@ -246,15 +244,10 @@ def _merged(report: Mapping[str, Any], changes: Mapping[str, Any]) -> Json:
     return merged
 
 
-_TEST_NAME = re.compile(r"^test_|[._]test\.|\.spec\.")
-_TEST_FOLDERS = frozenset({"test", "tests", "__tests__"})
+# By the name of the file or of a folder.
+_TEST = re.compile(r"(?:^|/)(?:tests?|__tests__)/|(?:^|/)test_[^/]*$|(?:[._]test|\.spec)\.[^/]*$")
 # The public names that a Python file defines at top level.
 _DEFINED = re.compile(r"^(?:async )?(?:def|class) ([A-Za-z]\w*)", re.MULTILINE)
-
-
-def _is_test(path: str) -> bool:
-    file = PurePosixPath(path)
-    return bool(_TEST_NAME.search(file.name)) or not _TEST_FOLDERS.isdisjoint(file.parts[:-1])
 
 
 def _message(fault: Fault | None, message: str) -> str:
@@ -270,5 +263,5 @@ def _message(fault: Fault | None, message: str) -> str:
 
 def _orders_in(turn: Path) -> Json:
     with suppress(OSError, ValueError, EOFError, TypeError):
-        return cast(Json, marshal.loads((turn / "orders").read_bytes()))
+        return cast(Json, marshal.loads(bytes_of_file(turn / "orders")))
     return {}

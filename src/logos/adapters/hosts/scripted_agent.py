@@ -4,8 +4,6 @@ It reads its orders from the file `orders` in the folder of the turn. It imports
 already loaded, and others where it needs them, so that benchmarks do not measure its start.
 """
 
-from __future__ import annotations
-
 import marshal
 import os
 import sys
@@ -32,8 +30,9 @@ def main(arguments: list[str]) -> int:
         return 1
     if fault == "permission":
         ask(orders["question"], folder)
-    for name, text in orders["edit"].items():
-        edit(name, text)
+    # Deletions first: a folder may take the place of a file, or a file that of a folder.
+    for name, file in sorted(orders["edit"].items(), key=lambda item: item[1] is not None):
+        edit(name, file)
     text = response_text(orders["say"], orders["run"], orders.get("failed"), is_report=orders.get("is_report", False))
     say(text)
     write(os.path.join(folder, "said.md"), in_bytes(text))
@@ -54,17 +53,46 @@ def ask(question: str, folder: str) -> None:
         time.sleep(0.02)
 
 
-def edit(name: str, text: str | None) -> None:
-    here = os.path.realpath(os.getcwd())
-    if os.path.commonpath([here, os.path.realpath(name)]) != here:
+def edit(name: str, file: str | dict[str, str | bool | None] | None) -> None:
+    """Write a file, or delete it; a mapping has its content and mode, and replaces a symbolic link."""
+    here, folder = os.path.realpath(os.getcwd()), os.path.dirname(name)
+    target = os.path.realpath(name) if isinstance(file, str) else os.path.realpath(folder or ".")
+    if os.path.commonpath([here, target]) != here:
         raise SystemExit(f"edit {name}: is outside the work dir")
-    if text is None:
-        if os.path.lexists(name):
+    if isinstance(file, str):
+        write(name, in_bytes(file))
+    else:
+        if os.path.lexists(name) and (file is None or os.path.islink(name) or file["link"] is not None):
             os.unlink(name)
-        say(f"deleted {name}")
+        if file is None:
+            remove_empty(folder)
+        else:
+            put(name, file)
+    say(f"{'deleted' if file is None else 'edited'} {name}")
+
+
+def remove_empty(folder: str) -> None:
+    """Remove folders without files, as git does: a file may take their place."""
+    while folder and os.path.isdir(folder) and not os.listdir(folder):
+        os.rmdir(folder)
+        folder = os.path.dirname(folder)
+
+
+def put(name: str, file: dict[str, str | bool | None]) -> None:
+    if file["link"] is not None:
+        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+        os.symlink(str(file["link"]), name)
         return
-    write(name, in_bytes(text))
-    say(f"edited {name}")
+    if file["base64"] is not None:
+        # Only recordings of binary files need it.
+        import binascii  # noqa: PLC0415 - a scripted agent must start fast
+
+        write(name, binascii.a2b_base64(str(file["base64"])))
+    else:
+        write(name, in_bytes(str(file["text"])))
+    if file["executable"] is not None:
+        mode = os.stat(name).st_mode & 0o777
+        os.chmod(name, mode | (mode & 0o444) >> 2 if file["executable"] else mode & 0o666)
 
 
 def response_text(response: str, command: str, failed: str | None, *, is_report: bool) -> str:

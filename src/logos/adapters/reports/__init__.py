@@ -1,7 +1,5 @@
 """Reading agents' responses as reports: untrusted text in, a frozen report or every reason against it out."""
 
-from __future__ import annotations
-
 from logos.adapters.reports.reader import MAX_REPORT_CHARACTERS, read_report
 from logos.adapters.reports.records import example, report_schema, report_schemas
 

@@ -205,19 +205,16 @@ def _rows(*keys: str, row: Callable[[list[str], tuple[str, ...]], Json] = _row) 
     return lambda body: [row(item, keys) for item in _items(body)] or body
 
 
-def _object(*keys: str) -> Callable[[str], Json | str]:
-    """Reads an object from `key: value` lines; if the first line is not one, the lines as they are."""
+def _object(*keys: str, bare: str = "") -> Callable[[str], Json | str]:
+    """Reads an object from `key: value` lines; if the first line is not one, the lines as they are, as `bare`."""
 
     def read(body: str) -> Json | str:
         lines = _bare_lines(body)
-        return _by_key(lines, keys) if field_name(_split(lines[0])[0]) in keys else "\n".join(lines)
+        if field_name(_split(lines[0])[0]) in keys:
+            return _by_key(lines, keys)
+        return {bare: "\n".join(lines)} if bare else "\n".join(lines)
 
     return read
-
-
-def _constraint(body: str) -> Json:
-    found = _object("statement", "affects", "touches_journeys")(body)
-    return {"statement": found} if isinstance(found, str) else found
 
 
 def _proposal(body: str) -> Json:
@@ -240,22 +237,16 @@ def _proposal(body: str) -> Json:
 
 
 _READERS: dict[str, Callable[[str], object]] = {
-    "work_summary": str,
+    **dict.fromkeys(("work_summary", "verdict", "violation", "position", "objection"), str),
+    **dict.fromkeys(("files", "tests", "provides"), _names),
     "spec_updates": _rows("section", "text"),
     "validation_results": _rows("what", "result", "detail", row=_finding),
     "tool_usage": _rows("tool", "result"),
     "next_recommended_action": _object("action", "to", "why"),
-    "verdict": str,
-    "violation": str,
     "alternatives": lambda body: ["\n".join(item) for item in _items(body)] or [body],
     "components": _rows("name", "purpose", "files", "provides", "depends_on"),
-    "files": _names,
-    "tests": _names,
-    "provides": _names,
-    "constraint": _constraint,
+    "constraint": _object("statement", "affects", "touches_journeys", bare="statement"),
     "failures": _rows("what", "expected", "observed", "conflicts_with", row=partial(_row, pairs=False)),
-    "position": str,
     "proposal": _proposal,
-    "objection": str,
 }
 """How the text under each known heading is read."""

@@ -1,7 +1,5 @@
 """From the text of a response to a report: find the JSON object or the Markdown headings, validate, explain errors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from typing import cast

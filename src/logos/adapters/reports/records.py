@@ -1,7 +1,5 @@
 """The reports of each kind as tables: keys of every object, checks of one key against others; schemas and examples."""
 
-from __future__ import annotations
-
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -280,21 +278,13 @@ def example(kind: TurnKind, level: Level) -> Json:
     given: Json = {
         "work_summary": f"{LEVELS[level].title}: {kind} done.",
         "spec_updates": [{"section": name, "text": text} for name, text in texts.items()],
-        "validation_results": [],
-        "tool_usage": [],
         "next_recommended_action": {"action": "proceed", "to": None, "why": ""},
         "verdict": good.get(kind, "ALIGNED"),
-        "violation": "",
-        "alternatives": [],
         "components": [part],
         "files": ["feature.py"],
-        "tests": [],
-        "provides": [],
-        "constraint": None,
-        "failures": [],
         "position": f"{level.name} holds to its spec.",
         "proposal": {"summary": "Say it more exactly.", "changes": [change], "rework": []},
-        "objection": "",
+        **dict.fromkeys(("violation", "objection"), ""),
+        "constraint": None,
     }
-    keys = keys_of(variant_of(kind, level))
-    return {key: value for key, value in given.items() if key in keys}
+    return {key: given.get(key, []) for key in keys_of(variant_of(kind, level))}

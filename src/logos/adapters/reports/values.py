@@ -1,7 +1,5 @@
 """Types of the values and objects in reports: agents may write them loosely; the result is exact, errors are plain."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
@@ -35,7 +33,6 @@ _OTHER_ACTION = re.compile("hand[ _-]back|ask[ _-]person", re.IGNORECASE)
 
 
 def wrong(why: str) -> PydanticCustomError:
-    """The error of one value."""
     return PydanticCustomError("wrong", "{why}", {"why": why})
 
 
@@ -247,7 +244,6 @@ Few = Field(max_length=MAX_ITEMS)
 
 
 def each(item: Any, length: Any = Few) -> Any:
-    """The type of a list."""
     return ANNOTATED[TUPLE[item, ...], length, BeforeValidator(_list)]
 
 

@@ -4,12 +4,10 @@ A line is `{"hash":"H","seq":1,"at":1.5,"event":{…}}`. H is the SHA-256 of the
 the line after H: checking a line does not encode it again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -21,6 +19,8 @@ from logos.errors import LogError
 Row = tuple[int, float, bytes]
 Rows = tuple[Row, ...]
 Vouched = Callable[[str], bool]
+# So many forged events are named.
+MOST_SHOWN = 3
 
 _LINE = re.compile(
     rb'\{"hash":"(?P<hash>[0-9a-f]{64})",'
@@ -51,7 +51,7 @@ class Reconciled:
     """The result of comparing the mirror of a run with the database.
 
     The database has the first `kept` events; `dropped` ones were only there and are rejected. `mirror` is the reason
-    to rewrite the mirror file, or empty.
+    to rewrite the mirror file, or empty. `forged` is evidence that somebody has changed a copy; accidents leave none.
     """
 
     run: RunId
@@ -59,6 +59,7 @@ class Reconciled:
     kept: int
     dropped: Rows
     mirror: str
+    forged: str = ""
 
 
 def first_hash(run: RunId) -> str:
@@ -79,6 +80,11 @@ def make_lines(run: RunId, rows: Iterable[Row]) -> tuple[bytes, tuple[str, ...]]
         lines.append(line)
         hashes.append(previous)
     return b"".join(lines), tuple(hashes)
+
+
+def head_of(run: RunId, rows: Iterable[Row]) -> str:
+    """The hash of the last of these events."""
+    return (make_lines(run, rows)[1] or ("",))[-1]
 
 
 def read_chain(run: RunId, data: bytes) -> Chain:
@@ -103,12 +109,20 @@ def readable(rows: Iterable[Row]) -> Rows:
 
 
 def reconcile(
-    run: RunId, chain: Chain | None, stored: Rows, *, known: Head | None, registered: bool, vouched: Vouched
+    run: RunId,
+    chain: Chain | None,
+    stored: Rows,
+    *,
+    known: Head | None,
+    registered: bool,
+    vouched: Vouched,
+    sound: bool = True,
 ) -> Reconciled:
     """Compare a run's mirror (None: no file) with its rows in the database.
 
     `known` is the head in the memory of a live driver. `registered`: the mirror's record lists this run. `vouched`: a
-    driver that could not write the mirror has signed this hash as the last one of the database.
+    driver that could not write the mirror has signed this hash as the last one of the database. `sound`: the file of
+    the database is not damaged.
     """
     if known is not None:
         rows, why = _known_rows(run, chain or Chain(), stored, known)
@@ -119,7 +133,34 @@ def reconcile(
     if chain is None:
         why = "it was missing" if rows else ""
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(rows, stored, strict=False)))
-    return Reconciled(run, rows, same, stored[same:], why)
+    forged: list[str] = []
+    if sound and (chain is not None or known is not None):
+        forged += _forged_rows(rows, stored[same:])
+        forged += _forged_lines(chain or Chain(), len(rows), driven=known is not None)
+    return Reconciled(run, rows, same, stored[same:], why, "; ".join(forged))
+
+
+def _forged_rows(rows: Rows, dropped: Rows) -> Iterator[str]:
+    """Rows of a database that no accident leaves; a crash or a restored backup leaves an older beginning of the run."""
+    for seq, at, body in dropped[:MOST_SHOWN]:
+        if (seq, at, body) in rows:
+            yield f"an event before event {seq} was deleted from the database"
+            return
+        if _is_event((seq, at, body)):
+            change = "changed in" if 1 <= seq <= len(rows) else "added to"
+            yield f"event {seq} ({json.loads(body)['kind']}) was {change} the database"
+    if len(dropped) > MOST_SHOWN:
+        yield f"and {len(dropped) - MOST_SHOWN} more"
+
+
+def _forged_lines(chain: Chain, believed: int, *, driven: bool) -> Iterator[str]:
+    """A whole line with a wrong hash or number was edited; an incomplete or unreadable one is damage."""
+    end = chain.rest.find(b"\n")
+    line = _LINE.fullmatch(chain.rest, 0, end) if end >= 0 else None
+    if line is not None and _is_event((int(line["seq"]), float(line["at"]), line["body"])):
+        yield f"event {int(line['seq'])} was changed in the mirror"
+    elif driven and len(chain.rows) > believed:
+        yield f"event {believed + 1} was added to the mirror"
 
 
 def _known_rows(run: RunId, chain: Chain, stored: Rows, known: Head) -> tuple[Rows, str]:

@@ -3,8 +3,6 @@
 It is found by the path of the log, or by the id in the database if the work dir was moved.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json
@@ -28,6 +26,7 @@ Tell = Callable[[str], None]
 Versions = tuple[int, tuple[int, int, int] | None]
 
 RECORD = "log.json"
+EVIDENCE = ".tampered"
 # A run id becomes the name of a file.
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -72,6 +71,9 @@ class Mirror:
         """Whether no other process has written since `remember`; `version` is the database's `data_version`."""
         return self._seen.get(run) == (version, self._mark(run))
 
+    def forget(self, run: RunId) -> None:
+        self._seen.pop(run, None)
+
     def remember(self, run: RunId, version: int) -> None:
         self._before.pop(run, None)
         self._seen[run] = (version, self._mark(run))
@@ -79,16 +81,23 @@ class Mirror:
     def head(self, run: RunId) -> Head:
         return self._heads.get(run) or Head(0, first_hash(run))
 
-    def reconcile(self, run: RunId, stored: Rows, seal: str, *, write: bool = True) -> Reconciled:
+    def reconcile(self, run: RunId, stored: Rows, seal: str, *, write: bool = True, sound: bool = True) -> Reconciled:
         """Compare with the rows of the database; `write` also repairs the mirror file if it is wrong."""
         file = self._read(run)
-        found = chain.reconcile(
-            *(run, file, stored),
-            known=self._heads.get(run) if self._driving else None,
-            registered=run in self.record.runs,
-            vouched=lambda hashed: bool(seal) and hmac.compare_digest(self._sign(hashed), seal),
-        )
+        try:
+            found = chain.reconcile(
+                *(run, file, stored),
+                known=self._heads.get(run) if self._driving else None,
+                registered=run in self.record.runs,
+                vouched=lambda hashed: bool(seal) and hmac.compare_digest(self._sign(hashed), seal),
+                sound=sound,
+            )
+        except LogError as error:
+            self.keep_evidence(run, str(error))
+            raise
         if write:
+            # Before the repair removes it.
+            self.keep_evidence(run, found.forged)
             self._repair(found, file or Chain())
         return found if write and not self.failed else replace(found, mirror="")
 
@@ -104,6 +113,24 @@ class Mirror:
             if found.mirror:
                 self._attempt(lambda: self._truncate(run, count))
             self._heads[run] = Head(count, file.hashes[count - 1] if count else first_hash(run))
+
+    def keep_evidence(self, run: RunId, forged: str) -> None:
+        """Keep evidence of tampering until it is an event of the run."""
+        if forged and forged not in (before := self.evidence(run)):
+            text = f"{before}; {forged}" if before else forged
+            self._attempt(lambda: write_atomically(self._evidence(run), text))
+
+    def evidence(self, run: RunId) -> str:
+        """Evidence of tampering that is no event of the run yet."""
+        with suppress(OSError):
+            return self._evidence(run).read_text(encoding="utf-8")
+        return ""
+
+    def clear_evidence(self, run: RunId) -> None:
+        self._attempt(lambda: self._evidence(run).unlink(missing_ok=True))
+
+    def _evidence(self, run: RunId) -> Path:
+        return self._path(run).with_suffix(EVIDENCE)
 
     def append(self, run: RunId, row: Row) -> None:
         """Append a line durably, before the event is inserted into the database."""
@@ -285,8 +312,9 @@ def discard(path: Path) -> None:
     """Delete an old mirror of the log of a newly created work dir."""
     with suppress(OSError):
         (folder_of(path) / RECORD).unlink(missing_ok=True)
-        for file in folder_of(path).glob("*.jsonl"):
-            file.unlink()
+        for pattern in ("*.jsonl", f"*{EVIDENCE}"):
+            for file in folder_of(path).glob(pattern):
+                file.unlink()
 
 
 def folder_of(path: Path) -> Path:

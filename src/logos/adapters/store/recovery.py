@@ -1,7 +1,5 @@
 """Opening a log: compare its database with its mirror, and repair damaged, missing or foreign rows."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sqlite3
@@ -52,6 +50,8 @@ def _repair(path: Path, tell: Tell, *, driving: bool) -> Mirror | None:
             damaged = replace(damaged, damage=str(error))
     mirror = attach(path, damaged.id, damaged.runs, tell, driving=driving)
     found = _corrected(mirror, damaged, write=True)
+    if mirror is not None and damaged.damage == sqlite.FOREIGN and (runs := mirror.runs()):
+        mirror.keep_evidence(runs[-1], f"the database had objects that Logos never creates ({sqlite.FOREIGN})")
     kept, new = sqlite.keep_copy(path), beside(path, ".repaired")
     _write(new, found, mirror.record.id if mirror is not None else "")
     # SQLite would apply an old write-ahead log to the new database.
@@ -165,7 +165,8 @@ def _corrected(mirror: Mirror | None, stored: Stored, *, write: bool) -> list[Re
     for run in dict.fromkeys((*(mirror.runs() if mirror is not None else ()), *stored.runs)):
         rows = stored.runs.get(run, ())
         if mirror is not None and is_run_id(run):
-            found.append(mirror.reconcile(run, rows, stored.seals.get(run, ""), write=write))
+            seal, sound = stored.seals.get(run, ""), not stored.damage
+            found.append(mirror.reconcile(run, rows, seal, write=write, sound=sound))
         else:
             # A mirror knows no run with an invalid name.
             whole = readable(rows) if mirror is None else ()

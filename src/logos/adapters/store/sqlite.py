@@ -1,7 +1,5 @@
 """The run log in SQLite: one file, write-ahead, every accepted event on disk before it counts."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3
@@ -19,9 +17,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from logos.adapters.files import aside, own_folder
-from logos.adapters.store.chain import Reconciled, Row, Rows
+from logos.adapters.store.chain import Reconciled, Row, Rows, head_of
 from logos.adapters.store.mirror import Mirror
-from logos.domain.events import Event, Recorded, RunForked
+from logos.domain.events import Event, Recorded, RecordsTampered, RunForked
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, LogDamaged, LogError
 
@@ -50,13 +48,14 @@ _MESSAGES = {
     sqlite3.SQLITE_CORRUPT: "it is damaged ({})",
     sqlite3.SQLITE_NOTADB: "it is damaged ({})",
 }
-WATCH_SECONDS = 0.1
 BATCH = 500
 LOCKED_SECONDS = 5.0
 # Beyond these seconds there is no date to show.
 END_OF_TIME = 250_000_000_000
 # The `user_version` of a log in which every run has a number.
 NUMBERED = 1
+# The damage of a database whose rows may be changed by others' statements.
+FOREIGN = "it has triggers or views"
 
 Clock = Callable[[], float]
 
@@ -127,7 +126,33 @@ class SqliteLog:
             self._insert(run, [row])
         if mirror is not None:
             mirror.remember(run, version)
+            if isinstance(event, RecordsTampered):
+                mirror.clear_evidence(run)
         return record
+
+    def tampering(self, run: RunId, *, verify: bool = False) -> str:
+        mirror = self._mirror
+        if mirror is None:
+            return ""
+        if verify:
+            with self._transaction(run):
+                # A trigger in the database changes rows that this process writes: compare them in any case.
+                for kind, name in [
+                    *self._rows("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view')")
+                ]:
+                    mirror.keep_evidence(run, f"the {kind} {name} was added to the database")
+                    self._db.execute(f"DROP {kind} {_quoted(name)}")
+                mirror.forget(run)
+                version = self._verify(run, mirror)
+            mirror.remember(run, version)
+        return mirror.evidence(run)
+
+    def head(self, run: RunId) -> str:
+        """The hash that stands for every event of a run: as this driver knows it, or else as the database has it."""
+        known = self._mirror.head(run) if self._mirror is not None else None
+        return (
+            known.hash if known is not None and known.seq else head_of(run, tuple(self._rows(ROWS, run, _FROM_START)))
+        )
 
     def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
         mirror = self._for_writing()
@@ -157,19 +182,15 @@ class SqliteLog:
                 raise LogDamaged(run, seq, str(error)) from error
 
     def runs(self) -> list[RunId]:
-        """Every run, oldest first."""
         numbered = next(self._rows("PRAGMA user_version"))[0] >= NUMBERED
         # A reader may open the file before the schema exists.
         begun = numbered or any(self._rows("SELECT 1 FROM sqlite_master WHERE name = 'events'"))
         return [RunId(str(row[0])) for row in self._rows(RUNS if numbered else RUNS_BY_TIME)] if begun else []
 
-    def watch(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded | None]:
-        while True:
-            for record in self.read(run, from_seq):
-                from_seq = record.seq + 1
-                yield record
-            yield None
-            time.sleep(WATCH_SECONDS)
+    def ends(self) -> dict[RunId, tuple[int, float]]:
+        """The number and the time of every run's last event."""
+        query = "SELECT max(seq), max(CAST(at AS REAL)), run FROM events GROUP BY run"
+        return {RunId(str(run)): (seq, at) for seq, at, run in self._rows(query)} if self.runs() else {}
 
     def cut(self, run: RunId, from_seq: int, copy: Path) -> None:
         """Delete the unreadable end of a run after copying the log to `copy`."""
@@ -231,7 +252,7 @@ class SqliteLog:
     def _last(self, run: RunId) -> int:
         return next(self._rows("SELECT coalesce(max(seq), 0) FROM events WHERE run = ?", run))[0]
 
-    def _rows(self, query: str, *values: object) -> Iterator[Row]:
+    def _rows(self, query: str, *values: object) -> Iterator[Any]:
         """Rows in batches, so that the first ones are available at once."""
         try:
             cursor = self._db.execute(query, values)
@@ -282,7 +303,6 @@ def connect_readonly(path: Path) -> sqlite3.Connection:
 
 
 def in_words(error: sqlite3.Error) -> str:
-    """A message for the user."""
     return _MESSAGES.get(error_kind(error), "{}").format(error) if hasattr(error, "sqlite_errorcode") else str(error)
 
 
@@ -344,7 +364,6 @@ def insert(db: sqlite3.Connection, run: RunId, rows: Iterable[Row]) -> None:
 
 
 def write_rows(db: sqlite3.Connection, found: Reconciled) -> None:
-    """Correct the rows of a run."""
     if found.dropped:
         db.execute("DELETE FROM events WHERE run = ? AND NOT seq <= ?", (found.run, found.kept))
     insert(db, found.run, found.rows[found.kept :])
@@ -418,7 +437,11 @@ def _damage(db: sqlite3.Connection) -> str:
         if not is_damage(error):
             raise
         return str(error)
-    return checked.splitlines()[-1] if checked != "ok" else "it has triggers or views" if foreign else ""
+    return checked.splitlines()[-1] if checked != "ok" else FOREIGN if foreign else ""
+
+
+def _quoted(name: str) -> str:
+    return '"' + str(name).replace('"', '""') + '"'
 
 
 def _count(events: int) -> str:

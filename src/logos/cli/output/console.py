@@ -1,17 +1,14 @@
 """Text on a terminal: colours on a terminal, plain lines elsewhere, and no markup from agents."""
 
-from __future__ import annotations
-
 import json
 import re
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from logos.app.workdir import wd_flag
+from logos.app.workdir import say, wd_flag
 from logos.domain.specs import Question
 from logos.domain.usage import Usage
 from logos.flows.levels.briefing import proposal_in_words
@@ -33,6 +30,7 @@ STYLES: dict[Severity, str] = {
 Part = tuple[str, str]
 # Commands to use next, and what each is for.
 Commands = Sequence[tuple[str, str]]
+tell = say
 _NUMBER = re.compile(r"-|unknown|\$?[\d.,]+")
 
 
@@ -43,11 +41,23 @@ def console(*, stderr: bool = False) -> Console:
 
 def put(target: Console, text: str, style: str = "") -> None:
     """Print a text without control characters and secrets; long lines are not wrapped."""
-    target.print(Text(clean(text), style))
+    _print(target, Text(clean(text), style))
 
 
 def put_line(target: Console, line: EventLine, lead: str = "") -> None:
-    target.print(Text(f"{lead}{clock(line.at)}  ", "dim").append(one_line(line.text), STYLES[line.severity]))
+    _print(target, Text(f"{lead}{clock(line.at)}  ", "dim").append(one_line(line.text), STYLES[line.severity]))
+
+
+def _print(target: Console, text: Text) -> None:
+    """Print a text. In a pipe it has no style, and is written as it is: rich takes ten times as long for the same."""
+    if target.color_system is not None or target.is_terminal or "\t" in text.plain:
+        target.print(text)
+        return
+    try:
+        target.file.write(f"{text.plain}\n")
+        target.file.flush()
+    except BrokenPipeError:
+        target.on_broken_pipe()
 
 
 def short(*parts: Part) -> Text:
@@ -58,6 +68,18 @@ def short(*parts: Part) -> Text:
 def document(data: object, indent: int | None = 2) -> None:
     """Print the one JSON document of a command."""
     print(json.dumps(redacted(data), indent=indent, default=str), flush=True)
+
+
+def long_document(head: Mapping[str, object], name: str, items: Iterable[object]) -> None:
+    """Print the document `{**head, name: [*items]}` as `document` does, item by item: they may be many."""
+    start = json.dumps(redacted(head), indent=2, default=str).removesuffix("\n}")
+    print(f"{start},\n  {json.dumps(name)}: [", end="")
+    before = ""
+    for item in items:
+        text = json.dumps(redacted(item), indent=2, default=str).replace("\n", "\n    ")
+        print(f"{before}\n    {text}", end="")
+        before = ","
+    print("\n  ]\n}" if before else "]\n}", flush=True)
 
 
 def columns(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
@@ -86,7 +108,7 @@ def put_timeline(target: Console, view: RunView) -> None:
     for turn in view.turns:
         seconds = "-" if turn.seconds is None else f"{turn.seconds:.1f}"
         usage = turn.usage or Usage()
-        prices = (bill.tokens(usage.tokens), bill.dollars(usage.cost_usd)) if turn.bills else ("-", "-")
+        prices = (bill.tokens(usage.tokens), bill.price(usage)) if turn.bills else ("-", "-")
         result = result_of(turn) or ("" if turn.ended else "in flight")
         rows.append((turn.turn, turn.who, seconds, number(len(turn.prompt)), *(prices if priced else ()), result))
     severities = [severity_of(turn.verdict) if not turn.failure else Severity.BAD for turn in view.turns]
@@ -109,6 +131,8 @@ def put_summary(target: Console, view: RunView) -> None:
     spent = f"{duration(view.seconds)}, {bill.sum_in_words(view.bill, view.characters)}"
     turns = count(view.answered, "turn")
     put(target, f"{view.words.run} {view.run}: {view.rounds_in_words}, {turns}, {settled}{spent}")
+    if view.changed_files:
+        put(target, f"warning: {view.changed_files}", STYLES[Severity.WARNING])
     if view.build is None:
         return
     if view.branch:
@@ -125,6 +149,9 @@ def put_question(target: Console, question: Question, at: str = "") -> None:
     """The whole question of a run, and the commands that answer it; `at` is their ` --wd …`, or empty."""
     put(target, f"\nThe question ({question.id}):", "bold")
     put(target, question.text)
+    if question.evidence:
+        put(target, "\nThe evidence:", "bold")
+        put(target, question.evidence)
     for option_number, option in enumerate(question.options, 1):
         put(target, f"\n{option_number}. {proposal_in_words(option)}")
     if question.objections:
@@ -148,8 +175,3 @@ def put_diff(target: Console, diff: str) -> None:
     for line in clean(diff).splitlines():
         heading = line.startswith(("+++", "---", "diff ", "index ", "new file"))
         put(target, line, "bold" if heading else styles.get(line[:1], ""))
-
-
-def tell(text: str) -> None:
-    """Print a message to stderr."""
-    print(one_line(text), file=sys.stderr, flush=True)

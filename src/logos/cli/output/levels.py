@@ -1,7 +1,5 @@
 """The levels of a build for the live view: what happens now, and what each level is doing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -57,7 +55,6 @@ class LevelsView:
     now: float
 
     def doing(self) -> str:
-        """What happens now."""
         state, dispute = self.state, self.state.dispute
         match state.stage:
             case Stage.DOWN:

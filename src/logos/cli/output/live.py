@@ -1,7 +1,5 @@
 """The view of a run in progress: a live frame on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -4,8 +4,6 @@ Texts of agents are escaped in both. report_timeline.html.j2 draws the timeline,
 in pixels; across in percent, so that it fills whatever width it gets. The time between sessions is left out.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +22,7 @@ from logos.views.events import Severity
 from logos.views.redact import clean
 from logos.views.sessions import Session
 from logos.views.text import count, date, duration, number
-from logos.views.usage import dollars, sum_in_words, tokens
+from logos.views.usage import price, sum_in_words, tokens
 
 _MARKS = {Severity.GOOD: "✓", Severity.BAD: "✗", Severity.WARNING: "!", Severity.ALARM: "!"}
 # An underscore inside a word, as in a turn's id, is no markup.
@@ -58,7 +56,8 @@ def as_page(report: ContinuityReport) -> str:
 def _render(template: str, report: ContinuityReport, **values: object) -> str:
     # Nothing happened before the first session.
     sets = {"several": len(report.sessions) > 1, "all_new": report.since.number == 1}
-    facts = {"report": report, "view": report.view, "changed": report.changed, **sets}
+    # The bill is the sum over all turns: it is made once.
+    facts = {"report": report, "view": report.view, "bill": report.view.bill, "changed": report.changed, **sets}
     return _templates().get_template(template).render(**facts, **values, **_WORDS)
 
 
@@ -107,7 +106,7 @@ def by_part(entries: Iterable[Entry]) -> list[list[Entry]]:
 
 
 _HERE = (aligned, by_part, commands, escaped)
-_FUNCTIONS = (*_HERE, count, date, dollars, duration, heading, lane_title, number, sum_in_words, tokens)
+_FUNCTIONS = (*_HERE, count, date, duration, heading, lane_title, number, price, sum_in_words, tokens)
 _TABLES = {"marks": _MARKS, "headed": HEADED, "listed_elsewhere": LISTED_ELSEWHERE}
 _WORDS: dict[str, object] = {**_TABLES, **{function.__name__: function for function in _FUNCTIONS}}
 
@@ -133,7 +132,6 @@ class Scale:
 
 
 def timeline(report: ContinuityReport) -> dict[str, object]:
-    """The facts for the document."""
     scale, top = scale_of(report.sessions), float(HEAD)
     lanes, bars = list[dict[str, object]](), list[dict[str, object]]()
     for lane in report.lanes:

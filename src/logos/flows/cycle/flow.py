@@ -1,14 +1,13 @@
 """The cycle: analyst → peer analyst → programmer → peer programmer → tester, and a short retry on FAIL."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 
 from logos.domain import events
 from logos.domain.events import Event
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
+from logos.domain.records import replace
 from logos.domain.roles import ANSWERS, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
 from logos.domain.turns import Action, AgentName, Check, Compare, Fact, FailureKind, Outcome, Turn, TurnId, Worktree
 from logos.flows import Position, condense
@@ -70,12 +69,11 @@ class CycleState:
         return TurnId(f"r{self.round}.{self.role}.c{self.cycle}")
 
     @property
-    def check_id(self) -> TurnId:
-        return TurnId(f"r{self.round}.verify")
-
-    @property
-    def compare_id(self) -> TurnId:
-        return TurnId(f"r{self.round}.changes")
+    def action_id(self) -> TurnId:
+        """The agent's turn, or what Logos does itself after a PASS."""
+        if self.comparing:
+            return TurnId(f"r{self.round}.changes")
+        return TurnId(f"r{self.round}.verify") if self.checking else self.turn_id
 
     @property
     def proving(self) -> bool:
@@ -89,9 +87,7 @@ class CycleState:
 
     @property
     def next_turns(self) -> tuple[str, ...]:
-        if self.outcome is not None:
-            return ()
-        return (self.compare_id if self.comparing else self.check_id if self.checking else self.turn_id,)
+        return () if self.outcome is not None else (self.action_id,)
 
 
 class Cycle:
@@ -109,17 +105,17 @@ class Cycle:
         if state.outcome is not None or state.stalled is not None:
             return ()
         if state.comparing:
-            return (Compare(state.compare_id),)
+            return (Compare(state.action_id),)
         if state.checking:
-            return (Check(state.check_id, state.plan.test_command),)
+            return (Check(state.action_id, state.plan.test_command),)
         return (turn_for(state),)
 
     def apply(self, state: CycleState, event: Event) -> CycleState:
         match event:
             case events.TurnAsked():
-                return replace(state, briefed=state.briefed | {state.role})
+                return state if state.role in state.briefed else replace(state, briefed=state.briefed | {state.role})
             case events.TurnAnswered(turn, text):
-                awaited = turn == state.turn_id and not state.proving and state.outcome is None
+                awaited = not state.proving and turn == state.action_id and state.outcome is None
                 return _answered(state, text) if awaited else state
             case events.TurnFailed(_, trouble, message):
                 return replace(state, stalled=message, trouble=trouble) if state.outcome is None else state
@@ -132,16 +128,16 @@ class Cycle:
                     return state
                 return replace(state, outcome=Outcome.ABANDONED, reason=why, stalled=None, trouble=None)
             case events.CheckRan(turn, command, exit_code, output):
-                awaited = state.checking and turn == state.check_id and state.outcome is None
+                awaited = state.checking and turn == state.action_id and state.outcome is None
                 return _checked(state, command, exit_code, output) if awaited else state
             case events.WorkCompared(turn, files):
-                awaited = state.comparing and turn == state.compare_id and state.outcome is None
+                awaited = state.comparing and turn == state.action_id and state.outcome is None
                 return _compared(state, files) if awaited else state
             case events.TerminalOpened(agent):
                 return _new_conversation(state, Role(agent))
             case events.RunStarted() | events.TerminalClosed() | events.TurnSent() | events.Noted() | events.RunEnded():
                 return state
-            case events.WorkGathered() | events.WorkMerged() | events.QuestionResolved():
+            case events.WorkGathered() | events.WorkMerged() | events.QuestionResolved() | events.RecordsTampered():
                 return state
             case events.RunResumed() | events.RunForked():
                 # A plan of the other flow changes nothing.
@@ -282,11 +278,11 @@ def failed(state: CycleState, evidence: str) -> CycleState:
 
 def turn_for(state: CycleState) -> Turn:
     answer = ROLE_DEFS[state.role].answer
-    return Turn(state.turn_id, AgentName(state.role), answer, state.role, facts_for(state))
+    judges = state.role not in (Role.ANALYST, Role.PROGRAMMER)
+    return Turn(state.turn_id, AgentName(state.role), answer, state.role, facts_for(state), judges=judges)
 
 
 def facts_for(state: CycleState) -> Mapping[str, Fact]:
-    """All facts for the prompt of the role that is due."""
     plan, briefed = state.plan, state.role in state.briefed
     return {
         "turn": state.turn_id,
@@ -304,7 +300,7 @@ def facts_for(state: CycleState) -> Mapping[str, Fact]:
 def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
     """The facts that only the document of this role names."""
     plan = state.plan
-    analyst, programmer = state.said(Role.ANALYST), state.said(Role.PROGRAMMER)
+    analyst, programmer = (condense.capped(state.said(role)) for role in (Role.ANALYST, Role.PROGRAMMER))
     nothing = NO_UPSTREAM.format(role=plan.start.replace("_", " "))
     match state.role:
         case Role.ANALYST:

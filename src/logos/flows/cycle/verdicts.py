@@ -1,11 +1,10 @@
 """Parses verdicts strictly: a text approves or passes only when it says so unambiguously."""
 
-from __future__ import annotations
-
 import re
 from enum import StrEnum
 
 from logos.domain.plans import ReviewRules
+from logos.domain.reports import Verdict
 from logos.domain.roles import Phase
 
 # Markdown emphasis before a marker is allowed; a quote sign is not, because it quotes another text.
@@ -23,16 +22,17 @@ class ReportedResult(StrEnum):
 
 def _lines(text: str) -> list[str]:
     """The lines of a text, stripped, whatever their line endings."""
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return [stripped for line in text.splitlines() if (stripped := line.strip())]
 
 
 def _said(pattern: re.Pattern[str], text: str, good: str, bad: str) -> set[str]:
     """The words on the marker lines: one of the two, both (an echoed format line) or neither."""
-    return {_word(found["rest"], good, bad) for line in _lines(text) if (found := pattern.match(line))}
+    marked = (line.strip() for line in text.splitlines() if "RESULT:" in line)
+    return {_word(found["rest"], good, bad) for line in marked if (found := pattern.match(line))}
 
 
 def _word(rest: str, good: str, bad: str) -> str:
-    says_good, says_bad = (re.search(rf"\b{word}\b", rest) is not None for word in (good, bad))
+    says_good, says_bad = (word in rest and re.search(rf"\b{word}\b", rest) is not None for word in (good, bad))
     if says_good and says_bad:
         return "both"
     if says_bad:
@@ -51,6 +51,21 @@ def read_result(text: str) -> ReportedResult:
 
 def says_approved(text: str) -> bool:
     return _said(_REVIEW, text, "APPROVED", "REVISE") == {"APPROVED"}
+
+
+_DECISIONS = frozenset({"APPROVED", "REVISE", *Verdict})
+_IN_REPORT = re.compile(r'"verdict"\s*:\s*"(\w+)"')
+
+
+def contradicts(response: str, said: str) -> bool:
+    """Whether an agent's own last message names only other verdicts than its response."""
+    ours, theirs = (
+        {*_said(_RESULT, text, "PASS", "FAIL"), *_said(_REVIEW, text, "APPROVED", "REVISE")}
+        | {word.upper() for word in _IN_REPORT.findall(text)}
+        for text in (response, said)
+    )
+    ours, theirs = ours & _DECISIONS, theirs & _DECISIONS
+    return bool(ours and theirs) and ours.isdisjoint(theirs)
 
 
 EVIDENCE: dict[Phase, tuple[re.Pattern[str], ...]] = {

@@ -1,17 +1,26 @@
 """Up: tools prove the lowest levels; every level above judges its own spec with the tool results as evidence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import MappingProxyType
 
 from logos.domain.levels import PROVEN_BY_TOOLS, Level, above
-from logos.domain.reports import Report, TurnKind, Verdict
-from logos.domain.specs import Direction, Proof, Tool
+from logos.domain.plans import RulesVersion
+from logos.domain.reports import Proposal, Report, TurnKind, Verdict
+from logos.domain.specs import Direction, Proof, Question, Tool
 from logos.domain.turns import Outcome, TurnId
+from logos.flows.cannot_run import why_it_cannot_run
 from logos.flows.levels.briefing import handed, proof_in_words
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, LevelStatus, PendingTurn, with_item
+
+# The answers to the question about a tool that cannot run.
+_OPTIONS = (
+    Proposal(
+        "Run it again: you have installed it, or changed `[worktree] setup` or the tool in telos.toml "
+        "(then continue with --reread)."
+    ),
+    Proposal("It is the work that is wrong: the levels reconcile it as a failure of this tool."),
+)
 
 
 def enter(state: LevelsState) -> LevelsState:
@@ -27,7 +36,18 @@ def checked(state: LevelsState, turn: TurnId, command: str, exit_code: int, outp
     if not left or turn != check_id(state, left[0]):
         return state
     proof = Proof(state.level, left[0].name, command, exit_code, output)
+    why = why_it_cannot_run(command, exit_code, output)
+    if why and state.plan.rules >= RulesVersion.ASK_ABOUT_TOOLS:
+        text = f"the tool {proof.tool} of {proof.level.name} cannot run: {why}. Agents cannot install it"
+        question = Question(turn, text, _OPTIONS, evidence=proof_in_words(proof))
+        return replace(state, cannot_run=proof).blocked(question)
     return proceed(replace(state, proofs=(*state.proofs, proof)))
+
+
+def told_about_tool(state: LevelsState, proof: Proof, option: int) -> LevelsState:
+    """Run a tool again that could not run; where a person chose so, treat it as a failure of the work."""
+    state = replace(state, cannot_run=None)
+    return proceed(replace(state, proofs=(*state.proofs, proof)) if option == len(_OPTIONS) else state)
 
 
 def proceed(state: LevelsState) -> LevelsState:

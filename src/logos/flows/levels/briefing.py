@@ -1,7 +1,5 @@
 """What a level's agent is told: the telos down to its level, the specs above it, its tools and its handoff."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from logos.domain.levels import LEVELS, PROVEN_BY_TOOLS, Level
@@ -31,7 +29,7 @@ def facts_for(state: LevelsState, pending: PendingTurn) -> Mapping[str, Fact]:
         "own_spec": spec_in_words(own) if own is not None else "",
         "tools": "\n".join(f"{tool.name}: `{tool.command}`" for tool in state.tools_of(pending.level)),
         "handoff": _handoff(state, pending),
-        "previous": pending.said if pending.turn in state.reassigned else "",
+        "previous": condense.capped(pending.said) if pending.turn in state.reassigned else "",
         "errors": "\n".join(f"- {error}" for error in pending.errors),
         "sections": ", ".join(level_def.sections),
         "taking_part": ", ".join(level.name for level in state.levels),
@@ -99,8 +97,9 @@ def work_in_words(state: LevelsState) -> str:
 def decision_for(state: LevelsState, pending: PendingTurn) -> str:
     """Decisions since this level last worked, made by the levels or by a person."""
     told = [f"A person answered: {state.answers[pending.agent_def]}"] if pending.agent_def in state.answers else []
-    settled = state.decision
-    if settled is not None and pending.kind in (TurnKind.DECOMPOSE, TurnKind.AUTHOR, TurnKind.LINT):
+    if state.settled and pending.kind in (TurnKind.DECOMPOSE, TurnKind.AUTHOR, TurnKind.LINT):
+        # It started this sweep.
+        settled = state.settled[-1]
         told.append(f"{settled.question}\nDecided by {settled.by}: {proposal_in_words(settled.proposal)}")
         told += [settled.evidence] if settled.evidence and pending.kind is not TurnKind.DECOMPOSE else []
     return "\n\n".join(told)

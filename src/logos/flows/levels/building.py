@@ -1,7 +1,5 @@
 """Build: authors work in parallel, one per component; all work is collected before anything is merged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -61,7 +59,6 @@ def answered(state: LevelsState, pending: PendingTurn, report: Report) -> Levels
 
 
 def gathered(state: LevelsState, done: Answered, event: WorkGathered) -> LevelsState:
-    """An author's work has been committed."""
     name = done.pending.component
     before = state.contributions.get(name)
     began = state.worktree_of(name) if done.pending.key in state.left else done.place

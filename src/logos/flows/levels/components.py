@@ -1,7 +1,5 @@
 """Components: their order, and conflicts between parallel authors, found before anything is merged."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Down: each level's spec constrains the next; a level may hand work back a limited number of times."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from logos.domain.levels import Level, below

@@ -1,7 +1,5 @@
 """The levels: specs flow down, validation flows up, conflicts are reconciled from the middle out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -14,17 +12,8 @@ from logos.domain.reports import ActionKind, NextAction, Proposal, Refused, Repo
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
 from logos.flows.levels import ascent, building, descent, middle
 from logos.flows.levels.briefing import facts_for
-from logos.flows.levels.state import (
-    GATHERED,
-    MAIN,
-    RECONCILING,
-    LevelsState,
-    PendingTurn,
-    Stage,
-    turn_of,
-    with_item,
-    without,
-)
+from logos.flows.levels.state import GATHERED, MAIN, RECONCILING, LevelsState, PendingTurn, Stage, with_item, without
+from logos.flows.levels.turn_ids import turn_of
 
 ReadReport = Callable[[TurnKind, Level, str], Report | Refused]
 
@@ -112,6 +101,8 @@ class Levels:
                 return replace(over_now, question=None, stalled=None, trouble=None)
             case events.TerminalOpened() | events.TerminalClosed() | events.TurnSent() | events.WorkCompared():
                 return state
+            case events.RecordsTampered():
+                return state
             case events.RunStarted() | events.RunResumed() | events.RunForked() | events.RunEnded() | events.Noted():
                 return state
 
@@ -149,7 +140,8 @@ def _entered(state: LevelsState) -> LevelsState:
 def _turn_for(state: LevelsState, pending: PendingTurn) -> Turn:
     agent, facts = AgentName(pending.key), facts_for(state, pending)
     level, place = pending.level.name, state.worktree_for(pending)
-    return Turn(pending.turn, agent, pending.turn, pending.kind.value, facts, agent_def=level, place=place)
+    judges = pending.kind in (TurnKind.VALIDATE, TurnKind.AGREE, TurnKind.ALIGN)
+    return Turn(pending.turn, agent, pending.turn, pending.kind.value, facts, level, place, judges)
 
 
 def _gather_for(state: LevelsState, name: str) -> Gather:

@@ -1,7 +1,5 @@
 """Middle out: whom a reconciliation asks, and what its decision changes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -64,6 +62,8 @@ def resolved(state: LevelsState, event: QuestionResolved) -> LevelsState:
         return state
     stuck = state.stuck
     state = replace(state, question=None, outcome=None, reason="", stuck=MappingProxyType({}))
+    if state.cannot_run is not None:
+        return ascent.told_about_tool(state, state.cannot_run, event.option)
     if dispute is not None:
         return settle(state, dispute, _chosen(state, dispute, question, event), "a person")
     if state.stage is Stage.BUILD:

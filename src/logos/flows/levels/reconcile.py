@@ -1,7 +1,5 @@
 """A reconciliation between levels: positions, proposals, votes, in bounded rounds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -77,7 +75,7 @@ class Undecided:
     @property
     def question(self) -> Question:
         last = self.dispute
-        return Question(last.id, last.question, tuple(dict.fromkeys(last.proposals)), last.objections)
+        return Question(last.id, last.question, tuple(dict.fromkeys(last.proposals)), last.objections, last.evidence)
 
 
 def participants(

@@ -1,12 +1,10 @@
 """The state of a build, what can be derived from it, and the steps that the stages share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from logos.domain.levels import LEVELS, Level, above
 from logos.domain.plans import LevelsPlan
@@ -121,6 +119,8 @@ class LevelsState:
     dispute: Dispute | None = None
     settled: tuple[Dispute, ...] = ()
     question: Question | None = None
+    # The result of the tool that could not run, while a person is asked about it.
+    cannot_run: Proof | None = None
     answers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # Commits of unfinished work of the parent run, by key of the turn.
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -154,11 +154,6 @@ class LevelsState:
         return tuple(level for level in LEVELS if level not in self.plan.levels)
 
     @property
-    def decision(self) -> Dispute | None:
-        """The decision that started this sweep; None in the first."""
-        return self.settled[-1] if self.settled else None
-
-    @property
     def sent_back(self) -> tuple[PendingTurn, ...]:
         """Turns whose agents continue with the work in their worktrees."""
         return tuple(pending for pending in self.pending_turns if pending.attempt > 1 and pending.kind in GATHERED)
@@ -184,7 +179,6 @@ class LevelsState:
         return (*held, *waiting[:free])
 
     def spec_of(self, level: Level, component: str = "") -> Spec | None:
-        """The current spec."""
         fitting = (spec for spec in reversed(self.specs) if (spec.level, spec.component) == (level, component))
         return next(fitting, None)
 
@@ -211,7 +205,6 @@ class LevelsState:
 
     @property
     def handoffs_now(self) -> tuple[Handoff, ...]:
-        """The handoffs of this sweep."""
         return tuple(handoff for handoff in self.handoffs if handoff.turn.startswith(f"s{self.sweep}."))
 
     def foundation(self, component: str) -> tuple[Contribution, ...]:
@@ -224,7 +217,6 @@ class LevelsState:
         return (self.head, *(contribution.commit for contribution in self.foundation(component)))
 
     def worktree_for(self, pending: PendingTurn) -> Worktree:
-        """The worktree of a turn."""
         if pending.key in self.left:
             return Worktree(pending.component or MAIN, (self.left[pending.key],))
         return self.worktree_of(pending.component) if pending.component else self.main
@@ -266,24 +258,24 @@ class LevelsState:
         """Patterns of the hand-backs in this sweep."""
         return tuple(handoff.pattern for handoff in self.handoffs_now if handoff.toward is Direction.BACK)
 
-    def enter_stage(self, stage: Stage, level: Level) -> LevelsState:
+    def enter_stage(self, stage: Stage, level: Level) -> Self:
         """Switch to a stage; the flow enters it next."""
         return replace(self, stage=stage, level=level, pending_turns=(), entering=True)
 
-    def down_to(self, level: Level | None) -> LevelsState:
+    def down_to(self, level: Level | None) -> Self:
         """Go down to the next level that writes a spec; below the last one the build stage starts."""
         if level is None or level < Level.L3:
             return self.enter_stage(Stage.BUILD, Level.L2)
         return self.enter_stage(Stage.DOWN, level)
 
-    def ask_for(self, level: Level, kind: TurnKind, component: str = "") -> LevelsState:
+    def ask_for(self, level: Level, kind: TurnKind, component: str = "") -> Self:
         """Ask a level; the same question again in a sweep goes to a new agent under a new turn id."""
         key = ".".join(part for part in (f"s{self.sweep}", level.name, component, kind.value) if part)
         visit = self.visits.get(key, 0) + 1
         pending = PendingTurn(key if visit == 1 else f"{key}.v{visit}", level, kind, component)
         return replace(self, visits=with_item(self.visits, key, visit), pending_turns=(*self.pending_turns, pending))
 
-    def specified(self, level: Level, turn: TurnId, report: Report, component: str = "") -> LevelsState:
+    def specified(self, level: Level, turn: TurnId, report: Report, component: str = "") -> Self:
         """Store a level's new spec, linked to the spec above it."""
         higher = above(level, self.levels)
         over = self.spec_of(higher) if higher is not None else None
@@ -293,7 +285,7 @@ class LevelsState:
         spec = Spec(level, version, turn, parent, report.work_summary, report.spec, component)
         return replace(self, specs=(*self.specs, spec))
 
-    def hand_off(self, giver: Level, taker: Level, toward: Direction, turn: TurnId, text: str) -> LevelsState:
+    def hand_off(self, giver: Level, taker: Level, toward: Direction, turn: TurnId, text: str) -> Self:
         return replace(self, handoffs=(*self.handoffs, Handoff(giver, taker, toward, turn, text)))
 
     def dispute_over(
@@ -305,7 +297,7 @@ class LevelsState:
         evidence: str = "",
         others: Iterable[Level] = (),
         parties: tuple[str, ...] = (),
-    ) -> LevelsState:
+    ) -> Self:
         """Open a reconciliation, or fail when there were too many."""
         if len(self.settled) >= self.plan.max_reconciliations:
             reason = f"after {len(self.settled)} reconciliations: {question}"
@@ -315,10 +307,10 @@ class LevelsState:
         dispute = Dispute(number, cause, level, invited, question, evidence, parties)
         return replace(self, dispute=dispute).enter_stage(Stage.DISPUTE, level)
 
-    def blocked(self, question: Question) -> LevelsState:
+    def blocked(self, question: Question) -> Self:
         return replace(self, question=question, pending_turns=(), outcome=Outcome.BLOCKED, reason=question.text)
 
-    def blocked_by_stuck(self) -> LevelsState:
+    def blocked_by_stuck(self) -> Self:
         """Block on a person's answer once the other agents have finished."""
         if self.pending_turns or self.answered or not self.stuck:
             return self

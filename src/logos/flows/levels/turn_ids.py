@@ -1,7 +1,5 @@
 """Parses turn ids of the levels strictly: a log can hold any text."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

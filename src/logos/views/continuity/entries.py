@@ -88,7 +88,6 @@ Steps = Sequence[Transition[Any]]
 
 
 def transitions(view: RunView) -> Iterator[Transition[Any]]:
-    """Every event of a run, with the states before and after it."""
     sessions = iter(view.sessions)
     before, session = view.fold.flow.start(), next(sessions)
     for record, after in zip(view.records, view.states, strict=True):

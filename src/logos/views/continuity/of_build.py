@@ -1,7 +1,5 @@
 """The sections of a build's report: specs, components and levels that stand, what is unproven, what waits for what."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -170,14 +168,12 @@ def specs(steps: Steps) -> Iterator[Entry]:
 
 def merges(steps: Steps) -> Iterator[Entry]:
     for step in steps:
-        match step.record.event:
-            case WorkMerged(turn, commit, ()):
-                names = listed(contribution.component.name for contribution in step.before.unmerged)
-                how = f"{names or 'work'} merged, commit {commit[:7]}"
-                yield entry("merge", turn, how, Severity.GOOD, step=step)
-            case WorkMerged(turn, _, clashes):
-                shown = "; ".join(clash.words for clash in clashes[:_CLASHES])
-                how = f"nothing merged, {count(len(clashes), 'conflict')}: {shown}"
-                yield entry("merge", turn, how, Severity.BAD, step=step)
-            case _:
-                pass
+        event = step.record.event
+        if isinstance(event, WorkMerged) and event.clashes:
+            shown = "; ".join(clash.words for clash in event.clashes[:_CLASHES])
+            how = f"nothing merged, {count(len(event.clashes), 'conflict')}: {shown}"
+            yield entry("merge", event.turn, how, Severity.BAD, step=step)
+        elif isinstance(event, WorkMerged):
+            names = listed(contribution.component.name for contribution in step.before.unmerged)
+            how = f"{names or 'work'} merged, commit {event.commit[:7]}"
+            yield entry("merge", event.turn, how, Severity.GOOD, step=step)

@@ -1,14 +1,12 @@
 """The sections of a cycle's report: phases round by round, reviews and tests that are due, and decisions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from logos.domain.events import CheckRan, TurnAnswered, WorkCompared
-from logos.domain.roles import PHASE_DEFS, Phase, PhaseDef, Role, phase_def
+from logos.domain.roles import PHASE_DEFS, Phase, PhaseDef, phase_def
 from logos.domain.turns import Outcome
 from logos.flows.cycle.flow import CycleState
-from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
+from logos.flows.cycle.verdicts import ReportedResult, read_result
 from logos.views.continuity.entries import Entry, Sections, Transition, entry
 from logos.views.events import Severity, approval
 
@@ -41,10 +39,6 @@ def _went_on(before: CycleState, after: CycleState) -> bool:
     return (before.round, before.phase, before.proving) != (after.round, after.phase, after.proving)
 
 
-def _approved(before: CycleState, review: str) -> bool:
-    return is_approved(review, before.cycle, before.phase, before.plan.review)
-
-
 def _objections(state: CycleState, phase: Phase) -> str:
     return state.analyst_feedback if phase is Phase.ANALYST else state.programmer_feedback
 
@@ -57,7 +51,8 @@ def pending(state: CycleState) -> Iterator[Entry]:
     left = () if state.proving else PHASE_DEFS[PHASE_DEFS.index(phase_def(state.phase)) :]
     for stage in left:
         what = "test" if stage.reviewer is None else f"review of the {stage.author}'s work"
-        yield entry(part, f"{what} by the {_name(stage.reviewer or stage.author)}", _when(state, stage))
+        who = (stage.reviewer or stage.author).replace("_", " ")
+        yield entry(part, f"{what} by the {who}", _when(state, stage))
     if plan.verify_pass and plan.test_command:
         when = "due now" if state.checking else "after the tester's PASS"
         yield entry(part, f"`{plan.test_command}`, run by Logos", when)
@@ -92,7 +87,7 @@ def decisions(steps: Steps) -> Iterator[Entry]:
                 how = "the tester's PASS is not believed: no file has changed since the run started"
                 yield entry("verdict", f"round {before.round}", how, Severity.BAD, step=step)
             case TurnAnswered(_, text) if before.phase not in (after.phase, Phase.TESTER):
-                if not _approved(before, text):
+                if approval(before, text)[1] is Severity.WARNING:
                     how = f"the run goes on without approval of the {before.phase}'s work"
                     objections = _objections(after, before.phase)
                     yield entry("review", f"round {before.round}", how, Severity.WARNING, objections, step)
@@ -102,7 +97,3 @@ def decisions(steps: Steps) -> Iterator[Entry]:
 
 def _severity(good: bool) -> Severity:
     return Severity.GOOD if good else Severity.BAD
-
-
-def _name(role: Role) -> str:
-    return role.replace("_", " ")

@@ -1,7 +1,5 @@
 """The continuity report: a run across its sessions, for every flow. Every text in it may be shown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
@@ -40,6 +38,7 @@ _FAILURES = {
     FailureKind.TRANSIENT: "a provider's transient error",
     FailureKind.PERMISSION: "a permission prompt",
     FailureKind.UNFIT: "a response that cannot be used",
+    FailureKind.CUT_OFF: "a response of an agent that did not end well",
 }
 _SECTIONS: dict[str, Callable[[Any, Any], Sections]] = {"cycle": of_cycle.sections, "levels": of_build.sections}
 
@@ -128,7 +127,7 @@ def continuity(status: RunStatus, since: int, next_step: str, files: Iterable[st
         changed=Changes(sections.since(since), new, tuple(map(printable_columns, files))),
         lanes=lanes,
         efforts=efforts_of(spans, lanes),
-        total=reduce(Effort.plus, (span for span in agents if not span.inherited), Effort("total")),
+        total=reduce(Effort.plus, (span for span in agents if not span.view.inherited), Effort("total")),
     )
 
 
@@ -138,16 +137,14 @@ def _sections(status: RunStatus, steps: Steps) -> Sections:
     decisions, checks, settings, outcomes = [*own.decisions], list[Entry](), list[Entry](), list[Entry]()
     for step in steps:
         event, before, after = step.record.event, step.before.outcome, step.after.outcome
-        match event:
-            case RunForked():
-                decisions.append(entry("person", event.way, _origin(event), step=step))
-            case RunAbandoned(why):
-                decisions.append(entry("person", "given up", why, Severity.WARNING, step=step))
-            case CheckRan(turn, command, exit_code):
-                severity = Severity.GOOD if exit_code == 0 else Severity.BAD
-                checks.append(entry("check", turn, f"`{command}` exits {exit_code}", severity, step=step))
-            case _:
-                pass
+        if isinstance(event, RunForked):
+            decisions.append(entry("person", event.way, _origin(event), step=step))
+        if isinstance(event, RunAbandoned):
+            decisions.append(entry("person", "given up", event.why, Severity.WARNING, step=step))
+        if isinstance(event, CheckRan):
+            severity = Severity.GOOD if event.exit_code == 0 else Severity.BAD
+            how = f"`{event.command}` exits {event.exit_code}"
+            checks.append(entry("check", event.turn, how, severity, step=step))
         if isinstance(event, RunResumed | RunForked):
             changed = _changed_settings(step.before.plan, step.after.plan)
             settings += [entry("setting", name, how, step=step) for name, how in changed]
@@ -232,7 +229,6 @@ def heading(part: str) -> str:
 
 
 def lane_title(lane: str) -> str:
-    """The name of a lane for people."""
     if lane in Level.__members__:
         return of_build.title(Level[lane])
     return "Logos" if lane == LOGOS else lane.replace("_", " ")

@@ -6,16 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from logos.domain.events import (
-    CheckRan,
-    RunForked,
-    TurnAnswered,
-    TurnAsked,
-    TurnFailed,
-    WorkCompared,
-    WorkGathered,
-    WorkMerged,
-)
+from logos.domain.events import RunForked, TurnAsked, TurnEnded, TurnFailed
 from logos.domain.levels import LEVELS, Level
 from logos.domain.roles import Role
 from logos.domain.usage import Spent
@@ -67,16 +58,8 @@ class TurnSpan:
         return None if self.in_flight else self.over[0]
 
     @property
-    def inherited(self) -> bool:
-        return self.view.inherited
-
-    @property
     def received(self) -> int:
-        return 0 if self.inherited or self.lane == LOGOS else len(self.view.response)
-
-    @property
-    def bill(self) -> Spent:
-        return Spent().plus(*self.view.bills) if self.view.bills else Spent()
+        return 0 if self.view.inherited or self.lane == LOGOS else len(self.view.response)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +80,7 @@ class Effort:
             self.seconds + span.seconds,
             self.sent + span.sent,
             self.received + span.received,
-            self.bill.merged(span.bill),
+            self.bill.plus(*span.view.bills) if span.view.bills else self.bill,
         )
 
 
@@ -121,21 +104,16 @@ def spans_of(view: RunView, sessions: Sequence[Session], steps: Iterable[Transit
     inherited = {turn.turn for turn in view.turns if turn.inherited}
     begun, over, sent = dict[str, Place](), dict[str, Place](), dict[str, int]()
     for step in steps:
-        place = (step.session.number, step.record.at)
-        match step.record.event:
-            case TurnAsked(turn, _, prompt):
-                begun.setdefault(turn, place)
-                sent[turn] = sent.get(turn, 0) + len(prompt)
-            case TurnAnswered(turn) | TurnFailed(turn) | CheckRan(turn):
-                over[turn] = place
-            case WorkCompared(turn) | WorkGathered(turn) | WorkMerged(turn):
-                over[turn] = place
-            case RunForked():
-                # A turn in flight is asked again in the fork, from the beginning.
-                begun = {turn: place for turn, place in begun.items() if turn in inherited}
-                sent.clear()
-            case _:
-                pass
+        event, place = step.record.event, (step.session.number, step.record.at)
+        if isinstance(event, TurnAsked):
+            begun.setdefault(event.turn, place)
+            sent[event.turn] = sent.get(event.turn, 0) + len(event.prompt)
+        elif isinstance(event, TurnEnded | TurnFailed):
+            over[event.turn] = place
+        elif isinstance(event, RunForked):
+            # A turn in flight is asked again in the fork, from the beginning.
+            begun = {turn: place for turn, place in begun.items() if turn in inherited}
+            sent.clear()
     last, spans = sessions[-1], list[TurnSpan]()
     for turn in view.turns:
         if turn.turn in over or turn.turn in begun:
@@ -166,6 +144,6 @@ def efforts_of(spans: Iterable[TurnSpan], lanes: Iterable[str]) -> tuple[Effort,
     """Of this run's own turns, in the order of the lanes."""
     rows = {lane: Effort(lane) for lane in lanes}
     for span in spans:
-        if not span.inherited:
+        if not span.view.inherited:
             rows[span.lane] = rows[span.lane].plus(span)
     return tuple(row for row in rows.values() if row != Effort(row.name))

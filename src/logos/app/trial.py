@@ -1,0 +1,126 @@
+"""Trying the setup and the tools of telos.toml once, in a scratch worktree, before an agent is asked for anything."""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from logos.adapters.commands import TIMED_OUT, ShellCommands, end_left_over
+from logos.adapters.git.workspace import GitWorkspace, base_of
+from logos.adapters.git.worktrees import SetupFailed
+from logos.adapters.lock import driver_lock
+from logos.app.setting_sources import settings_of
+from logos.app.telos_file import read_telos
+from logos.app.workdir import Tell, WorkDir, say
+from logos.domain.specs import Tool
+from logos.domain.turns import RunId, Worktree
+from logos.errors import UsageError
+from logos.flows.cannot_run import why_it_cannot_run
+from logos.flows.condense import tail
+
+# The name of its branch and folder; the ids of runs are shorter.
+_SCRATCH = RunId("scratch-worktree")
+_OUTPUT_LINES = 15
+HINT = (
+    "Install it, let `[worktree] setup` in telos.toml install it, or change or remove the tool there. A worktree has "
+    "only the files of the commit: .venv, node_modules and other ignored files are in your work dir, $LOGOS_ROOT. "
+    "`logos telos --check` tries setup and tools again without a build"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A command of telos.toml that was run once. `problem` is why it cannot run; empty where it ran, even if it failed.
+
+    `level` is empty for the setup command.
+    """
+
+    level: str
+    name: str
+    command: str
+    exit_code: int
+    seconds: float
+    output: str
+    problem: str
+
+    @property
+    def runs(self) -> bool:
+        return not self.problem
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """`setup` is None where telos.toml has none. Tools are not tried if it fails."""
+
+    commit: str
+    setup: Tried | None
+    tools: tuple[Tried, ...]
+
+    @property
+    def problems(self) -> list[Tried]:
+        return [tried for tried in (self.setup, *self.tools) if tried is not None and not tried.runs]
+
+
+def check_telos(wd: Path, tell: Tell = say) -> Trial:
+    """Try what telos.toml says on the last commit and the uncommitted changes, without a build."""
+    telos, timeout = read_telos(wd), settings_of(wd).handoff.response_timeout
+    return _try(wd, base_of(wd, allow_dirty=True), telos.setup, telos.tools, timeout, tell)
+
+
+def require_tools(wd: Path, commit: str, setup: str, tools: Sequence[Tool], timeout: float, tell: Tell) -> None:
+    """Try what a build will run; UsageError if the setup fails or a tool cannot run. A tool that fails is only told."""
+    if not (setup or tools):
+        remove_scratch(wd)
+        return
+    trial = _try(wd, commit, setup, tools, timeout, tell)
+    for tried in trial.problems:
+        tell(f"`{tried.command}`: {tried.problem}")
+        for line in tried.output.splitlines():
+            tell(f"  {line}")
+    if trial.problems:
+        what = "; ".join(f"{tried.name} (`{tried.command}`): {tried.problem}" for tried in trial.problems)
+        error = UsageError(f"the tools of telos.toml cannot run: {what}; no agent was asked")
+        error.add_note(HINT)
+        raise error
+
+
+def remove_scratch(wd: Path) -> None:
+    """Remove the scratch worktree that a killed process left."""
+    if (WorkDir(wd).worktrees / _SCRATCH).exists():
+        GitWorkspace(wd, _SCRATCH).close(None)
+
+
+def _try(wd: Path, commit: str, setup: str, tools: Sequence[Tool], timeout: float, tell: Tell) -> Trial:
+    workspace, began = GitWorkspace(wd, _SCRATCH, setup), time.monotonic()
+    with driver_lock(WorkDir(wd).telos_dir / "scratch.lock"):
+        end_left_over(WorkDir(wd).trials)
+        workspace.close(None)
+        tell(f"trying {f'setup `{setup}`' if setup else 'the tools'} in a scratch worktree of {commit[:10]} …")
+        try:
+            folder = workspace.ready(Worktree("base", (commit,)))
+            done = Tried("", "setup", setup, 0, time.monotonic() - began, "", "") if setup else None
+            return Trial(commit, done, tuple(_run(tool, folder, timeout, wd, tell) for tool in tools))
+        except SetupFailed as error:
+            code, output = (
+                TIMED_OUT if error.ended_with is None else error.ended_with,
+                tail(error.output, _OUTPUT_LINES),
+            )
+            failed = Tried("", "setup", setup, code, time.monotonic() - began, output, f"failed ({error.result})")
+            return Trial(commit, failed, ())
+        finally:
+            workspace.close(None)
+
+
+def _run(tool: Tool, folder: str, timeout: float, wd: Path, tell: Tell) -> Tried:
+    name, began = f"{tool.level.name} {tool.name}", time.monotonic()
+    tell(f"trying {name}: `{tool.command}` …")
+    commands = ShellCommands(WorkDir(wd).trials, wd)
+    exit_code, output = commands.run(tool.command, folder, timeout, threading.Event())
+    problem = why_it_cannot_run(tool.command, exit_code, output)
+    if exit_code == TIMED_OUT and not problem:
+        problem = f"it did not end within {timeout:.0f} s (handoff.response_timeout)"
+    if exit_code and not problem:
+        tell(f"{name} fails now (exit {exit_code}); a PASS needs it to pass")
+    took, output = time.monotonic() - began, tail(output, _OUTPUT_LINES)
+    return Tried(tool.level.name, tool.name, tool.command, exit_code, took, output, problem)

@@ -1,0 +1,83 @@
+"""Another user of the machine can neither forge a response nor make Logos use a repository that git distrusts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from logos.app.hosts import WITHHELD, local_host
+from logos.app.setting_sources import load_settings
+from tests.support.sandbox import PROMPT, Done, Sandbox
+from tests.support.waiting import wait_for
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Sandbox:
+    return Sandbox.of_repository(tmp_path / "repo", PROMPT=PROMPT)
+
+
+def run(shop: Sandbox, **agents: list[object]) -> Done:
+    return shop("run", "--simulate", str(shop.script(agents or None)))
+
+
+FOLDERS = (".telos", ".tmp", ".tmp/agent-responses")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_that_others_can_write_to_is_tightened(shop: Sandbox, folder: str):
+    (shop.wd / folder).mkdir(parents=True)
+    (shop.wd / folder).chmod(0o777)
+    done = run(shop)
+    assert done.code == 0, done.err
+    assert f"other users could write to {shop.wd / folder}" in done.err
+    assert (shop.wd / folder).stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_usual_permissions_are_left_alone(shop: Sandbox, folder: str):
+    (shop.wd / folder).mkdir(parents=True, mode=0o755)
+    done = run(shop)
+    assert done.code == 0, done.err
+    assert "other users" not in done.err
+
+
+@as_root
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_of_another_user_is_refused(shop: Sandbox, folder: str):
+    (shop.wd / folder).mkdir(parents=True)
+    os.chown(shop.wd / folder, NOBODY, NOBODY)
+    done = run(shop)
+    assert done.code == 2
+    assert f"{shop.wd / folder} belongs to another user (uid {NOBODY})" in done.err
+
+
+@as_root
+@pytest.mark.parametrize("words", [("run",), ("build", "sell"), ("build", "sell", "--allow-dirty")])
+def test_a_repository_of_another_user_is_named_as_such(shop: Sandbox, words: tuple[str, ...]):
+    for path in (shop.wd, shop.wd / ".git"):
+        os.chown(path, NOBODY, NOBODY)
+    done = shop(*words, "--simulate", str(shop.script()))
+    assert done.code == 2
+    assert "belongs to another user, so git does not use it (dubious ownership)" in done.err
+    assert f"git config --global --add safe.directory {shop.wd}" in done.err
+
+
+def test_the_secrets_of_logos_are_not_given_to_agents(shop: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    for name in WITHHELD:
+        monkeypatch.setenv(name, "secret-of-logos")
+    program = tmp_path / "agent"
+    program.write_text(f"#!/bin/sh\nenv >'{tmp_path}/env'\n")
+    program.chmod(0o755)
+    settings = load_settings(None, {"WD": str(shop.wd), "PROVIDER": "command", "AGENT_COMMAND": f"{program} x"})
+    host = local_host(settings, print)
+    terminal = host.create_session("tester", provider="command")["id"]
+    host.send_input(terminal, "work")
+    wait_for(lambda: host.get_status(terminal) != "processing", "the end of the turn")
+    told = (tmp_path / "env").read_text()
+    assert "PATH=" in told
+    assert "secret-of-logos" not in told
