@@ -82,7 +82,8 @@ def local_sandbox(home: Home, wd: Path) -> LocalSandbox:
 
 @cache
 def sandbox_works() -> bool:
-    done = subprocess.run([BIN / "codex", "sandbox", "--", "true"], capture_output=True, check=False)
+    done = subprocess.run([BIN / "codex", "sandbox", "--", "true"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "bwrap: " in done.stderr, f"codex sandbox: exit {done.returncode}\n{done.stderr}"
     return done.returncode == 0
 
 

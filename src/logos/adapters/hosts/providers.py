@@ -20,7 +20,7 @@ from logos.adapters.hosts.provider_output import READERS, Json, Printed, Reading
 from logos.waiting.screens import end_of, plain
 
 # For questions to a CLI about itself; no model is asked.
-TIMEOUT_SECONDS = 5
+TIMEOUT_SECONDS = 30
 # How programs report that they do not know an argument.
 USAGE_ERROR = 2
 SANDBOX_REMEDY = (
