@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,17 @@ def no_real_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name, value in isolated(home).items():
             patch.setenv(name, value)
         yield home
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_inherited_signals() -> Iterator[None]:
+    """A shell starts background jobs with SIGINT ignored, `nohup` with SIGHUP; what the tests start would inherit it."""
+    ignored = [signum for signum in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(signum) is signal.SIG_IGN]
+    for signum in ignored:
+        signal.signal(signum, signal.SIG_DFL)
+    yield
+    for signum in ignored:
+        signal.signal(signum, signal.SIG_IGN)
 
 
 @pytest.fixture
