@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NotRequired, Protocol, TypedDict, Unpack, runtime_checkable
 
-from logos.domain.events import Event, Recorded, RunForked, WorkGathered, WorkMerged
-from logos.domain.turns import Gather, Merge, RunId, TurnId, Worktree
+from logos.domain.events import Event, ProofRan, Recorded, RunForked, WorkGathered, WorkMerged
+from logos.domain.turns import Gather, Merge, Prove, RunId, TurnId, Worktree
 from logos.domain.usage import Usage
 
 
@@ -129,6 +129,16 @@ class Commands(Protocol):
 
     # Its exit code, negative for a signal, and the end of its output.
     def run(self, command: str, cwd: str, timeout: float, stop: threading.Event) -> tuple[int, str]: ...
+
+
+class Prover(Protocol):
+    """Runs the steps of a proof in clean rooms, which are removed afterwards, also those of a killed driver."""
+
+    # The paths that differ between two snapshots, relative to the work dir.
+    def changed(self, base: str, result: str) -> tuple[str, ...]: ...
+    # Check out, set up, run the command. HostError where no room can be made.
+    def run(self, action: Prove, stop: threading.Event) -> ProofRan: ...
+    def close(self) -> None: ...
 
 
 class Snapshots(Protocol):

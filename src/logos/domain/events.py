@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Literal
 
 from logos.domain.plans import CycleSeed, GivenSetting, PinnedFile, Plan
+from logos.domain.proof import CountedTests, ProofStep, RoomReport
 from logos.domain.specs import ContentConflict, TouchedFile
 from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
@@ -141,11 +142,38 @@ class CheckRan:
 
 @dataclass(frozen=True, slots=True)
 class WorkCompared:
-    """The files outside the specs that have changed since the run started; None where that is not known."""
+    """The files outside the specs that have changed since the run started; None where that is not known.
+
+    `commit` is the snapshot that was compared, which the proof is about; empty where there is none.
+    """
 
     turn: TurnId
     files: tuple[str, ...] | None
+    commit: str = ""
     kind: Literal["work_compared"] = "work_compared"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRan:
+    """One step of a proof: the test command on the files of `tree`, checked out from the snapshot `commit`.
+
+    `tests` is None where the runner is unknown and nothing was counted. `subject` are the paths that were put back
+    (guarded), the ids of planted tests (canary), or the files with new or changed tests (red). `problem` says why the
+    step proves nothing, whatever its exit code.
+    """
+
+    turn: TurnId
+    step: ProofStep
+    commit: str
+    tree: str
+    command: str
+    exit_code: int
+    tests: CountedTests | None
+    output: str
+    subject: tuple[str, ...] = ()
+    problem: str = ""
+    room: RoomReport = RoomReport()
+    kind: Literal["proof_ran"] = "proof_ran"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +238,7 @@ class RunEnded:
 
 _OfRuns = RunStarted | RunResumed | RunForked | RunAbandoned
 _OfTurns = TerminalOpened | TerminalClosed | TurnAsked | TurnSent | TurnAnswered | TurnFailed
-_OfWork = CheckRan | WorkCompared | WorkGathered | WorkMerged
+_OfWork = CheckRan | ProofRan | WorkCompared | WorkGathered | WorkMerged
 Event = _OfRuns | _OfTurns | _OfWork | QuestionResolved | Noted | RecordsTampered | RunEnded
 # The end of a turn, or of a step of Logos itself.
 TurnEnded = TurnAnswered | _OfWork

@@ -5,6 +5,7 @@ from enum import IntEnum, StrEnum
 from typing import Literal
 
 from logos.domain.levels import ALL_LEVELS, Level
+from logos.domain.proof import ProofRules
 from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.specs import Tool
 from logos.domain.turns import Agent
@@ -95,6 +96,8 @@ class CyclePlan:
     expect_change: bool = False
     review: ReviewRules = field(default_factory=ReviewRules)
     condense: CondenseRules = field(default_factory=CondenseRules)
+    # None: a PASS is verified by running the test command in the work tree, or not at all.
+    proof: ProofRules | None = None
     flow: Literal["cycle"] = "cycle"
     rules: int = RulesVersion.FIRST.value
 
@@ -120,6 +123,7 @@ class LevelsPlan:
     max_rounds: int = 3
     # The command that prepares a worktree.
     setup: str = ""
+    proof: ProofRules | None = None
     flow: Literal["levels"] = "levels"
     rules: int = RulesVersion.FIRST.value
 

@@ -1,9 +1,11 @@
-"""The actions a flow asks for: turns of agents, checks, comparisons, gathers and merges."""
+"""The actions a flow asks for: turns of agents, checks, comparisons, steps of a proof, gathers and merges."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
+
+from logos.domain.proof import LentFolder, ProofRules, ProofStep
 
 RunId = NewType("RunId", str)
 TurnId = NewType("TurnId", str)
@@ -112,6 +114,25 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
+class Prove:
+    """Run one step of a proof in a clean room. `base` and `result` are snapshots; the baseline has no result.
+
+    `changed` are the paths that differ between them, `declared` patterns of guarded paths that may differ.
+    """
+
+    id: TurnId
+    step: ProofStep
+    rules: ProofRules
+    base: str
+    result: str = ""
+    changed: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    # What the baseline found out: whether the tests need the network, and the lent folders as they were.
+    network: bool = True
+    lent: tuple[LentFolder, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Gather:
     """Commit what an agent left in its worktree. `declared` are files that must be among the changes.
 
@@ -135,4 +156,4 @@ class Merge:
     contributions: tuple[tuple[str, str], ...]
 
 
-Action = Turn | Check | Compare | Gather | Merge
+Action = Turn | Check | Compare | Prove | Gather | Merge
