@@ -28,9 +28,9 @@ from logos.domain.events import (
     TurnFailed,
     TurnSent,
     WorkCompared,
-    WorkUndone,
     WorkGathered,
     WorkMerged,
+    WorkUndone,
 )
 from logos.domain.ledger import Ledger
 from logos.domain.specs import ContentConflict

@@ -53,12 +53,12 @@ from logos.domain.turns import (
     Gather,
     Merge,
     Outcome,
+    Prove,
     RunId,
     TerminalId,
     Turn,
     TurnId,
     Worktree,
-    Prove,
 )
 from logos.domain.usage import Usage
 from logos.errors import LogConflict, LogDamaged

@@ -132,7 +132,9 @@ def test_a_planted_test_that_does_not_fail_fails_the_proof(noticed: tuple[str, .
 
 def test_planted_tests_that_fail_with_exit_code_0_fail_the_proof() -> None:
     result = prove(a_proof(), ran(ProofStep.RESULT, ONE, TWO))
-    assert "exited 0" in prove(result.progress, ran(ProofStep.CANARY, failed=("c",), subject=("c",), exit_code=0)).failure
+    assert (
+        "exited 0" in prove(result.progress, ran(ProofStep.CANARY, failed=("c",), subject=("c",), exit_code=0)).failure
+    )
 
 
 def test_an_untested_change_fails_only_where_tests_are_required() -> None:
