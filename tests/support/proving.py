@@ -72,13 +72,13 @@ class Project:
         *,
         declared: tuple[str, ...] = (),
         lent: tuple[LentFolder, ...] = (),
-        network: bool = True,
+        needs_network: bool = True,
         ran: tuple[str, ...] = (),
         **rules: object,
     ) -> ProofRan:
         changed = self.prover.changed(base, result) if result else ()
         made = ProofRules(command, **rules)  # type: ignore[arg-type]
-        action = Prove(TurnId("p"), step, made, base, result, changed, declared, ran, network, lent)
+        action = Prove(TurnId("p"), step, made, base, result, changed, declared, ran, needs_network, lent)
         return self.prover.run(action, threading.Event())
 
     def baseline(self, command: str, **rules: object) -> ProofRan:

@@ -84,7 +84,8 @@ class RoomProver:
         if problem := self._problem(action, borrowed):
             report = RoomReport(self._name, lent=tuple(folder.record for folder in borrowed))
             return RoomRun(UNKNOWN, "", report=report, problem=problem)
-        order = RoomOrder(action.rules, files, borrowed, action.network, files.only)
+        is_baseline = action.step is ProofStep.BASELINE
+        order = RoomOrder(action.rules, files, borrowed, action.network, files.only, is_baseline)
         run = self._first(action, order, stop)
         return self._rerun(order, run, stop) if action.step in _RERUN else run
 
