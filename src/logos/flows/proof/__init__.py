@@ -1,1 +1,1 @@
-"""Pure rules of a proof: which files steer tests, which tests are planted, how tests are named."""
+"""A proof: which step is next, and what the result of one means. Pure, the same for every flow."""
