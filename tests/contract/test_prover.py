@@ -103,9 +103,19 @@ def test_declared_changes_of_guarded_files_stay(make: Make) -> None:
     ran = shop.prove(ProofStep.GUARDED, UNITTEST, base, result, declared=("tests/test_shop.py",))
     assert ran.subject == ("tests/test_more.py",)
     assert ran.exit_code == 0
-    allowed = shop.prove(ProofStep.GUARDED, UNITTEST, base, result, may_change=("tests/",))
-    assert (allowed.subject, allowed.exit_code, allowed.tests) == ((), 0, None)
-    assert "not run" in allowed.output
+
+
+def test_a_result_without_guarded_changes_is_not_run_twice(make: Make) -> None:
+    shop = make()
+    base = shop.take()
+    result = shop.write({**DEARER, **WEAKENED})
+    allowed = {"may_change": ("tests/",)}
+    unknown = shop.prove(ProofStep.GUARDED, UNITTEST, base, result, **allowed)
+    own = shop.prove(ProofStep.RESULT, UNITTEST, base, result, **allowed)
+    known = shop.prove(ProofStep.GUARDED, UNITTEST, base, result, **allowed)
+    assert (unknown.tree, unknown.exit_code, unknown.tests) == (own.tree, own.exit_code, own.tests)
+    assert (known.subject, known.tree, known.exit_code, known.tests) == ((), own.tree, own.exit_code, own.tests)
+    assert "not run again" in known.output
 
 
 def test_a_link_in_place_of_the_tests_is_replaced_by_the_tests(make: Make, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class Project:
     ) -> ProofRan:
         changed = self.prover.changed(base, result) if result else ()
         made = ProofRules(command, **rules)  # type: ignore[arg-type]
-        action = Prove(TurnId("p"), step, made, base, result, changed, declared, ran, needs_network, lent)
+        action = Prove(TurnId("p"), step, made, base, result, changed, declared, needs_network, lent, ran)
         return self.prover.run(action, threading.Event())
 
     def baseline(self, command: str, **rules: object) -> ProofRan:

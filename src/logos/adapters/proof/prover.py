@@ -42,6 +42,8 @@ class RoomProver:
         self._checkouts = Checkouts(store, self._rooms.folder / "git")
         self._runner = RoomRunner(self._checkouts, self._rooms, sandbox, self._environ)
         self._lender = Lender(store)
+        # The runs on results with their own tests, by commit.
+        self._results: dict[str, RoomRun] = {}
 
     def changed(self, base: str, result: str) -> tuple[str, ...]:
         before, after = (self._checkouts.entries(commit, "") for commit in (base, result))
@@ -50,12 +52,16 @@ class RoomProver:
         return tuple(text_of(path.removeprefix(prefix)) for path in paths)
 
     def run(self, action: Prove, stop: threading.Event) -> ProofRan:
-        """Run one step. A step with nothing to run has exit code 0, no tests, and an output that says why."""
+        """Run one step. A step with nothing to run has exit code 0, no tests, and an output that says why.
+
+        Where no guarded file differs, the result was run on the same tree: that run is told again, if it is known.
+        """
         commit = action.base if action.step in (ProofStep.BASELINE, ProofStep.RED) else action.result
         files = StepFiles(commit, {})
         try:
+            action = self._informed(action)
             files = files_of(self._checkouts, action)
-            run = RoomRun(0, files.skipped) if files.skipped else self._run(action, files, stop)
+            run = self._known(action, files) or self._run(action, files, stop)
         except NotAsStored as error:
             run = RoomRun(
                 UNKNOWN, "", report=RoomReport(self._name), problem=f"the files are not to be trusted: {error}"
@@ -75,6 +81,24 @@ class RoomProver:
     def _name(self) -> str:
         return NAME if self._sandbox else ""
 
+    def _informed(self, action: Prove) -> Prove:
+        """With the files of which a test ran on the result, if only this prover knows them."""
+        known = self._results.get(action.result)
+        tests = known.tests if known and not action.ran else None
+        return (
+            replace(action, ran=tuple(sorted({file_of(test) for test in tests.executed} - {""}))) if tests else action
+        )
+
+    def _known(self, action: Prove, files: StepFiles) -> RoomRun | None:
+        """What is known without running the command."""
+        if files.skipped:
+            return RoomRun(0, files.skipped)
+        known = self._results.get(action.result)
+        if known is None or files.subject or action.step is not ProofStep.GUARDED:
+            return None
+        told = "(not run again: what steers the tests is as it was before the run)"
+        return replace(known, output=f"{known.output}\n{told}", report=replace(known.report, seconds=0.0))
+
     def _missing(self, files: StepFiles) -> str:
         missing = not_in_rooms(self._checkouts, files.entries)
         return f"\n(not in the room, because snapshots do not have it: {missing})" if missing else ""
@@ -87,7 +111,10 @@ class RoomProver:
         is_baseline = action.step is ProofStep.BASELINE
         order = RoomOrder(action.rules, files, borrowed, action.network, files.only, is_baseline)
         run = self._first(action, order, stop)
-        return self._rerun(order, run, stop) if action.step in _RERUN else run
+        run = self._rerun(order, run, stop) if action.step in _RERUN else run
+        if action.step is ProofStep.RESULT and not stop.is_set():
+            self._results[action.result] = run
+        return run
 
     # -- dependencies
 

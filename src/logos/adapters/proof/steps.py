@@ -111,8 +111,7 @@ def _guarded(both: _Snapshots) -> StepFiles:
     for path in sorted(whole.values(), key=lambda path: path in base):
         put(entries, path, base.get(path))
     subject = tuple(sorted({*whole, *(name for name, text in merged.items() if text is not None)}))
-    skipped = "" if subject else "(not run: what steers the tests is as it was before the run)"
-    return StepFiles(action.result, entries, texts, subject, skipped=skipped)
+    return StepFiles(action.result, entries, texts, subject)
 
 
 def _merged(both: _Snapshots, parts: Mapping[str, bytes]) -> dict[str, str | None]:
