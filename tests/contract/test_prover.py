@@ -109,10 +109,8 @@ def test_a_result_without_guarded_changes_is_not_run_twice(make: Make) -> None:
     shop = make()
     base = shop.take()
     result = shop.write({**DEARER, **WEAKENED})
-    allowed = {"may_change": ("tests/",)}
-    unknown = shop.prove(ProofStep.GUARDED, UNITTEST, base, result, **allowed)
-    own = shop.prove(ProofStep.RESULT, UNITTEST, base, result, **allowed)
-    known = shop.prove(ProofStep.GUARDED, UNITTEST, base, result, **allowed)
+    steps = (ProofStep.GUARDED, ProofStep.RESULT, ProofStep.GUARDED)
+    unknown, own, known = (shop.prove(step, UNITTEST, base, result, may_change=("tests/",)) for step in steps)
     assert (unknown.tree, unknown.exit_code, unknown.tests) == (own.tree, own.exit_code, own.tests)
     assert (known.subject, known.tree, known.exit_code, known.tests) == ((), own.tree, own.exit_code, own.tests)
     assert "not run again" in known.output

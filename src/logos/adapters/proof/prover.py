@@ -2,20 +2,22 @@
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from logos.adapters.commands import UNKNOWN
-from logos.adapters.git.command import text_of
+from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.proof import lending
-from logos.adapters.proof.bubblewrap import NAME, Bubblewrap
-from logos.adapters.proof.checkout import Checkouts, NotAsStored, SnapshotStore
+from logos.adapters.proof.bubblewrap import NAME, Bubblewrap, working
+from logos.adapters.proof.checkout import Checkouts, NotAsStored, repository_store
+from logos.adapters.proof.copies import TreeCopies
 from logos.adapters.proof.environment import folders_on_path
 from logos.adapters.proof.lending import Borrowed, Lender
 from logos.adapters.proof.missing import not_in_rooms
 from logos.adapters.proof.rooms import Rooms, rooms_folder
 from logos.adapters.proof.running import RoomOrder, RoomRun, RoomRunner
-from logos.adapters.proof.steps import StepFiles, files_of
+from logos.adapters.proof.steps import StepFiles, differing, files_of
 from logos.domain.events import ProofRan
 from logos.domain.proof import CountedTests, Network, ProofStep, RoomReport
 from logos.domain.turns import Prove
@@ -33,10 +35,15 @@ class RoomProver:
     """
 
     def __init__(
-        self, store: SnapshotStore, sandbox: Bubblewrap | None, environ: Mapping[str, str] | None = None
+        self,
+        work_dir: Path,
+        snapshots: GitSnapshots | TreeCopies,
+        find_sandbox: Callable[[Path], Bubblewrap | None] = working,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
+        store = snapshots.store if isinstance(snapshots, TreeCopies) else repository_store(work_dir)
         self._store = store
-        self._sandbox = sandbox
+        self._sandbox = sandbox = find_sandbox(store.top)
         self._environ = dict(os.environ if environ is None else environ)
         self._rooms = Rooms(rooms_folder())
         self._checkouts = Checkouts(store, self._rooms.folder / "git")
@@ -46,10 +53,7 @@ class RoomProver:
         self._results: dict[str, RoomRun] = {}
 
     def changed(self, base: str, result: str) -> tuple[str, ...]:
-        before, after = (self._checkouts.entries(commit, "") for commit in (base, result))
-        prefix = os.fsencode(self._store.prefix)
-        paths = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
-        return tuple(text_of(path.removeprefix(prefix)) for path in paths)
+        return tuple(differing(self._checkouts, base, result))
 
     def run(self, action: Prove, stop: threading.Event) -> ProofRan:
         """Run one step. A step with nothing to run has exit code 0, no tests, and an output that says why.
