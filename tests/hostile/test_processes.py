@@ -50,7 +50,7 @@ def command_of(daemon: str) -> str:
 @pytest.fixture
 def commands(tmp_path: Path) -> ShellCommands:
     (tmp_path / "work").mkdir()
-    return ShellCommands(tmp_path / "checks", tmp_path / "work")
+    return ShellCommands(tmp_path / "work" / ".telos" / "checks", tmp_path / "work")
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_no_daemon_outlives_the_command_that_started_it(commands: ShellCommands,
     (pid, *_) = map(int, (tmp_path / "work" / "daemon").read_text().split())
     assert not psutil.pid_exists(pid)
     assert processes_of(tmp_path) == []
-    assert [*(tmp_path / "checks").iterdir()] == []
+    assert [*(tmp_path / "work" / ".telos" / "checks").iterdir()] == []
 
 
 def test_a_command_that_ends_its_whole_group_does_not_end_its_supervisor(
