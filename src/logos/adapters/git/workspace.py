@@ -22,12 +22,14 @@ from logos.adapters.files import (
 from logos.adapters.git.command import Git, checked_commit, dubious, provider_error, repository_of, text_of
 from logos.adapters.git.contents import (
     FileProblem,
+    changed_after,
     fresh_index,
     missing_paths,
     problems_in,
     stage,
     stage_as_user,
     touched,
+    undeclared,
 )
 from logos.adapters.git.merging import merge_contributions
 from logos.adapters.git.worktrees import WorktreePath, owner_of, run_setup
@@ -100,6 +102,10 @@ class GitWorkspace:
             if any(it.path == os.fsencode(prefix + TELOS) for it in changed):
                 problems.append(FileProblem(os.fsencode(prefix + TELOS), "belongs to the user and was restored"))
             problems += problems_in(git, checkout.folder, changed)
+            if action.ended_at or action.vouched:
+                mine = git.changes(start, commit) if commit != start else []
+                problems += changed_after(checkout.folder, mine, action.ended_at)
+                problems += undeclared(mine, declared) if action.vouched else []
             lines = dict.fromkeys(problem.describe(prefix) for problem in problems)
             files = touched(git, changed, prefix)
             if problems:
