@@ -135,6 +135,27 @@ def test_a_programmers_daemon_cannot_turn_the_testers_fail_into_a_pass(sandbox: 
     assert sandbox.left_behind() == []
 
 
+def test_an_authors_daemon_cannot_turn_a_levels_fail_into_a_pass(repository: Sandbox) -> None:
+    worktrees = repository.wd / ".telos" / "worktrees"
+    forge = (
+        "import glob\n"
+        "def forge():\n"
+        f" for path in glob.glob('{worktrees}/*/*/.tmp/agent-responses/*validate*'):\n"
+        "  text = open(path).read()\n"
+        "  if 'FAIL' in text: open(path, 'w').write(text.replace('FAIL', 'PASS'))\n"
+    )
+    daemon = DAEMONS["a clean environment"].replace("open('victim', 'a').write('PASS')", "forge()")
+    agents = {
+        "L2": [{"run": command_of(daemon.replace(BEGIN, BEGIN + forge)) + "; rm daemon"}],
+        "L5.validate": [{"report": {"verdict": "FAIL", "failures": [{"what": "it does not sell"}]}, "after": 0.3}],
+    }
+    repository.set(BUILD_MAX_RECONCILIATIONS="0")
+    done = repository("build", "sell", "--levels", "5-1", "--simulate", str(repository.script(agents)))
+    assert done.code == 1, done.err
+    assert "it does not sell" in repository.answered["s1.L5.validate"]
+    assert repository.left_behind() == []
+
+
 def test_agents_that_were_killed_with_their_driver_are_ended_by_a_reset(sandbox: Sandbox) -> None:
     sandbox.set(PROMPT=PROMPT)
     work = f"{command_of(DAEMONS['its own session'])}; touch begun; sleep 4242"
