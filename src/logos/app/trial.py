@@ -94,7 +94,7 @@ def remove_scratch(wd: Path) -> None:
 def _try(wd: Path, commit: str, setup: str, tools: Sequence[Tool], timeout: float, tell: Tell) -> Trial:
     workspace, began = GitWorkspace(wd, _SCRATCH, setup), time.monotonic()
     with driver_lock(WorkDir(wd).telos_dir / "scratch.lock"):
-        end_left_over(WorkDir(wd).trials)
+        end_left_over(WorkDir(wd).trials, wd)
         workspace.close(None)
         tell(f"trying {f'setup `{setup}`' if setup else 'the tools'} in a scratch worktree of {commit[:10]} …")
         try:

@@ -1,7 +1,6 @@
 """Worktrees on this machine: their paths, setup and removal."""
 
 import os
-import shutil
 import signal
 import tempfile
 from contextlib import suppress
@@ -94,22 +93,3 @@ def owner_of(folder: Path) -> str:
     """The .git file of the worktree that a folder in GIT_DIR/worktrees belongs to; empty if unknown."""
     path = text_of_file(folder / "gitdir", "surrogateescape").strip()
     return os.path.normpath(folder / path) if path else ""
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a folder with its contents, even if an agent has removed write permissions."""
-    try:
-        if path.is_symlink() or not path.is_dir():
-            path.unlink(missing_ok=True)
-            return
-        try:
-            shutil.rmtree(path)
-        except OSError:
-            path.chmod(0o700)
-            for root, folders, _ in os.walk(path):
-                for folder in folders:
-                    with suppress(OSError):
-                        os.chmod(os.path.join(root, folder), 0o700, follow_symlinks=False)
-            shutil.rmtree(path)
-    except OSError as error:
-        raise HostError(f"cannot remove {path}: {error.strerror}") from error
