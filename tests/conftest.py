@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,17 @@ def no_real_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name, value in isolated(home).items():
             patch.setenv(name, value)
         yield home
+
+
+@pytest.fixture(autouse=True, scope="session")
+def hangups_end_what_is_started() -> Iterator[None]:
+    """Also where the tests run under `nohup`: what they start inherits an ignored signal, but no handler."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    if ignored:
+        signal.signal(signal.SIGHUP, lambda *_: None)
+    yield
+    if ignored:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 @pytest.fixture
