@@ -94,6 +94,15 @@ def test_a_pass_exits_with_0(form: BareForm):
     assert form.state["final_status"] == "PASS"
 
 
+@pytest.mark.scenario("CYC-17")
+@pytest.mark.parametrize(("verify", "verified"), [("", False), ("1", True)])
+def test_a_pass_is_verified_only_if_asked_for_and_said_to_be_unverified(form: BareForm, verify: str, verified: bool):
+    done = form.call(VERIFY_PASS=verify, PROJECT_TEST_CMD="true", START_AGENT="tester")
+    assert done.code == 0, done.err
+    assert ("PASSED, unverified" in done.err) != verified
+    assert (form.state["final_status"], form.state["verified"]) == ("PASS", verified)
+
+
 @pytest.mark.scenario("CYC-19")
 def test_no_pass_in_any_round_exits_with_1(form: BareForm):
     answers(form, tester=[FAIL])

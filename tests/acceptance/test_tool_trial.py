@@ -97,6 +97,15 @@ def test_a_tool_that_needs_a_file_that_git_ignores_stops_a_build_and_the_file_is
     assert done.code == 0, done.err
 
 
+@pytest.mark.parametrize(("tools", "verified"), [(tool(2, "true"), True), (tool(1, "true"), False), ("# no tools\n", False)])
+def test_a_build_that_no_tests_prove_is_unverified(site: Sandbox, tools: str, verified: bool) -> None:
+    site.set_telos(TELOS + tools)
+    done = site.build("pay by invoice", *QUICK)
+    assert (done.code, done.json["outcome"], done.json["verified"]) == (0, "PASSED", verified), done.err
+    assert site.build_state["verified"] is verified
+    assert ("PASSED, unverified" in site("status").out) != verified
+
+
 def test_tools_of_levels_that_take_no_part_are_not_tried(site: Sandbox) -> None:
     site.set_telos(TELOS + tool(5, "no-such-program"))
     done = site.build("pay by invoice", *QUICK)
