@@ -97,7 +97,9 @@ def test_a_tool_that_needs_a_file_that_git_ignores_stops_a_build_and_the_file_is
     assert done.code == 0, done.err
 
 
-@pytest.mark.parametrize(("tools", "verified"), [(tool(2, "true"), True), (tool(1, "true"), False), ("# no tools\n", False)])
+@pytest.mark.parametrize(
+    ("tools", "verified"), [(tool(2, "true"), True), (tool(1, "true"), False), ("# no tools\n", False)]
+)
 def test_a_build_that_no_tests_prove_is_unverified(site: Sandbox, tools: str, verified: bool) -> None:
     site.set_telos(TELOS + tools)
     done = site.build("pay by invoice", *QUICK)
