@@ -83,6 +83,10 @@ def form(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BareForm]:
         made.close()
 
 
+# Clauses that only these tests prove for the compat module, so that its own run is quick, too.
+both = pytest.mark.parametrize("form", [CYCLE, COMPAT], indirect=True)
+
+
 def answers(form: BareForm, **responses: list[Any]) -> None:
     form.cao.script = script(**responses)
 
@@ -156,6 +160,7 @@ def test_a_running_state_is_resumed_by_itself(form: BareForm):
 # What a person must hear
 
 
+@both
 @pytest.mark.scenario("PRD-21")
 def test_another_provider_than_configured_is_said_at_a_resume(form: BareForm):
     form.imported_state()
@@ -164,6 +169,7 @@ def test_another_provider_than_configured_is_said_at_a_resume(form: BareForm):
     assert "runs codex, the configuration says claude_code" in done.err
 
 
+@both
 @pytest.mark.scenario("PRD-18")
 def test_a_rename_that_fails_is_said(form: BareForm):
     form.cao.refuses_names = True
