@@ -46,14 +46,14 @@ def no_real_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def hangups_end_what_is_started() -> Iterator[None]:
-    """Also where the tests run under `nohup`: what they start inherits an ignored signal, but no handler."""
-    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    if ignored:
-        signal.signal(signal.SIGHUP, lambda *_: None)
+def no_inherited_signals() -> Iterator[None]:
+    """A shell starts background jobs with SIGINT ignored, `nohup` with SIGHUP; what the tests start would inherit it."""
+    ignored = [signum for signum in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(signum) is signal.SIG_IGN]
+    for signum in ignored:
+        signal.signal(signum, signal.SIG_DFL)
     yield
-    if ignored:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for signum in ignored:
+        signal.signal(signum, signal.SIG_IGN)
 
 
 @pytest.fixture
