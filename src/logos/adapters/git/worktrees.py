@@ -9,11 +9,13 @@ from pathlib import Path
 from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 
 from logos.adapters.files import text_of_file
-from logos.adapters.git.command import repository_of, text_of
+from logos.adapters.git.command import Git, repository_of, text_of
 from logos.errors import HostError
 
 SETUP_SECONDS = 1800.0
 SETUP_TAIL = 2_000
+# Ignored files that belong to Logos, and caches, which no tool needs.
+_NOT_LINKED = {".telos", ".tmp", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,20 @@ def run_setup(command: str, folder: Path, root: Path) -> None:
         output = text_of(sink.read()).strip()
     if exit_code != 0:
         raise SetupFailed(command, folder, exit_code, output)
+
+
+def link_ignored(wd: Path, folder: Path) -> list[str]:
+    """Link the files and folders that git ignores in the work dir into its worktree, where it has none; their paths."""
+    flags = ("--others", "--ignored", "--exclude-standard", "--directory")
+    linked: list[str] = []
+    for path in map(os.fsdecode, Git(wd).paths("ls-files", "-z", *flags)):
+        link = folder / path.rstrip("/")
+        # A folder of the worktree may be a link to somewhere else.
+        inside = link.parent.is_dir() and link.parent.resolve().is_relative_to(folder.resolve())
+        if inside and not os.path.lexists(link) and _NOT_LINKED.isdisjoint(Path(path).parts):
+            link.symlink_to(wd / path)
+            linked.append(text_of(os.fsencode(path)))
+    return linked
 
 
 def worktrees_of(wd: Path) -> list[Path]:
