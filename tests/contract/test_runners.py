@@ -120,7 +120,13 @@ def test_a_file_that_pytest_cannot_import_is_a_failed_test(project: RunnerProjec
 
 
 @pytest.mark.parametrize(
-    "command", ["pytest -q", "pytest -q -n 2", "pytest -q test_a.py test_b.py", "python -m unittest"]
+    "command",
+    [
+        "pytest -q",
+        pytest.param("pytest -q -n 2", marks=pytest.mark.long),
+        "pytest -q test_a.py test_b.py",
+        "python -m unittest",
+    ],
 )
 def test_only_the_wanted_files_are_run(project: RunnerProject, command: str) -> None:
     text = "import unittest\n\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        open('ran-{}', 'w').close()\n"
@@ -386,7 +392,16 @@ def test_a_file_whose_process_exits_early_has_a_failed_test(
     )
     ran = project.run(command)
     assert ran.exit_code == 0
-    assert ran.counts.failed == ("a.test.js::(exited before its tests ended)",)
+    assert ran.counts.failed == ("a.test.js::(exited in a test)",)
+
+
+@needs_node
+@pytest.mark.parametrize("command", ["node --test", "node a.test.js"])
+def test_a_file_that_exits_when_its_tests_have_ended_is_honest(project: RunnerProject, command: str) -> None:
+    text = "const { after, describe, it } = require('node:test');\n"
+    text += "describe('s', () => {\n  after(() => setTimeout(() => process.exit(0), 50));\n  it('a', () => {});\n});\nsetInterval(() => {}, 1000);\n"
+    ran = project.write({"a.test.js": text}).run(command)
+    assert (ran.exit_code, ran.counts.failed) == (0, ())
 
 
 @needs_node
