@@ -133,7 +133,7 @@ class _Names:
         methods = [item.name for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
         has_tests = any(method.startswith("test") for method in methods)
         is_case = any(_last(base).endswith("TestCase") for base in node.bases)
-        # A base with another name may be a test case too; a planted class with the same base runs wherever this one does.
+        # A base with another name may be a test case too: a planted class with that base runs wherever this one does.
         if node.bases and (is_case or has_tests):
             self.cases.append(", ".join(map(ast.unparse, node.bases)))
         elif has_tests:
