@@ -22,6 +22,7 @@ from logos.adapters.proof.prover import RoomProver
 from logos.adapters.proof.rooms import rooms_folder
 from logos.domain.proof import ProofRules, ProofStep
 from logos.domain.turns import Prove, TurnId
+from tests.hostile.conftest import mostly_long
 from tests.hostile.plants import FILE, PLANTS, marks, plant
 from tests.support.proving import SANDBOXES, Project, rooms_left
 from tests.support.repositories import git, write_files
@@ -262,7 +263,7 @@ def test_an_environment_below_the_folder_for_temporary_files_stays_visible(boxed
 
 
 @pytest.mark.parametrize("sandbox", SANDBOXES)
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", mostly_long(STEPS, ProofStep.RESULT))
 def test_a_driver_killed_in_the_middle_of_a_step_leaves_nothing(tmp_path: Path, sandbox: str, step: ProofStep) -> None:
     wd, base, result, box = prepared(tmp_path, sandbox)
     command = f"echo begun; (sleep 600 & exec sleep 600); {UNITTEST}"
@@ -288,7 +289,7 @@ def test_a_driver_killed_in_a_setup_leaves_nothing(tmp_path: Path, sandbox: str)
 
 
 @pytest.mark.parametrize("sandbox", SANDBOXES)
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", [ProofStep.BASELINE, ProofStep.GUARDED])
 def test_a_driver_killed_at_any_instant_leaves_nothing(tmp_path: Path, sandbox: str, step: ProofStep) -> None:
     wd, base, result, box = prepared(tmp_path, sandbox)
     was = persons_things(wd)
