@@ -109,6 +109,7 @@ packages:
 # The real agent CLIs the live tests drive; where npm cannot be had, these tests say so.
 clis: $(VENV)/.stamp-dev
 	@$(BIN)/python tools/agent-clis || [ $$? = 3 ]
+	@$(BIN)/python tools/js-runners || [ $$? = 3 ]
 
 clean:
 	rm -rf $(VENV) .cache build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

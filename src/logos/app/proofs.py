@@ -36,7 +36,7 @@ _BY_PATH = "a program of the project's own environment by its path, such as .ven
 class Proving:
     """What a run needs to prove its result. `baseline` is None where the run has one already.
 
-    `store` is what its work tree is compared with; it keeps the snapshots also where there are no checkpoints.
+    `store` keeps what the work tree is compared with, also where there are no checkpoints.
     """
 
     store: Snapshots | None
@@ -54,11 +54,11 @@ def prepare_proof(
     tell: Tell,
 ) -> Proving:
     """Make the rooms for the proof of a run, and the baseline, unless an earlier driver has; nothing if none is due."""
-    plan, run = start_plan.first.plan, start_plan.journal.run
+    plan, run, wd = start_plan.first.plan, start_plan.journal.run, settings.work_dir
     if plan.proof is None:
         return Proving(snapshots)
-    store = snapshots or TreeCopies(settings.work_dir)
-    prover = stack.enter_context(closing(RoomProver(settings.work_dir, store)))
+    store = snapshots or TreeCopies(wd, [settings.state_path])
+    prover = stack.enter_context(closing(RoomProver(wd, store)))
     known = resumed.state.baseline if resumed is not None else None
     if known is not None and (known.command, known.room.setup) == (plan.proof.command, plan.proof.setup):
         return Proving(store, prover)

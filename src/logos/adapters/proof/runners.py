@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from logos.adapters.files import bytes_of_file, text_of_file, write_atomically
-from logos.adapters.proof.outputs import tests_in_output
+from logos.adapters.proof.outputs import count_output
 from logos.domain.proof import CountedTests
 
 _VARIABLE = "LOGOS_REPORT"
@@ -35,10 +35,12 @@ _SETTINGS = "settings.json"
 _FOLDERS = {".py": "python", ".cjs": "node", ".mjs": "node", ".sh": "."}
 # Programs that are started with the variables even where the command has replaced them: `PYTHONPATH=src python …`.
 _PROGRAMS = ("python", "python3", "pytest", "py.test", "node", "nodejs")
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
+_HELPERS = ("conftest.py", "__init__.py")
 # More tests than any project runs in one step.
 _MAX_BYTES = 256_000_000
 _MAX_FILES = 2_000
-# Exit codes of pytest that are not about tests: interrupted, internal error, usage error.
+# What pytest returns where it found no test.
 _NO_TESTS = 5
 _WORST = ("failed", "rerun", "flaky", "passed", "skipped")
 
@@ -60,7 +62,7 @@ def instrument(
     hook = str(folder / "node" / "hook.cjs").replace("\\", "\\\\").replace('"', '\\"')
     options = f'--require="{hook}"'
     _write_reporters(folder)
-    settings = {"root": str(root) if root else "", "only": sorted(set(only)), "token": token}
+    settings = {"root": str(root) if root else "", "only": sorted(_runnable(only)), "token": token}
     write_atomically(folder / _SETTINGS, json.dumps(settings), durable=False)
     path = {"PATH": os.pathsep.join([str(folder / "bin"), given["PATH"]])} if given.get("PATH") else {}
     return {
@@ -73,6 +75,12 @@ def instrument(
         "GOFLAGS": " ".join(filter(None, [given.get("GOFLAGS", ""), "-v"])),
         **path,
     }
+
+
+def _runnable(only: Sequence[str]) -> set[str]:
+    """The files that a runner can be narrowed to; a change of data or of a helper alone may concern any test."""
+    scripts = {path for path in only if Path(path).suffix in _SCRIPTS}
+    return {path for path in scripts if Path(path).name not in _HELPERS}
 
 
 def _write_reporters(folder: Path) -> None:
@@ -90,27 +98,28 @@ def _write_reporters(folder: Path) -> None:
 
 def counted(folder: Path, command: str, output: str) -> CountedTests | None:
     """The tests that a command ran, after it has ended; None where its runner is unknown."""
-    token = str(_object(text_of_file(folder / _SETTINGS)).get("token", ""))
+    settings = _object(text_of_file(folder / _SETTINGS))
     reports = sorted((folder / _EVENTS).glob("*.jsonl"))[:_MAX_FILES]
     if not reports:
-        return tests_in_output(output) if command else None
+        return count_output(output) if command else None
     outcomes: dict[str, set[str]] = {}
     runners: dict[str, None] = {}
     for path in reports:
         runner = path.name.partition("-")[0]
         runners[runner] = None
-        for test, outcome in _read(path, runner, token):
+        for test, outcome in _read(path, runner, settings):
             outcomes.setdefault(test, set()).add(outcome)
     return _counted(", ".join(runners), outcomes)
 
 
-def _read(path: Path, runner: str, token: str) -> list[tuple[str, str]]:
+def _read(path: Path, runner: str, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The outcomes in one report, and a failed one of its own where the report is not whole."""
     found: list[tuple[str, str]] = []
     started, status = 0, 0
-    digest = ""
+    token, digest = str(settings.get("token", "")), ""
     try:
-        lines = bytes_of_file(path, limit=_MAX_BYTES).decode("utf-8", "replace").splitlines()
+        # A name may contain other ends of lines.
+        lines = bytes_of_file(path, limit=_MAX_BYTES).decode("utf-8", "replace").removesuffix("\n").split("\n")
     except OSError:
         lines = [""]
     for line in lines:
@@ -129,7 +138,8 @@ def _read(path: Path, runner: str, token: str) -> list[tuple[str, str]]:
                 found.append((str(event.get("id")), str(event.get("outcome"))))
     if started:
         found.append((f"::({runner} did not finish)", "failed"))
-    elif status not in (0, _NO_TESTS) and not any(outcome == "failed" for _, outcome in found):
+    elif status not in (0, _NO_TESTS) and not settings.get("only") and all(outcome != "failed" for _, outcome in found):
+        # In a narrowed run, a test that is not reported may have failed.
         found.append((f"::({runner} ended with status {status})", "failed"))
     return found
 
