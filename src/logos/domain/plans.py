@@ -58,6 +58,13 @@ class OnExhausted(StrEnum):
     BLOCK = "block"
 
 
+class OnNoProgress(StrEnum):
+    """What to do when a round ends as an earlier one did."""
+
+    BLOCK = "block"
+    GO_ON = "go_on"
+
+
 @dataclass(frozen=True, slots=True)
 class ReviewRules:
     max_cycles: int = 3
@@ -100,6 +107,8 @@ class CyclePlan:
     condense: CondenseRules = field(default_factory=CondenseRules)
     # None: a PASS is verified by running the test command in the work tree, or not at all.
     proof: ProofRules | None = None
+    # None: nobody compares the files of rounds.
+    on_no_progress: OnNoProgress | None = None
     flow: Literal["cycle"] = "cycle"
     rules: int = RulesVersion.FIRST.value
 

@@ -99,6 +99,13 @@ class GitSnapshots:
     def changed(self, since: str, now: str) -> list[str]:
         return [change.path.decode("utf-8", "replace") for change in self._git.changes(since, now)]
 
+    def digest(self, since: str, now: str, without: str) -> str:
+        left_out, hashed = os.fsencode(f"{self.prefix}{without}"), sha256()
+        for change in self._git.changes(since, now):
+            if not change.path.startswith(left_out):
+                hashed.update(b"\0".join((change.path, change.mode.encode(), change.blob.encode(), b"")))
+        return hashed.hexdigest()
+
     def altered(self, since: str, now: str) -> list[str]:
         return [os.fsdecode(change.path) for change in self._git.changes(since, now) if change.old_mode]
 
