@@ -24,6 +24,8 @@ class RulesVersion(IntEnum):
     ASK_ABOUT_TOOLS = 3
     # A verdict inside a code fence or a quotation is not a verdict.
     QUOTED_VERDICTS_DO_NOT_COUNT = 4
+    # An author that hands in no tests must say why.
+    TESTS_OR_A_REASON = 5
 
 
 CURRENT_RULES = max(RulesVersion).value
