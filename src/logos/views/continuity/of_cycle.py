@@ -71,7 +71,7 @@ def _when(state: CycleState, stage: PhaseDef) -> str:
 
 def blocked(state: CycleState) -> Iterator[Entry]:
     if state.outcome is Outcome.BLOCKED and state.phase is Phase.TESTER:
-        yield entry("progress", "no progress", state.reason, Severity.BAD, state.feedback)
+        yield entry("progress", f"round {state.round}", state.reason, Severity.BAD, state.feedback)
     elif state.outcome is Outcome.BLOCKED:
         phase = state.phase
         yield entry("review", f"{phase}'s work", state.reason, Severity.BAD, _objections(state, phase))
