@@ -68,7 +68,7 @@ def test_a_blocked_run_goes_on_where_a_person_says_so(shop: Sandbox) -> None:
 
 def test_the_bare_form_only_says_it(shop: Sandbox) -> None:
     agents = shop.hire(tester=[FAIL])
-    ended = shop.run(bare=True, MAX_ROUNDS="4", **HASTE)
+    ended = shop.run(bare=True, MAX_ROUNDS="4")
     assert (ended.outcome, ended.reason) == (Outcome.FAILED, "no PASS in 4 rounds")
     assert "No progress: round 3 ended" in agents.prompts("programmer")[-1]
 

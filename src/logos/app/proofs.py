@@ -83,13 +83,14 @@ def _base(plan: Plan, run: RunId, snapshots: GitSnapshots | None, copies: Copied
 
 
 def _changed_copies(copies: CopiedSnapshots, prover: Prover, tell: Tell) -> ChangedFiles:
-    def look(_run: RunId, base: str) -> tuple[tuple[str, ...] | None, str]:
+    def look(_run: RunId, base: str) -> tuple[tuple[str, ...] | None, str, str]:
         try:
             now = copies.take()
-            return prover.changed(base, now), now
+            # The rounds of a run without checkpoints are not compared, so that no digest is needed.
+            return prover.changed(base, now), now, ""
         except HostError as error:
             tell(f"warning: what the run has changed is not known: {error}")
-            return None, ""
+            return None, "", ""
 
     return look
 
