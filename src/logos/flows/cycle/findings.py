@@ -62,6 +62,7 @@ _RAISED = {
     FindingState.AGAIN: FindingState.OPEN,
 }
 Findings = tuple[TrackedFinding, ...]
+Raised = tuple[RaisedFinding, ...]
 
 
 def updated(findings: Findings, source: str, who: str, turn: TurnId, raised: Iterable[RaisedFinding]) -> Findings:
@@ -122,7 +123,7 @@ def normalised(text: str) -> str:
     return " ".join(_NUMBER.sub("#", _RANDOM.sub("#", text)).split())
 
 
-def in_review(text: str, source: str, findings: Findings) -> tuple[RaisedFinding, ...]:
+def in_review(text: str, source: str, findings: Findings) -> Raised:
     """The items under `REVIEW_NOTES:`; one that begins with the id of an earlier finding is that finding."""
     if says_approved(text):
         return ()
@@ -149,18 +150,25 @@ def _item(item: str, source: str, known: dict[str, str]) -> RaisedFinding:
 
 _PART = re.compile(r"^[-*#_`\s]*(failed criteria|recommended next fix|commands run|expected criteria)\b", re.IGNORECASE)
 _MARKER = re.compile(r"^[-*#_`\s]*(?:RESULT|EVIDENCE):")
-_TEST = re.compile(r"[\w./\\-]*\w\.\w{1,5}::[\w.:<>-]*\w(?:\[[^\]\s]*\])?|\btest_\w+\b(?![./\\]\w)")
+# A word of a line, and the test that it names: `path::test`, or `test_name`, but not the name of a file or folder.
+_WORD = re.compile(r"[^\s'\"`(),;]+")
+_TEST = re.compile(r"[\w./\\-]+\.\w{1,5}::[\w.:<>-]*\w(?:\[[^\]]*\])?|(?:[\w.]+\.)?(?P<name>test_\w+)(?=[.:!?]?$)")
+_LONGEST_WORD = 300
 _GOOD = re.compile(r"\b(?:pass(?:ed|es)?|ok)\b", re.IGNORECASE)
 _BAD = re.compile(r"\b(?:fail\w*|error\w*|not ok|expected|wrong)\b", re.IGNORECASE)
 
 
-def in_evidence(evidence: str) -> tuple[RaisedFinding, ...]:
+def in_evidence(evidence: str) -> Raised:
     """The failing tests that a text names; without any, its lines."""
     lines = [line[:_LONGEST_LINE] for line in _about_failures(capped(evidence).splitlines())]
     suspects = (line for line in lines if not _GOOD.search(line) or _BAD.search(line))
-    return of_tests(found[0] for line in suspects for found in _TEST.finditer(line)) or _once(
-        _raised(TESTS, normalised(line), line) for line in lines if normalised(line)
-    )
+    tests = of_tests(test for line in suspects for word in _WORD.findall(line) if (test := _test_in(word)))
+    return tests or _once(_raised(TESTS, normalised(line), line) for line in lines if normalised(line))
+
+
+def _test_in(word: str) -> str:
+    found = _TEST.match(word) if len(word) <= _LONGEST_WORD else None
+    return (found["name"] or found[0]) if found else ""
 
 
 def _about_failures(lines: Sequence[str]) -> list[str]:
@@ -174,12 +182,12 @@ def _about_failures(lines: Sequence[str]) -> list[str]:
     return [line for line in failed if line.strip()] or [line for line in lines if not _MARKER.match(line)]
 
 
-def of_tests(tests: Iterable[str]) -> tuple[RaisedFinding, ...]:
+def of_tests(tests: Iterable[str]) -> Raised:
     """Failing tests by id; all cases of a parametrized test are one finding."""
     return _once(_raised(TESTS, name, name) for name in map(function_of, tests))
 
 
-def in_failed_step(failure: str, planted: Iterable[str]) -> tuple[RaisedFinding, ...]:
+def in_failed_step(failure: str, planted: Iterable[str]) -> Raised:
     """What a step of a proof has found besides failing tests; planted tests have other names each time."""
     for name in planted:
         failure = failure.partition("\n")[0].replace(name, "a planted test")
@@ -197,5 +205,5 @@ def _short(text: str) -> str:
     return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 3] + "..."
 
 
-def _once(raised: Iterator[RaisedFinding]) -> tuple[RaisedFinding, ...]:
+def _once(raised: Iterator[RaisedFinding]) -> Raised:
     return tuple({finding.id: finding for finding in raised}.values())

@@ -12,19 +12,7 @@ from logos.domain.records import replace
 from logos.domain.roles import ANSWERS, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
 from logos.domain.turns import Action, AgentName, Check, Compare, Fact, FailureKind, Outcome, Turn, TurnId, Worktree
 from logos.flows import Position, condense
-from logos.flows.cycle.findings import (
-    LOGOS,
-    TESTS,
-    Findings,
-    RaisedFinding,
-    as_list,
-    in_evidence,
-    in_failed_step,
-    in_review,
-    of_tests,
-    raised_anew,
-    updated,
-)
+from logos.flows.cycle import findings as ledger
 from logos.flows.cycle.progress import MOST_ROUNDS, FailedRound, blocked_reason, failed_round, standstill
 from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
 from logos.flows.proof.declared import declared_in
@@ -90,7 +78,7 @@ class CycleState:
     failed_rounds: tuple[FailedRound, ...] = ()
     # What the programmer is told when a round ended as an earlier one did.
     no_progress: str = ""
-    findings: Findings = ()
+    findings: ledger.Findings = ()
     # Whether Logos itself has proven the result, or run the test command with exit code 0, after the tester's PASS.
     verified: bool = False
     stalled: str | None = None
@@ -261,8 +249,8 @@ def _new_conversation(state: CycleState, role: Role) -> CycleState:
 
 def _reviewed(state: CycleState, text: str, *, counts: bool = True) -> CycleState:
     stage, rules = phase_def(state.phase), state.plan.review
-    raised = in_review(text, state.role, state.findings)
-    state = replace(state, findings=updated(state.findings, state.role, state.role, state.turn_id, raised))
+    raised = ledger.in_review(text, state.role, state.findings)
+    state = replace(state, findings=ledger.updated(state.findings, state.role, state.role, state.turn_id, raised))
     nothing_reviewed = not state.said(stage.author)
     if (
         counts
@@ -349,7 +337,9 @@ def _proven(state: CycleState, ran: ProofRan) -> CycleState:
         told = condense.tail(judgement.failure, max(state.plan.condense.test_evidence_lines - 3, 1))
         told = f"The tester reported PASS, but the proof fails.\n{judgement.failure.splitlines()[0]}\n{told}"
         planted = ran.subject if ran.step is ProofStep.CANARY else ()
-        raised = of_tests(failed_tests(ran, baseline, rules)) or in_failed_step(judgement.failure, planted)
+        raised = ledger.of_tests(failed_tests(ran, baseline, rules)) or ledger.in_failed_step(
+            judgement.failure, planted
+        )
         return _failed(replace(state, proof=None), f"RESULT: FAIL\nEVIDENCE:\n{told}", ran.turn, raised=raised)
     if judgement.progress.step is not None:
         return state
@@ -368,25 +358,22 @@ def _checked(state: CycleState, command: str, exit_code: int, output: str) -> Cy
     turn, state = state.action_id, replace(state, checking=False)
     if exit_code == 0:
         return _passed(replace(state, verified=True), f"the tester reported PASS and `{command}` exited 0")
-    cap = max(state.plan.condense.test_evidence_lines - 3, 1)
-    told, end = (
-        f"The tester reported PASS, but `{command}`, run by Logos, exited {exit_code}:",
-        condense.tail(output, cap),
-    )
-    return _failed(state, f"RESULT: FAIL\nEVIDENCE:\n{told}\n{end}", turn, raised=in_evidence(end) or in_evidence(told))
+    told = f"The tester reported PASS, but `{command}`, run by Logos, exited {exit_code}:"
+    end = condense.tail(output, max(state.plan.condense.test_evidence_lines - 3, 1))
+    return _failed(state, f"RESULT: FAIL\nEVIDENCE:\n{told}\n{end}", turn, raised=ledger.in_evidence(end))
 
 
 def _passed(state: CycleState, reason: str) -> CycleState:
-    state = replace(state, findings=updated(state.findings, TESTS, LOGOS, state.turn_id, ()))
+    state = replace(state, findings=ledger.updated(state.findings, ledger.TESTS, ledger.LOGOS, state.turn_id, ()))
     return replace(state, phase=Phase.DONE, outcome=Outcome.PASSED, reason=reason)
 
 
 def _failed(
-    state: CycleState, evidence: str, turn: TurnId, who: str = LOGOS, raised: tuple[RaisedFinding, ...] | None = None
+    state: CycleState, evidence: str, turn: TurnId, who: str = ledger.LOGOS, raised: ledger.Raised = ()
 ) -> CycleState:
     """A round has failed; its files are compared with those of earlier rounds, unless they were, or it is the last."""
-    raised = in_evidence(evidence) if raised is None else raised
-    state = replace(state, findings=updated(state.findings, TESTS, who, turn, raised), comparing=False)
+    raised = raised or ledger.in_evidence(evidence)
+    state = replace(state, findings=ledger.updated(state.findings, ledger.TESTS, who, turn, raised), comparing=False)
     how, is_last = failed_round(state.round, evidence, raised), state.round >= state.plan.max_rounds
     if is_last or state.plan.on_no_progress is None or state.tree is not None:
         return _round_failed(state, how)
@@ -468,7 +455,7 @@ def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
                 "retry_context": state.retry_context,
                 "review_feedback": state.programmer_feedback,
                 "scenario_test": plan.scenario_test,
-                "findings": raised_anew(state.findings, (TESTS, Role.PEER_PROGRAMMER)),
+                "findings": ledger.raised_anew(state.findings, (ledger.TESTS, Role.PEER_PROGRAMMER)),
                 "no_progress": state.no_progress,
             }
         case Role.PEER_PROGRAMMER:
@@ -489,4 +476,4 @@ def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
 def _own_findings(state: CycleState) -> str:
     """What a reviewer has found so far, from its second turn in a phase on."""
     own = (finding for finding in state.findings if finding.source == state.role)
-    return as_list(own) if state.cycle > 1 else ""
+    return ledger.as_list(own) if state.cycle > 1 else ""
