@@ -23,6 +23,8 @@ from tests.support.sandbox import Sandbox
 REPRESENTATIVES = frozenset({
     "test_no_command_starts_a_planted_program",
     "test_no_module_is_imported_from_the_work_dir",
+    "test_checks_behind_a_link_are_not_cleared_away",
+    "test_a_worktree_behind_a_link_is_not_removed",
     "test_a_programmers_daemon_cannot_turn_the_testers_fail_into_a_pass",
     "test_a_check_that_outlived_its_driver_is_ended_before_the_next_one_runs",
     "test_a_resumed_run_neither_waits_for_a_stranger_nor_ends_it",

@@ -127,11 +127,11 @@ class Prove:
     result: str = ""
     changed: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
-    # Files of which a test ran on the result, for the canary; empty: unknown.
-    ran: tuple[str, ...] = ()
     # What the baseline found out: whether the tests need the network, and the lent folders as they were.
     network: bool = True
     lent: tuple[LentFolder, ...] = ()
+    # Files of which a test ran on the result, for the canary; empty: unknown.
+    ran: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,10 @@ class Gather:
     declared: tuple[str, ...] = ()
     must_change: bool = True
     since: tuple[str, ...] = ()
+    # Whether `declared` must name all changes, because other authors worked at the same time.
+    vouched: bool = False
+    # When the process of the agent ended, in ns; 0 if nobody knows.
+    ended_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,17 @@ from functools import cached_property
 from hashlib import sha1, sha256
 from pathlib import Path
 
-from logos.adapters.files import own_folder, private_folder, text_of_file
-from logos.adapters.git.command import PLANTABLE, Git, checked_commit, is_repository, repository_of, without_drivers
+from logos.adapters.files import own_folder, private_folder, remove, text_of_file
+from logos.adapters.git.command import (
+    PLANTABLE,
+    Git,
+    PathChange,
+    checked_commit,
+    is_repository,
+    repository_of,
+    without_drivers,
+)
 from logos.adapters.git.contents import OURS, FileProblem, differing, take
-from logos.adapters.git.worktrees import remove
 from logos.domain.turns import RunId, TurnId
 from logos.errors import HostError, UsageError
 
@@ -100,11 +107,7 @@ class GitSnapshots:
         return [change.path.decode("utf-8", "replace") for change in self._git.changes(since, now)]
 
     def digest(self, since: str, now: str, without: str) -> str:
-        left_out, hashed = os.fsencode(f"{self.prefix}{without}"), sha256()
-        for change in self._git.changes(since, now):
-            if not change.path.startswith(left_out):
-                hashed.update(b"\0".join((change.path, change.mode.encode(), change.blob.encode(), b"")))
-        return hashed.hexdigest()
+        return digest_of(self._git.changes(since, now), f"{self.prefix}{without}")
 
     def altered(self, since: str, now: str) -> list[str]:
         return [os.fsdecode(change.path) for change in self._git.changes(since, now) if change.old_mode]
@@ -322,11 +325,11 @@ class GitSnapshots:
             own_folder(self._wd / ".telos")
         # Symbolic links are removed, too: they could lead to the user's GIT_DIR.
         if self._home.is_symlink() or not self._home.is_dir():
-            remove(self._home)
+            remove(self._home, self._home.parent)
         private_folder(self._home)
         for entry in self._home.iterdir():
             if entry != self._index or entry.is_symlink() or not entry.is_file():
-                remove(entry)
+                remove(entry, self._home)
         for name in ("info", "objects", "refs"):
             private_folder(self._home / name)
         _, names = self._settings.get("extensions.objectformat", ("", "sha1"))
@@ -355,6 +358,15 @@ class GitSnapshots:
         fields = os.fsdecode(Git(self._wd).ask("config", "--list", "-z", "--show-scope")).split("\0")
         split = ((scope, *setting.partition("\n")) for scope, setting in zip(fields[::2], fields[1::2], strict=False))
         return {key: (scope, value) for scope, key, _, value in split}
+
+
+def digest_of(changes: Iterable[PathChange], without: str) -> str:
+    """Paths and contents of the changed files in one hash, but for those below a folder."""
+    left_out, hashed = os.fsencode(without), sha256()
+    for change in changes:
+        if not change.path.startswith(left_out):
+            hashed.update(b"\0".join((change.path, change.mode.encode(), change.blob.encode(), b"")))
+    return hashed.hexdigest()
 
 
 def _is_intact(index: Path) -> bool:
