@@ -38,6 +38,12 @@ REPRESENTATIVES = frozenset({
     "test_a_folder_of_another_user_is_refused",
     "test_a_copied_run_is_resumed_in_the_copy",
     "test_such_characters_are_shown_as_escapes",
+    "test_no_planted_program_starts_when_a_room_is_made",
+    "test_objects_that_were_swapped_are_a_problem_and_nothing_runs",
+    "test_a_module_planted_in_a_lent_environment_is_noticed",
+    "test_a_sandbox_cannot_be_left",
+    "test_a_driver_killed_in_the_middle_of_a_step_leaves_nothing",
+    "test_rooms_work_for_a_user_who_is_not_root",
 })  # fmt: skip
 
 
