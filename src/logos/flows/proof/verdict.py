@@ -208,8 +208,8 @@ def _passes(ran: ProofRan, baseline: ProofRan, rules: ProofRules, declared: Iter
     if not tests.executed:
         return f"{told}, but no test was run:\n{_end(ran)}"
     was_flaky = {*before.flaky} if before is not None else set[str]()
-    excused = {test for test in tests.failed if test in was_flaky or _matches(test, rules.known_failing)}
-    wrong = [test for test in tests.failed if test not in excused]
+    wrong = failed_tests(ran, baseline, rules)
+    excused = {*tests.failed} - {*wrong}
     if wrong:
         return f"{told}; {_count(wrong)}: {_listed(wrong)}\n{_end(ran)}"
     newly_flaky = [test for test in tests.flaky if test not in was_flaky]
@@ -221,6 +221,14 @@ def _passes(ran: ProofRan, baseline: ProofRan, rules: ProofRules, declared: Iter
     if missing:
         return f"{told}, but tests of before the run were not run: {_listed(missing)}. Restore them."
     return ""
+
+
+def failed_tests(ran: ProofRan, baseline: ProofRan, rules: ProofRules) -> list[str]:
+    """The tests that failed and should not: neither known to fail, nor flaky before the run, nor planted."""
+    if ran.tests is None or ran.step not in (ProofStep.RESULT, ProofStep.GUARDED):
+        return []
+    was_flaky = {*baseline.tests.flaky} if baseline.tests is not None else set[str]()
+    return [test for test in ran.tests.failed if test not in was_flaky and not _matches(test, rules.known_failing)]
 
 
 def _missing(tests: CountedTests, before: CountedTests | None, declared: Iterable[str]) -> list[str]:
