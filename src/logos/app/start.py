@@ -110,7 +110,7 @@ def run_here(
             checkpoints = Checkpoints(snapshots, log, work_tree, tell) if snapshots is not None else None
             watching = _watchers(settings, watchers, checkpoints, tell)
             changed, options = changed_files(proving.store, tell), settings.run_options()
-            keeper = WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints is not None else None
+            keeper = WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints and not bare else None
 
             def after_pass() -> None:
                 post_process_once(start_plan.journal, settings)

@@ -16,6 +16,7 @@ from logos.domain.usage import Usage
 from logos.flows.cycle.verdicts import ReportedResult, evidence_found, is_approved, read_result, says_approved
 from logos.flows.levels.flow import ReadReport
 from logos.flows.levels.turn_ids import GATHER, LevelTurn, level_turn
+from logos.flows.proof.verdict import ProofProgress
 from logos.views.text import count, cut
 
 _ROLES = frozenset(Role)
@@ -220,6 +221,13 @@ def _role_verdict(plan: CyclePlan, turn: str, text: str) -> str:
 
 def changed_in_words(files: tuple[str, ...] | None) -> str:
     return "changes unknown" if files is None else f"{count(len(files), 'file')} changed"
+
+
+def proof_step_in_words(progress: ProofProgress | None) -> str:
+    """The step that Logos runs now."""
+    if progress is None or progress.step is None:
+        return "Logos compares the result with the work tree before the run"
+    return f"Logos runs {PROOF_STEPS[progress.step]}"
 
 
 def proof_in_words(ran: ProofRan) -> str:

@@ -73,16 +73,17 @@ def _word(rest: str, good: str, bad: str) -> str:
 def read_result(text: str, *, strict: bool = True) -> ReportedResult:
     """The tester's verdict. FAIL outweighs a PASS beside it; an echoed format line makes a PASS unclear.
 
-    `strict`: quoted verdicts do not count.
+    `strict`: a PASS in a fence or quotation does not count; a FAIL in a fence does.
     """
-    said = _said(_RESULT, unquoted(text) if strict else text, "PASS", "FAIL")
-    if "FAIL" in said:
+    if "FAIL" in _said(_RESULT, text, "PASS", "FAIL"):
         return ReportedResult.FAIL
+    said = _said(_RESULT, unquoted(text) if strict else text, "PASS", "FAIL")
     return ReportedResult.PASS if said == {"PASS"} else ReportedResult.UNCLEAR
 
 
 def says_approved(text: str, *, strict: bool = True) -> bool:
-    return _said(_REVIEW, unquoted(text) if strict else text, "APPROVED", "REVISE") == {"APPROVED"}
+    own = _said(_REVIEW, unquoted(text) if strict else text, "APPROVED", "REVISE")
+    return own == {"APPROVED"} and "REVISE" not in _said(_REVIEW, text, "APPROVED", "REVISE")
 
 
 _DECISIONS = frozenset({"APPROVED", "REVISE", *Verdict})
