@@ -5,7 +5,7 @@ import json
 import platform
 import tarfile
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,10 +29,10 @@ from logos.engine.checkpoints import SPECS
 from logos.errors import HostError, LogosError, UsageError
 from logos.flows.proof.verdict import ProofProgress, action_for, judged
 from logos.ports import Prover
-from logos.views.proof import Certificate, StepRecord, WrittenBy, certificate_of, step_record
+from logos.views.proof import Certificate, WrittenBy, certificate_of, step_record
 from logos.views.proof_document import CertificateDocument
 from logos.views.redact import redacted
-from logos.views.repetition import Difference, Repetition, StoredProof, StoredStep, compared
+from logos.views.repetition import Difference, Repetition, StoredProof, compared
 from logos.views.run import RunView
 
 CERTIFICATE, BUNDLE = "certificate.json", "proof.bundle"

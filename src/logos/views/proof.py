@@ -31,7 +31,7 @@ _SHOWS = {
     ProofStep.BLIND: "The result passes acceptance tests that no author of it has seen.",
 }
 _NOT_RED = "No new or changed test fails without the change: it is untested, as a refactoring may be."
-_NOT_RUN = "The step says nothing."
+_LINE = 300
 PERSON = "a person (--may-change, proof.may_change)"
 # The levels whose specs may declare that tests must change.
 _DECLARING = (Level.L3, Level.L2)
@@ -59,7 +59,7 @@ class StepRecord:
     def shows(self) -> str:
         """What it shows, in one sentence."""
         if self.problem or self.failure:
-            return first_line(self.problem or self.failure, 300) or _NOT_RUN
+            return first_line(self.problem or self.failure, _LINE)
         if self.step is ProofStep.RED and not _is_red(self):
             return _NOT_RED
         return _SHOWS[self.step]
@@ -185,6 +185,16 @@ def certificate_of(
 
 
 # -- the steps
+
+
+def failure_of(before: State, ran: ProofRan) -> str:
+    """Why a step that was due in this state does not support a PASS, in one line; empty if it does."""
+    progress, baseline, rules = before.proof, before.baseline, before.plan.proof
+    if ran.problem:
+        return first_line(ran.problem, _LINE)
+    if progress is None or baseline is None or rules is None or progress.step is not ran.step:
+        return ""
+    return first_line(judged(progress, ran, baseline, rules).failure, _LINE)
 
 
 def _baseline(records: Iterable[Recorded]) -> tuple[Recorded, ProofRan] | None:
@@ -338,5 +348,5 @@ def _validations(view: RunView) -> Iterator[Approval]:
                 who = f"{level.name} {LEVELS[level].title}"
                 found[level] = Approval(record.event.turn, who, "its spec is satisfied", record.at)
         before = after
-    standing = build.standing if build is not None else {}
-    yield from (found[level] for level in sorted(found) if standing.get(level) is LevelStatus.PASSED)
+    if build is not None:
+        yield from (found[level] for level in sorted(found) if build.standing.get(level) is LevelStatus.PASSED)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-
 from logos.views.document import VERSION, Document, Instant, NonEmpty, Path, Seconds, shown
 
 _VERSION_WORDS = "version of these documents; fields may be added without a new version"
@@ -154,7 +153,6 @@ class RepeatedDocument(Document):
     differences: list[DifferenceDocument] = shown("empty if it agrees")
     steps: list[StepDocument] = shown("as they ran now, the tests before the run first")
     exit_code: int = shown("exit code of the command: 0 if it agrees, else 1")
-
 
 
 class ExportedDocument(Document):

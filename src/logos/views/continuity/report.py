@@ -6,7 +6,7 @@ from enum import Enum
 from functools import reduce
 from typing import Any, cast
 
-from logos.domain.events import CheckRan, RunAbandoned, RunForked, RunResumed
+from logos.domain.events import CheckRan, ProofRan, RunAbandoned, RunForked, RunResumed
 from logos.domain.levels import Level
 from logos.domain.turns import FailureKind
 from logos.views.continuity import of_build, of_cycle
@@ -14,11 +14,12 @@ from logos.views.continuity.entries import Entry, Sections, Steps, entry, printa
 from logos.views.continuity.turns import Effort, TurnSpan, efforts_of, lanes_of, spans_of
 from logos.views.document import EffortDocument, ReportParts, RunDocument
 from logos.views.events import Severity
+from logos.views.proof import failure_of
 from logos.views.run import RunView
 from logos.views.sessions import Session
 from logos.views.status import BUDGET, SEVERITIES, RunStatus
 from logos.views.text import first_line, number
-from logos.views.turns import LOGOS
+from logos.views.turns import LOGOS, PROOF_STEPS, proof_in_words
 
 _ASKED_FOR = 200
 _END = 120
@@ -145,6 +146,10 @@ def _sections(status: RunStatus, steps: Steps) -> Sections:
             severity = Severity.GOOD if event.exit_code == 0 else Severity.BAD
             how = f"`{event.command}` exits {event.exit_code}"
             checks.append(entry("check", event.turn, how, severity, step=step))
+        if isinstance(event, ProofRan):
+            why = failure_of(step.before, event)
+            how = f"{PROOF_STEPS[event.step]}: {proof_in_words(event)}"
+            checks.append(entry("check", event.turn, how, Severity.BAD if why else Severity.GOOD, why, step))
         if isinstance(event, RunResumed | RunForked):
             changed = _changed_settings(step.before.plan, step.after.plan)
             settings += [entry("setting", name, how, step=step) for name, how in changed]
