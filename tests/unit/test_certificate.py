@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from logos.domain.events import Event, ProofRan, Recorded, RunStarted
+from logos.domain.events import Event, Noted, ProofRan, Recorded, RunStarted, Topic
 from logos.domain.plans import CyclePlan
 from logos.domain.proof import CountedTests, ProofRules, ProofStep
 from logos.domain.turns import Outcome, Prove, RunId
@@ -28,7 +28,8 @@ DECLARING = f"{GOOD_ANALYSIS}\nTests that must change:\n- tests/test_new.py: it 
 
 
 def certified(events: list[Event] | tuple[Event, ...], plan: Any) -> Certificate:
-    records = [Recorded(RUN, seq, 100.0 + seq, event) for seq, event in enumerate((RunStarted(plan), *events), 1)]
+    whole = (RunStarted(plan), *events, Noted(Topic.AFTERWARDS, "nothing to do"))
+    records = [Recorded(RUN, seq, 100.0 + seq, event) for seq, event in enumerate(whole, 1)]
     return certificate_of(view_run(RUN, records, read), head="abc")
 
 

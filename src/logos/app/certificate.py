@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,7 +19,7 @@ from logos.adapters.git.bundles import CommitSource, read_bundle, write_bundle
 from logos.adapters.git.command import Git, checked_commit, repository_of, text_of
 from logos.adapters.proof.checkout import SnapshotStore
 from logos.adapters.proof.rooms import Rooms, rooms_folder
-from logos.app.proofs import open_prover, store_of
+from logos.app.rooms import open_prover, store_with
 from logos.app.runs import load_run
 from logos.app.workdir import Tell, find_run, place_of, reading, say
 from logos.domain.events import ProofRan, Recorded
@@ -72,7 +72,7 @@ def export_proof(file: Path, run: str | None = None, *, wd: Path | None = None, 
     base, result = own.baseline, own.result
     if base is None or result is None:
         raise UsageError(f"run {own.run} has no proof to export: {own.not_proven}")
-    store = store_of(Path(view.plan.wd), tell)
+    store = store_with(Path(view.plan.wd), result.commit)
     document = json.dumps(redacted(CertificateDocument.of(own)), indent=2).encode()
     with _private_folder() as folder:
         commits = {"base": base.commit, "result": result.commit}
@@ -93,7 +93,7 @@ def prove_again(
     """Repeat the proof of a run of this work dir, by the rules that the run has pinned, and compare."""
     view, own = _load(place_of(wd), run, tell)
     proof = _stored(CertificateDocument.of(own), f"run {own.run}", own.not_proven)
-    store = store_of(Path(view.plan.wd), tell)
+    store = store_with(Path(view.plan.wd), proof.baseline.commit)
     with open_prover(store) as prover:
         return repeat(proof, prover, tell, stop or threading.Event())
 
@@ -227,7 +227,8 @@ def _written_by(place: Path) -> WrittenBy:
 
 
 def _stored(document: Any, name: str, why: str) -> StoredProof:
-    if isinstance(document, dict) and (document.get("rules") is None or document.get("result") is None):
+    known = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    if known and (known.get("rules") is None or known.get("result") is None):
         raise UsageError(f"{name} has no proof to repeat{f': {why}' if why else ''}")
     try:
         return _PROOF.validate_python(document)

@@ -104,9 +104,8 @@ def _put_result(found: Repetition, *, as_json: bool) -> int:
 def _require_trust(exported: ProofFile, *, trusted: bool) -> None:
     """The commands of a file are somebody else's: a person must agree before they run here."""
     rules = exported.proof.rules
-    show.tell(f"{exported.file} was made elsewhere; to repeat its proof, these commands of it run on this machine:")
-    for what in filter(None, (rules.setup, rules.command)):
-        show.tell(f"  {one_line(what)}")
+    commands = " and ".join(f"`{one_line(what)}`" for what in (rules.setup, rules.command) if what)
+    show.tell(f"{exported.file} was made elsewhere; repeating its proof executes {commands} of it on this machine")
     if rules.env:
         show.tell(f"it asks for the variables {', '.join(rules.env)}; they are not passed on")
     if trusted:

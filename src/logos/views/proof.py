@@ -326,8 +326,11 @@ def _approvals(view: RunView) -> Iterator[Approval]:
 
 def _approval(record: Recorded, before: CycleState) -> Approval | None:
     """The approval that a reviewer's answer is, if it counted."""
-    event, plan, stage = record.event, before.plan, phase_def(before.phase)
-    if not isinstance(event, TurnAnswered) or event.turn != before.turn_id or before.role is not stage.reviewer:
+    event, plan = record.event, before.plan
+    if not isinstance(event, TurnAnswered) or event.turn != before.turn_id or before.phase is Phase.DONE:
+        return None
+    stage = phase_def(before.phase)
+    if before.role is not stage.reviewer:
         return None
     strict = plan.quoted_verdicts_ignored
     counted = is_approved(event.text, before.cycle, before.phase, plan.review, strict=strict)

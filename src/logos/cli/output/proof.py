@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 
 from logos.cli.output import console as show
-from logos.domain.proof import CountedTests
+from logos.domain.proof import CountedTests, ProofStep
 from logos.views.events import Severity
 from logos.views.proof import Certificate, StepRecord
 from logos.views.redact import clean, one_line
@@ -64,7 +64,7 @@ def _put_step(target: Console, step: StepRecord) -> None:
     if not step.supports:
         style = show.STYLES[Severity.BAD]
     else:
-        style = show.STYLES[Severity.NORMAL if step.step.value == "baseline" else Severity.GOOD]
+        style = show.STYLES[Severity.NORMAL if step.step is ProofStep.BASELINE else Severity.GOOD]
     room = step.room
     setup = f", setup {duration(room.setup_seconds)}" if room.setup else ""
     where = f"{room.sandbox or 'no sandbox'}, network {'on' if room.network else 'off'}"
@@ -73,14 +73,15 @@ def _put_step(target: Console, step: StepRecord) -> None:
     _put(target, "", f"exit {step.exit_code}, {counted}; {duration(room.seconds)}{setup}; {where}")
     if room.lent:
         _put(target, "", f"lent from the work dir: {', '.join(lent.path for lent in room.lent)}")
-    if step.subject:
+    planted = step.step is ProofStep.CANARY
+    if step.subject and not planted:
         _put(target, "", f"{_SUBJECTS.get(step.step, 'about')}: {_names(step.subject)}")
-    if step.tests is not None and step.tests.failed:
+    if step.tests is not None and step.tests.failed and not (planted and step.supports):
         _put(target, "", f"failed: {_names(step.tests.failed)}")
     _put(target, "", f"tree {step.tree[:_HASH]}, {step.turn}")
 
 
-_SUBJECTS = {"guarded": "put back", "canary": "planted", "red": "new or changed tests"}
+_SUBJECTS = {ProofStep.GUARDED: "put back", ProofStep.RED: "new or changed tests"}
 
 
 def counted_in_words(tests: CountedTests | None) -> str:
@@ -96,10 +97,10 @@ def _put_changes(target: Console, own: Certificate) -> None:
         show.put(target, "\nTests that were allowed to change:", "bold")
         for declared in own.declared:
             files = f"changed: {_names(declared.files)}" if declared.files else "nothing changed"
-            _put(target, "", f"{declared.path}, by {declared.by}{f': {declared.why}' if declared.why else ''}; {files}")
+            _item(target, f"{declared.path}, by {declared.by}{f': {declared.why}' if declared.why else ''}; {files}")
     if own.guarded:
         show.put(target, "\nChanged files that steer tests; nobody declared them, the proof put them back:", "bold")
-        _put(target, "", _names(own.guarded))
+        _item(target, _names(own.guarded))
     if own.patch:
         lines = clean(own.patch).splitlines()
         show.put(target, "\nTheir differences:", "bold")
@@ -113,7 +114,7 @@ def _put_approvals(target: Console, own: Certificate) -> None:
         return
     show.put(target, "\nApproved by agents:", "bold")
     for approval in own.approvals:
-        _put(target, "", f"{approval.what}, by {approval.who} ({approval.turn}, {date(approval.at)})")
+        _item(target, f"{approval.what}, by {approval.who} ({approval.turn}, {date(approval.at)})")
 
 
 def _commands(own: Certificate, at: str) -> show.Commands:
@@ -139,8 +140,16 @@ def put_repetition(target: Console, again: Repetition) -> None:
 
 
 def _put(target: Console, label: str, text: str, style: str = "") -> None:
-    """A label and a text beside it, wrapped; words that are longer than a line stay whole."""
-    lead = f"  {label:<{_LABEL}}"
+    """A label and a text beside it, wrapped."""
+    _wrapped(target, f"  {label:<{_LABEL}}", text, style)
+
+
+def _item(target: Console, text: str) -> None:
+    _wrapped(target, "  ", text)
+
+
+def _wrapped(target: Console, lead: str, text: str, style: str = "") -> None:
+    """Words that are longer than a line stay whole."""
     lines = textwrap.wrap(
         one_line(text),
         _WIDTH,
