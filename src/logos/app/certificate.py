@@ -19,12 +19,15 @@ from logos.adapters.git.bundles import CommitSource, read_bundle, write_bundle
 from logos.adapters.git.command import Git, checked_commit, repository_of, text_of
 from logos.adapters.proof.checkout import SnapshotStore
 from logos.adapters.proof.rooms import Rooms, rooms_folder
+from logos.app.pins import pinned_by, pinned_settings
 from logos.app.rooms import open_prover, store_with
 from logos.app.runs import load_run
+from logos.app.setting_sources import resumed_settings
+from logos.app.settings import Settings
 from logos.app.workdir import Tell, find_run, place_of, reading, say
 from logos.domain.events import ProofRan, Recorded
 from logos.domain.proof import ProofStep
-from logos.domain.turns import Prove, RunId, TurnId
+from logos.domain.turns import Outcome, Prove, RunId, TurnId
 from logos.engine.checkpoints import SPECS
 from logos.errors import HostError, LogosError, UsageError
 from logos.flows.proof.verdict import ProofProgress, action_for, judged
@@ -182,6 +185,15 @@ def _result_of(proof: StoredProof) -> str:
     if found is None:
         raise UsageError(f"the proof of run {proof.run} has not begun: there is nothing to repeat")
     return found
+
+
+def missing_proof(settings: Settings, view: RunView) -> str:
+    """Why a passed run is not verified, where its settings demand that (proof.required); else empty."""
+    if view.outcome is not Outcome.PASSED or view.state.verified:
+        return ""
+    pinned = pinned_settings(pinned_by(view, reread=False), settings)
+    own = resumed_settings(settings, view.ledger.given, view.plan, pinned)
+    return certificate_of(view).not_proven if own.proof.required else ""
 
 
 # -- reading
