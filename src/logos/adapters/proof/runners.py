@@ -5,8 +5,8 @@ How the tests of a runner are known:
 | runner | from |
 | --- | --- |
 | pytest, unittest | `sitecustomize` on PYTHONPATH: a plugin, and the result class of unittest |
-| node --test, `node file` | a second `--test-reporter` in NODE_OPTIONS |
-| mocha, jest, vitest | `--require` in NODE_OPTIONS: events of mocha's runner, a reporter of jest and of vitest |
+| node --test, `node file` | `--require` in NODE_OPTIONS: node is started again with a second `--test-reporter` |
+| mocha, jest, vitest | the same: events of mocha's runner, a reporter of jest and of vitest |
 | cargo test, go test | their output, which a tested program can write to as well: its totals must agree |
 
 Reporters run in the process of the tests, and so does the tested code, which can replace anything in it: planted tests
@@ -31,6 +31,10 @@ from logos.domain.proof import CountedTests
 _VARIABLE = "LOGOS_REPORT"
 _EVENTS = "events"
 _SETTINGS = "settings.json"
+# Where the reporters lie in the folder, by their language.
+_FOLDERS = {".py": "python", ".cjs": "node", ".mjs": "node", ".sh": "."}
+# Programs that are started with the variables even where the command has replaced them: `PYTHONPATH=src python …`.
+_PROGRAMS = ("python", "python3", "pytest", "py.test", "node", "nodejs")
 # More tests than any project runs in one step.
 _MAX_BYTES = 256_000_000
 _MAX_FILES = 2_000
@@ -53,36 +57,35 @@ def instrument(
     """
     given = environment or {}
     token = secrets.token_hex(16)
-    for name in (_EVENTS, "python", "node"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-    for source in files("logos.adapters.proof").joinpath("reporters").iterdir():
-        kind = {".py": "python", ".cjs": "node", ".mjs": "node"}.get(Path(source.name).suffix)
-        if kind:
-            (folder / kind / source.name).write_bytes(source.read_bytes())
+    hook = str(folder / "node" / "hook.cjs").replace("\\", "\\\\").replace('"', '\\"')
+    options = f'--require="{hook}"'
+    _write_reporters(folder)
     settings = {"root": str(root) if root else "", "only": sorted(set(only)), "token": token}
     write_atomically(folder / _SETTINGS, json.dumps(settings), durable=False)
-    standard, options = _node_options(folder / "node")
+    path = {"PATH": os.pathsep.join([str(folder / "bin"), given["PATH"]])} if given.get("PATH") else {}
     return {
         _VARIABLE: str(folder),
         f"{_VARIABLE}_TOKEN": token,
         f"{_VARIABLE}_NODE_OPTIONS": options,
-        f"{_VARIABLE}_STANDARD": standard,
         "PYTHONPATH": os.pathsep.join(filter(None, [str(folder / "python"), given.get("PYTHONPATH", "")])),
         "NODE_OPTIONS": " ".join(filter(None, [options, given.get("NODE_OPTIONS", "")])),
         # go prints the names of tests only with -v; flags that a command of go does not know are ignored.
         "GOFLAGS": " ".join(filter(None, [given.get("GOFLAGS", ""), "-v"])),
+        **path,
     }
 
 
-def _node_options(folder: Path) -> tuple[str, str]:
-    """The option for node's own reporter, and all options of ours."""
-
-    def quoted(name: str) -> str:
-        return '"' + str(folder / name).replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-    standard = f"--test-reporter={quoted('node_standard.mjs')} --test-reporter-destination=stdout"
-    ours = f"--test-reporter={quoted('node_test.mjs')} --test-reporter-destination=/dev/null"
-    return standard, f"--require={quoted('hook.cjs')} {standard} {ours}"
+def _write_reporters(folder: Path) -> None:
+    for name in (_EVENTS, "bin", *_FOLDERS.values()):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    for source in files("logos.adapters.proof").joinpath("reporters").iterdir():
+        kind = Path(source.name).suffix
+        if kind in _FOLDERS:
+            (folder / _FOLDERS[kind] / source.name).write_bytes(source.read_bytes())
+    for name in _PROGRAMS:
+        shim = folder / "bin" / name
+        shim.write_bytes((folder / "shim.sh").read_bytes())
+        shim.chmod(0o755)
 
 
 def counted(folder: Path, command: str, output: str) -> CountedTests | None:

@@ -141,6 +141,14 @@ class PytestPlugin:
         path, separator, rest = node_id.partition("::")
         return self.reporter.relative(os.path.join(self.root or os.getcwd(), path)) + separator + rest
 
+    def pytest_configure(self, config):
+        # A file that the command names is collected without a question, also one that cannot be imported.
+        here = str(getattr(getattr(config, "invocation_params", None), "dir", None) or os.getcwd())
+        places = [(word, os.path.join(here, word.partition("::")[0])) for word in config.args]
+        wanted = [word for word, path in places if not os.path.isfile(path) or self.reporter.wants(path)]
+        if wanted and self.reporter.only:
+            config.args[:] = wanted
+
     def pytest_sessionstart(self, session):
         self.root = str(getattr(session.config, "rootpath", None) or session.config.rootdir)
         yield
@@ -190,11 +198,11 @@ class OldPathPlugin(PytestPlugin):
 
 def pytest_patch(reporter):
     def patch(module):
-        original_main, original_manager = module.main, module.get_config
+        original_config = module.get_config
         plugins = []
 
         def get_config(*arguments, **options):
-            config = original_manager(*arguments, **options)
+            config = original_config(*arguments, **options)
             # In the process of a runner, only its first configuration is that of the tests.
             if not plugins:
                 is_old = int(sys.modules["_pytest"].__version__.partition(".")[0]) < 7
@@ -203,15 +211,24 @@ def pytest_patch(reporter):
                 config.pluginmanager.register(plugins[0], "logos_reporter")
             return config
 
-        def main(*arguments, **options):
-            if not reporter.begin("pytest"):
-                return original_main(*arguments, **options)
-            status = original_main(*arguments, **options)
-            reporter.end(int(status))
-            del plugins[:]
-            return status
+        def reporting(original):
+            def main(*arguments, **options):
+                if not reporter.begin("pytest"):
+                    return original(*arguments, **options)
+                status = original(*arguments, **options)
+                reporter.end(int(status))
+                del plugins[:]
+                return status
 
-        module.get_config, module.main = get_config, main
+            return main
+
+        module.get_config = get_config
+        # `pytest` and `python -m pytest` call the second one since pytest 9.1.
+        for name in ("main", "_main"):
+            if hasattr(module, name):
+                setattr(module, name, reporting(getattr(module, name)))
+        if hasattr(module, "cmdline"):
+            module.cmdline.main = staticmethod(module.main)
 
     return patch
 

@@ -4,9 +4,12 @@
 const { spawnSync } = require('child_process');
 const fs = require('fs');
 const Module = require('module');
+const os = require('os');
 const path = require('path');
 
 const { open, hide } = require('./writer.cjs');
+
+const RESPAWNED = 'LOGOS_REPORT_RESPAWNED';
 
 // The program that this process runs, with its links followed; empty where there is none.
 function program() {
@@ -17,20 +20,44 @@ function program() {
   }
 }
 
-// Node demands as many destinations as reporters, and a command line that names one reporter alone names none.
+// Node takes reporters from its command line alone: it reads NODE_OPTIONS too, but then demands as many destinations as
+// reporters of a command line that names one reporter and no destination.
 function respawnWithReporters() {
-  const given = process.execArgv.filter((word) => word === '--test-reporter' || word.startsWith('--test-reporter='));
-  const standard = process.env.LOGOS_REPORT_STANDARD || '';
-  const options = process.env.NODE_OPTIONS || '';
-  if (!given.length || !standard || !options.includes(standard)) return;
-  const named = process.execArgv.some((word) => word.startsWith('--test-reporter-destination'));
-  const words = named ? process.execArgv : [...process.execArgv, '--test-reporter-destination=stdout'];
-  const env = { ...process.env, NODE_OPTIONS: options.replace(standard, '') };
-  env.LOGOS_REPORT_NODE_OPTIONS = (env.LOGOS_REPORT_NODE_OPTIONS || '').replace(standard, '');
-  delete env.LOGOS_REPORT_STANDARD;
+  const [major, minor] = process.versions.node.split('.').map(Number);
+  const isChild = process.env.NODE_TEST_CONTEXT || process.env.NODE_CHANNEL_FD || process.env[RESPAWNED];
+  delete process.env[RESPAWNED];
+  if (isChild || major < 18 || (major === 18 && minor < 15)) return;
+  if (!process.execArgv.includes('--test') && !usesNodeTest(process.argv[1])) return;
+  const names = (option) => process.execArgv.some((word) => word === option || word.startsWith(`${option}=`));
+  const words = [...process.execArgv];
+  if (!names('--test-reporter')) words.push(`--test-reporter=${path.join(__dirname, 'node_standard.mjs')}`);
+  if (!names('--test-reporter-destination')) words.push('--test-reporter-destination=stdout');
+  words.push(`--test-reporter=${path.join(__dirname, 'node_test.mjs')}`, `--test-reporter-destination=${os.devNull}`);
+  const env = { ...process.env, [RESPAWNED]: '1' };
   const done = spawnSync(process.execPath, [...words, ...process.argv.slice(1)], { env, stdio: 'inherit' });
   if (done.signal) process.kill(process.pid, done.signal);
   process.exit(done.status ?? 1);
+}
+
+// Whether a script, or a file that it imports by a relative path, uses node:test.
+function usesNodeTest(script) {
+  const left = script ? [path.resolve(script)] : [];
+  const seen = new Set();
+  while (left.length && seen.size < 50) {
+    const file = found(left.pop());
+    if (!file || seen.has(file) || file.includes(`${path.sep}node_modules${path.sep}`)) continue;
+    seen.add(file);
+    const text = fs.readFileSync(file, 'utf8');
+    if (/['"]node:test['"]/.test(text)) return true;
+    const imports = text.matchAll(/(?:from|import|require\()\s*['"](\.[^'"\n]*)['"]/g);
+    for (const [, name] of imports) left.push(path.resolve(path.dirname(file), name));
+  }
+  return false;
+}
+
+function found(file) {
+  const ways = [file, ...['.js', '.mjs', '.cjs', '.ts', '/index.js'].map((end) => file + end)];
+  return ways.find((way) => fs.statSync(way, { throwIfNoEntry: false })?.isFile());
 }
 
 function hookRunners() {
@@ -83,10 +110,13 @@ function hookMocha(folder) {
   const warn = process.emitWarning;
   // That a module of a newer mocha is loaded with `require` is no concern of the project.
   process.emitWarning = () => {};
+  let Mocha;
   let Runner;
   try {
-    const found = require(path.join(folder, 'lib', 'runner.js'));
-    Runner = found.Runner || found.default || found;
+    const loaded = require(path.join(folder, 'lib', 'runner.js'));
+    Runner = loaded.Runner || loaded.default || loaded;
+    const main = require(found(path.join(folder, 'lib', 'mocha')));
+    Mocha = main.Mocha || main.default || main;
   } catch {
     return;
   } finally {
@@ -101,6 +131,13 @@ function hookMocha(folder) {
     else if (outcomes[event] && runnable?.titlePath) report.test(runnable.file, runnable.titlePath(), outcomes[event]);
     return emit.call(this, event, runnable, ...rest);
   };
+  for (const name of ['loadFiles', 'loadFilesAsync', 'run']) {
+    const original = Mocha.prototype[name];
+    Mocha.prototype[name] = function narrowed(...words) {
+      this.files = this.files.filter((file) => report.wants(path.resolve(file)));
+      return original.apply(this, words);
+    };
+  }
 }
 
 function addVitestReporter() {

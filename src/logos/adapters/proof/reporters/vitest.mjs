@@ -10,6 +10,16 @@ export default class Reporter {
     hide();
     // Versions before 3 tell the end of a run by another method.
     this.isNew = Number(String(vitest?.version || '0').split('.')[0]) >= 3;
+    this.narrow(vitest?.specifications);
+  }
+
+  narrow(specifications) {
+    const original = specifications?.getRelevantTestSpecifications;
+    if (!original || !this.report?.only.length) return;
+    specifications.getRelevantTestSpecifications = async (...words) => {
+      const found = await original.apply(specifications, words);
+      return found.filter(({ moduleId }) => this.report.wants(moduleId));
+    };
   }
 
   onTestRunEnd(modules, errors) {

@@ -39,7 +39,8 @@ function open(runner, variables = process.env) {
     if (file && !wants(file)) return;
     const id = `${file ? relative(file) : ''}::${names.join(' > ')}`;
     const count = (seen.get(id) || 0) + 1;
-    seen.set(id, count);
+    // A test that its runner runs again is one test.
+    if (outcome !== 'rerun') seen.set(id, count);
     write({ event: 'test', id: count > 1 ? `${id} #${count}` : id, outcome });
   };
   write({ event: 'start', runner });
