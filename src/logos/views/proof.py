@@ -253,6 +253,27 @@ def _is_red(step: StepRecord) -> bool:
     return bool(step.tests.failed) if step.tests is not None else step.exit_code != 0
 
 
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """A step of a proof that did not let a PASS through: `files` are those that it put back."""
+
+    turn: str
+    files: tuple[str, ...]
+    failed: int
+
+
+def caught_in(view: RunView) -> tuple[Caught, ...]:
+    """The times when the result passed its own tests, and not those of before the run."""
+    found: list[Caught] = []
+    for record, before in zip(view.records[1:], view.states, strict=False):
+        ran, rules = record.event, before.plan.proof
+        if not isinstance(ran, ProofRan) or ran.step is not ProofStep.GUARDED or not failure_of(before, ran):
+            continue
+        files = guarded_changes(before.proof, rules) if before.proof is not None and rules is not None else ()
+        found.append(Caught(ran.turn, files or ran.subject, len(ran.tests.failed) if ran.tests is not None else 0))
+    return tuple(found)
+
+
 # -- why it is not proven
 
 
