@@ -58,9 +58,16 @@ def action_for(progress: ProofProgress, baseline: ProofRan, rules: ProofRules, p
         progress.result,
         progress.changed or (),
         progress.declared,
+        _files_that_ran(progress),
         baseline.room.network,
         baseline.room.lent,
     )
+
+
+def _files_that_ran(progress: ProofProgress) -> tuple[str, ...]:
+    """The files of which a test ran on the result: tests planted elsewhere would not be run."""
+    tests = progress.ran[0].tests if progress.ran else None
+    return tuple(sorted({file_of(test) for test in tests.executed} - {""})) if tests is not None else ()
 
 
 def judged(progress: ProofProgress, ran: ProofRan, baseline: ProofRan, rules: ProofRules) -> Judgement:
