@@ -11,12 +11,11 @@ from logos.adapters.git.contents import stage_as_user
 from logos.adapters.programs import command_of
 from logos.app.settings import Settings
 from logos.domain.events import Noted, Topic
-from logos.domain.turns import Outcome
-from logos.engine.checkpoints import SPECS
+from logos.domain.turns import Outcome, RunId
+from logos.engine.checkpoints import SPECS, ChangedFiles
 from logos.engine.journal import Journal
-from logos.errors import HostError, ProgramNotFound, UsageError
+from logos.errors import HostError, ProgramNotFound
 from logos.flows.cycle.flow import CycleState
-from logos.ports import Snapshots
 from logos.views.run import RunView
 from logos.views.text import cut
 
@@ -117,7 +116,7 @@ def is_left(view: RunView) -> bool:
     return all(note.topic is not Topic.POST_PROCESSED for note in notes)
 
 
-def post_process_once(journal: Journal[CycleState], settings: Settings, store: Snapshots | None) -> None:
+def post_process_once(journal: Journal[CycleState], settings: Settings, changed: ChangedFiles) -> None:
     """Do it, and record that it is done; done again after a kill in between, it finds nothing to do.
 
     A work tree that is not the proven one stays as it is. Its post-processing is left to be done.
@@ -125,7 +124,7 @@ def post_process_once(journal: Journal[CycleState], settings: Settings, store: S
     post = settings.post_processing
     if not (post.openspec_archive or post.git_commit):
         return
-    if problem := not_as_proven(journal.state, store):
+    if problem := not_as_proven(journal.state, journal.run, changed):
         journal.record(Noted(Topic.AFTERWARDS, f"{problem}; nothing is archived or committed"))
         return
     explore = journal.state.plan.explore
@@ -133,20 +132,17 @@ def post_process_once(journal: Journal[CycleState], settings: Settings, store: S
     journal.record(Noted(Topic.POST_PROCESSED, "post-processing is done"))
 
 
-def not_as_proven(state: CycleState, store: Snapshots | None) -> str:
+def not_as_proven(state: CycleState, run: RunId, changed: ChangedFiles) -> str:
     """How the work tree differs from the one that was proven; empty if it does not, or if nothing was proven.
 
     Specs are not compared: archiving moves them.
     """
     if state.proof is None:
         return ""
-    if store is None:
-        return "the work tree cannot be compared with the proven one: there are no snapshots"
-    try:
-        changed = [path.removeprefix(store.prefix) for path in store.changed(state.proof.result, store.take())]
-    except (HostError, UsageError, OSError) as error:
-        return f"the work tree cannot be compared with the proven one: {error}"
-    names = [path for path in changed if not path.startswith(SPECS)]
+    files, _ = changed(run, state.proof.result)
+    if files is None:
+        return "what has changed in the work tree since it was proven is not known"
+    names = [path for path in files if not path.startswith(SPECS)]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return f"the work tree has changed since it was proven ({', '.join(names[:_NAMES])}{more})" if names else ""
 

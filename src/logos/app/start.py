@@ -45,7 +45,7 @@ from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, re
 from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, Plan
 from logos.domain.turns import RunId
 from logos.engine.build_run import BuildRun
-from logos.engine.checkpoints import Checkpoints, merged_work, no_checkpoints, work_tree
+from logos.engine.checkpoints import Checkpoints, changed_files, merged_work, no_checkpoints, work_tree
 from logos.engine.cycle_run import CycleRun, StartMode
 from logos.engine.journal import Watcher
 from logos.engine.keeper import WorkKeeper
@@ -113,7 +113,7 @@ def run_here(
             keeper = WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints and not bare else None
 
             def after_pass() -> None:
-                post_process_once(start_plan.journal, settings, proving.store)
+                post_process_once(start_plan.journal, settings, proving.changed)
 
             with closing(FileWatcher(settings.response_dir)) as change_signal:
                 wiring = options, needs, responses, change_signal, watching, after_pass, changed
@@ -360,7 +360,7 @@ def _post_process_later(settings: Settings, view: RunView, tell: Tell = say) -> 
             return
         journal = cycle_journal(log, view.fold)
         tell(f"run {view.run} has passed and its post-processing is left to be done")
-        post_process_once(journal, settings, snapshots_for(settings, tell))
+        post_process_once(journal, settings, changed_files(snapshots_for(settings, tell), tell))
 
 
 def newest_unfinished(place: Path, kind: type[Plan]) -> RunView | None:
