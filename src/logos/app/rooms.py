@@ -5,9 +5,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from logos.adapters.git.command import Git, checked_commit, is_repository
-from logos.adapters.proof.bubblewrap import working
 from logos.adapters.proof.checkout import SnapshotStore, repository_store
-from logos.adapters.proof.copies import CopiedSnapshots
+from logos.adapters.proof.copies import TreeCopies
 from logos.adapters.proof.prover import RoomProver
 
 
@@ -15,10 +14,10 @@ def store_with(work_dir: Path, commit: str) -> SnapshotStore:
     """The store that has a snapshot of a work dir: its repository, or copies in the user state folder."""
     if is_repository(work_dir) and Git(work_dir).commit(checked_commit(commit)):
         return repository_store(work_dir)
-    return CopiedSnapshots(work_dir).store
+    return TreeCopies(work_dir).store
 
 
 @contextmanager
 def open_prover(store: SnapshotStore) -> Generator[RoomProver]:
-    with closing(RoomProver(store, working(store.work_dir))) as prover:
+    with closing(RoomProver(store.work_dir, store)) as prover:
         yield prover
