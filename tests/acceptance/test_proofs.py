@@ -18,7 +18,6 @@ from logos.adapters.proof.rooms import rooms_folder
 from logos.domain.events import Noted, ProofRan, RunEnded, Topic
 from logos.domain.proof import ProofStep
 from logos.domain.turns import Outcome
-from logos.testing import script
 from tests.support.repositories import write_files
 from tests.support.sandbox import Done, Sandbox
 from tests.support.waiting import wait_for, wait_for_exit
@@ -300,7 +299,7 @@ def test_where_a_proof_is_required_a_proven_pass_exits_zero(shop: Sandbox) -> No
 def test_a_work_tree_that_changed_after_the_proof_is_not_committed(shop: Sandbox) -> None:
     def work(_prompt: str) -> str:
         write_files(shop.wd, WORK)
-        return script()["programmer"][0]
+        return "PROGRAMMER_SUMMARY:\n- bye() says bye\n"
 
     def meddle(record: Any, state: Any, _ledger: Any) -> None:
         if isinstance(record.event, RunEnded) and state.outcome is Outcome.PASSED:

@@ -109,11 +109,11 @@ def run_here(
             needs = _dependencies(settings, host, commands, log, tell, pinned or files, proving.prover)
             checkpoints = Checkpoints(snapshots, log, work_tree, tell) if snapshots is not None else None
             watching = _watchers(settings, watchers, checkpoints, tell)
-            changed, options = proving.changed, settings.run_options()
+            changed, options = changed_files(proving.store, tell), settings.run_options()
             keeper = WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints and not bare else None
 
             def after_pass() -> None:
-                post_process_once(start_plan.journal, settings, proving.changed)
+                post_process_once(start_plan.journal, settings, changed)
 
             with closing(FileWatcher(settings.response_dir)) as change_signal:
                 wiring = options, needs, responses, change_signal, watching, after_pass, changed

@@ -72,7 +72,6 @@ class RoomProver:
         commit = action.base if action.step in (ProofStep.BASELINE, ProofStep.RED) else action.result
         files = StepFiles(commit, {})
         try:
-            action = self._informed(action)
             files = files_of(self._checkouts, action)
             run = self._known(action, files) or self._run(action, files, stop)
         except NotAsStored as error:
@@ -93,14 +92,6 @@ class RoomProver:
     @property
     def _name(self) -> str:
         return NAME if self._sandbox else ""
-
-    def _informed(self, action: Prove) -> Prove:
-        """With the files of which a test ran on the result, if only this prover knows them."""
-        known = self._results.get(action.result)
-        tests = known.tests if known and not action.ran else None
-        return (
-            replace(action, ran=tuple(sorted({file_of(test) for test in tests.executed} - {""}))) if tests else action
-        )
 
     def _known(self, action: Prove, files: StepFiles) -> RoomRun | None:
         """What is known without running the command."""

@@ -58,9 +58,9 @@ def action_for(progress: ProofProgress, baseline: ProofRan, rules: ProofRules, p
         progress.result,
         progress.changed or (),
         progress.declared,
-        _files_that_ran(progress),
-        baseline.room.network,
-        baseline.room.lent,
+        network=baseline.room.network,
+        lent=baseline.room.lent,
+        ran=_files_that_ran(progress),
     )
 
 
