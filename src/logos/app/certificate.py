@@ -66,16 +66,17 @@ class ProofFile:
 
 def certificate(run: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Certificate:
     """The certificate of the run whose id begins so, or of the newest."""
-    return _load(place_of(wd), run, tell)[1]
+    return _load(place_of(wd), run, tell)
 
 
 def export_proof(file: Path, run: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Exported:
     """Write the certificate of a run, and a git bundle of its files before and after, as one tar file."""
-    view, own = _load(place_of(wd), run, tell)
+    place = place_of(wd)
+    own = _load(place, run, tell)
     base, result = own.baseline, own.result
     if base is None or result is None:
         raise UsageError(f"run {own.run} has no proof to export: {own.not_proven}")
-    store = store_with(Path(view.plan.wd), result.commit)
+    store = store_with(place, result.commit)
     document = json.dumps(redacted(CertificateDocument.of(own)), indent=2).encode()
     with _private_folder() as folder:
         commits = {"base": base.commit, "result": result.commit}
@@ -94,9 +95,10 @@ def prove_again(
     run: str | None = None, *, wd: Path | None = None, tell: Tell = say, stop: threading.Event | None = None
 ) -> Repetition:
     """Repeat the proof of a run of this work dir, by the rules that the run has pinned, and compare."""
-    view, own = _load(place_of(wd), run, tell)
+    place = place_of(wd)
+    own = _load(place, run, tell)
     proof = _stored(CertificateDocument.of(own), f"run {own.run}", own.not_proven)
-    store = store_with(Path(view.plan.wd), proof.baseline.commit)
+    store = store_with(place, proof.baseline.commit)
     with open_prover(store) as prover:
         return repeat(proof, prover, tell, stop or threading.Event())
 
@@ -199,13 +201,12 @@ def missing_proof(settings: Settings, view: RunView) -> str:
 # -- reading
 
 
-def _load(place: Path, run: str | None, tell: Tell) -> tuple[RunView, Certificate]:
+def _load(place: Path, run: str | None, tell: Tell) -> Certificate:
     with reading(place, tell) as log:
         view = load_run(log, find_run(log, run))
         head = log.head(view.run)
-    prefix = _prefix(Path(view.plan.wd))
-    own = certificate_of(view, head=head, prefix=prefix, written_by=_written_by(place))
-    return view, replace(own, patch=_patch(Path(view.plan.wd), own))
+    own = certificate_of(view, head=head, prefix=_prefix(place), written_by=_written_by(place))
+    return replace(own, patch=_patch(place, own))
 
 
 def _prefix(wd: Path) -> str:

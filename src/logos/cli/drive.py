@@ -26,6 +26,8 @@ from logos.domain.plans import LevelsPlan
 from logos.errors import BudgetReached, Interrupted, LimitReached, LogosError, PromptError, StateError, UsageError
 from logos.views.document import RunDocument
 from logos.views.events import Severity
+from logos.views.proof import certificate_of
+from logos.views.redact import one_line
 from logos.views.run import RunView
 from logos.views.status import BUDGET, RunStatus
 from logos.views.text import count, date, duration, listed
@@ -179,6 +181,10 @@ def put_end(
     if unproven := missing_proof(settings, view):
         exit_code = LogosError.exit_code
         show.put(target, f"proof.required is set, and the PASS is not verified: {unproven}", show.STYLES[Severity.BAD])
+    for declared in certificate_of(view).declared:
+        why, files = f" ({one_line(declared.why)})" if declared.why else "", ", ".join(declared.files)
+        if files:
+            show.put(target, f"changed as declared{why}: {files}; `logos proof` shows the difference")
     head = head_of_run(settings.work_dir, view.run)
     show.put(target, f"head of the log: {head} (`logos doctor --trust` checks the records)")
     for line in changed:

@@ -14,7 +14,7 @@ from logos.views.continuity.entries import Entry, Sections, Steps, entry, printa
 from logos.views.continuity.turns import Effort, TurnSpan, efforts_of, lanes_of, spans_of
 from logos.views.document import EffortDocument, ReportParts, RunDocument
 from logos.views.events import Severity
-from logos.views.proof import failure_of
+from logos.views.proof import certificate_of, failure_of
 from logos.views.run import RunView
 from logos.views.sessions import Session
 from logos.views.status import BUDGET, SEVERITIES, RunStatus
@@ -156,6 +156,10 @@ def _sections(status: RunStatus, steps: Steps) -> Sections:
         if after is not None and after is not before:
             severity = SEVERITIES.get(after.value, Severity.BAD)
             outcomes.append(entry("outcome", after.value, step.after.reason, severity, step=step))
+    for declared in certificate_of(status.view).declared:
+        if declared.files:
+            how = f"{', '.join(declared.files)} changed as declared by {declared.by}"
+            decisions.append(entry("tests", declared.path, how, Severity.WARNING, declared.why))
     return replace(
         own,
         blocked=(*own.blocked, *_stopped(status)),
