@@ -85,7 +85,7 @@ class Rooms:
 
     def close(self) -> None:
         for folder in self.folder.glob("*/"):
-            end_left_over(folder / "commands")
+            end_left_over(folder / "commands", folder)
         remove(self.folder)
         self._held.close()
 
@@ -104,7 +104,7 @@ def remove_left_over(root: Path) -> int:
         try:
             with driver_lock(folder / _LOCK):
                 for room in [*folder.glob("*/")]:
-                    end_left_over(room / "commands")
+                    end_left_over(room / "commands", room)
                 # A prover that makes a folder of this name meanwhile gets a new one.
                 gone = folder.with_name(f"gone-{uuid.uuid4().hex[:12]}")
                 os.rename(folder, gone)
