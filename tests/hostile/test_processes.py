@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ import psutil
 import pytest
 
 from logos.adapters.commands import UNKNOWN, ShellCommands, end, exit_code, start, supervisor_of
-from logos.domain.events import CheckRan
 from tests.support.sandbox import PROMPT, Sandbox, processes_of
 from tests.support.waiting import LAST_RESORT, until_exists, wait_for
 
@@ -181,35 +181,32 @@ def test_a_driver_that_is_interrupted_leaves_no_daemon(sandbox: Sandbox) -> None
 # --- checks
 
 
-def test_a_check_that_outlived_its_driver_is_ended_before_the_next_one_runs(sandbox: Sandbox) -> None:
-    # The second check fails if the first one still holds its port, here a lock.
-    check = f"exec 9>port; flock -n 9 || exit 9; echo $$ >>began; {until_exists('go')}"
+# Over at once on the files before the run, endless on those after it.
+ENDLESS = f"test ! -e bye.py || {{ {command_of(DAEMONS['a double fork'])}; sleep 4242; }}"
+WORK = {"programmer": [{"edit": {"bye.py": "print('bye')"}}]}
+
+
+def proving(sandbox: Sandbox) -> subprocess.Popen[str]:
+    """A driver whose proof has begun and does not end."""
     sandbox.set(PROMPT=PROMPT, MIN_REVIEW_CYCLES_BEFORE_APPROVAL="1")
-    arguments = ("run", "--simulate", str(sandbox.script({})), "--test", check)
-    (sandbox.wd / "go").touch()
-    # The first try, before the run, is over at once.
-    driver = sandbox.start(*arguments)
-    sandbox.wait_for_event("turn_sent", "analyst", process=driver)
-    (sandbox.wd / "go").unlink()
-    wait_for(lambda: len((sandbox.wd / "began").read_text().split()) == 2, process=driver)
+    driver = sandbox.start("run", "--simulate", str(sandbox.script(WORK)), "--test", ENDLESS)
+    sandbox.wait_for_event("work_compared", "changes", process=driver)
+    wait_for(lambda: any("sleep 4242" in words for words in sandbox.left_behind()), process=driver)
+    return driver
+
+
+def test_a_step_of_a_proof_that_outlived_its_driver_is_ended_by_the_next_one(sandbox: Sandbox) -> None:
+    driver = proving(sandbox)
     driver.kill()
     driver.wait(LAST_RESORT)
     assert sandbox.left_behind()
-    (sandbox.wd / "began").unlink()
-    again = sandbox.start(*arguments, "--resume")
-    wait_for((sandbox.wd / "began").exists, process=again)
-    (sandbox.wd / "go").touch()
-    _, err = again.communicate(timeout=LAST_RESORT)
-    assert again.returncode == 0, err
-    assert "ended 1 check that a killed driver had left running" in err
-    assert [check.exit_code for check in sandbox.events(CheckRan)] == [0]
+    again = sandbox("run", "--resume", "--simulate", str(sandbox.script(WORK)), "--test", "true")
+    assert again.code == 0, again.err
+    assert sandbox.left_behind() == []
 
 
-def test_a_driver_that_is_interrupted_ends_its_check(sandbox: Sandbox) -> None:
-    sandbox.set(PROMPT=PROMPT)
-    check = f"{command_of(DAEMONS['a double fork'])}; touch begun; sleep 4242"
-    driver = sandbox.start("run", "--simulate", str(sandbox.script({})), "--test", check)
-    wait_for((sandbox.wd / "begun").exists, process=driver)
+def test_a_driver_that_is_interrupted_ends_its_proof(sandbox: Sandbox) -> None:
+    driver = proving(sandbox)
     driver.send_signal(signal.SIGTERM)
     assert driver.wait(LAST_RESORT) == 143
     assert sandbox.left_behind() == []
