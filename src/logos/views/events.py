@@ -141,19 +141,13 @@ class EventFormatter:
             case events.CheckRan(turn, command, exit_code):
                 severity = Severity.GOOD if exit_code == 0 else Severity.BAD
                 return f"{turn} Logos ran `{command}` itself: exit {exit_code}", severity
-            case events.ProofRan(turn, step):
-                told = f"{turn} {PROOF_STEPS[step]}: {proof_in_words(record.event)}"
-                problem = record.event.problem
-                return f"{told}{f': {problem}' if problem else ''}", _proof_severity(record.event)
+            case events.ProofRan():
+                return _proven(record.event)
             case events.WorkCompared(turn, files):
                 severity = Severity.NORMAL if files else Severity.WARNING if files is None else Severity.BAD
                 return f"{turn} {changed_in_words(files)} since the run started", severity
-            case events.WorkUndone(turn, files, commit):
-                text = (
-                    f"{turn} changed {listed(files[:_MAX_FAILURES])}, which is not its role: put back; its version is "
-                    f"commit {commit[:12]} (`git show {commit[:12]}:FILE` prints a file of it)"
-                )
-                return text, Severity.BAD
+            case events.WorkUndone():
+                return _undone(record.event)
             case WorkGathered():
                 return _gathered(record.event)
             case WorkMerged():
@@ -182,13 +176,23 @@ class EventFormatter:
         return text + took + where + (f", {cost}" if cost else ""), severity_of(verdict)
 
 
-def _proof_severity(ran: events.ProofRan) -> Severity:
+def _proven(ran: events.ProofRan) -> Words:
     """Planted and new tests are to fail; what a step means for the PASS is said by what follows."""
+    told = f"{ran.turn} {PROOF_STEPS[ran.step]}: {proof_in_words(ran)}"
     if ran.problem:
-        return Severity.BAD
+        return f"{told}: {ran.problem}", Severity.BAD
     if ran.step in (ProofStep.CANARY, ProofStep.RED, ProofStep.BASELINE):
-        return Severity.NORMAL
-    return Severity.GOOD if ran.exit_code == 0 else Severity.BAD
+        return told, Severity.NORMAL
+    return told, Severity.GOOD if ran.exit_code == 0 else Severity.BAD
+
+
+def _undone(event: events.WorkUndone) -> Words:
+    commit = event.commit[:12]
+    text = (
+        f"{event.turn} changed {listed(event.files[:_MAX_FAILURES])}, which is not its role: put back; its version is "
+        f"commit {commit} (`git show {commit}:FILE` prints a file of it)"
+    )
+    return text, Severity.BAD
 
 
 def _what(plan: Plan | None) -> str:

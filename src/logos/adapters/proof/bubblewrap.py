@@ -35,7 +35,7 @@ class Lent:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SandboxView:
     """What a command sees: the room's tree at `top`, and nothing of `state` but the room.
 
     `objects` are those of the person's repository, if there is one. `kept` are folders that must stay visible also
@@ -58,7 +58,7 @@ class Bubblewrap:
     program: str
     cuts_network: bool = True
 
-    def words(self, view: View, command: Sequence[str], *, network: bool) -> list[str]:
+    def words(self, view: SandboxView, command: Sequence[str], *, network: bool) -> list[str]:
         return [
             *(self.program, *_ALONE, *(() if network or not self.cuts_network else ("--unshare-net",))),
             *(_capabilities() if os.geteuid() == 0 else ()),
@@ -77,7 +77,7 @@ def _capabilities() -> list[str]:
     return ["--cap-drop", "ALL", *(word for name in _OF_ROOT for word in ("--cap-add", f"CAP_{name}"))]
 
 
-def _temporary(view: View) -> list[str]:
+def _temporary(view: SandboxView) -> list[str]:
     """Folders for temporary files of its own, in which what must stay visible still is."""
     words: list[str] = []
     for number, folder in enumerate(
@@ -92,7 +92,7 @@ def _temporary(view: View) -> list[str]:
     return words
 
 
-def _shown(view: View) -> list[str]:
+def _shown(view: SandboxView) -> list[str]:
     words: list[str] = []
     for folder in view.lent:
         if folder.parts:
@@ -136,7 +136,7 @@ def _works(found: Bubblewrap) -> bool:
         room, top, state = Room(Path(folder, "state", "room")), Path(folder, "top"), Path(folder, "state")
         top.mkdir()
         room.make()
-        view = View(room, top, top, state, kept=(top,))
+        view = SandboxView(room, top, top, state, kept=(top,))
         try:
             words = found.words(view, ["/bin/sh", "-c", "echo >made"], network=False)
             done = subprocess.run(words, capture_output=True, timeout=_PROBE_SECONDS, check=False, cwd="/")

@@ -12,7 +12,7 @@ from pathlib import Path
 from logos.adapters.files import private_folder, remove
 from logos.adapters.git.command import Git, Settings, checked_commit, repository_of, text_of
 from logos.adapters.proof.rooms import Room
-from logos.adapters.proof.trees import FILE, NESTED, Entries, Entry, FolderScan, object_hash, put, tree_hash
+from logos.adapters.proof.trees import FILE, NESTED, Entries, FolderScan, TreeEntry, object_hash, put, tree_hash
 from logos.errors import HostError
 
 # Bytes as stored: no line ends, keywords, encodings or filters, whatever attributes the tree has.
@@ -83,7 +83,7 @@ class Checkouts:
         others = {path: it for path, it in self._listed(around).items() if not path.startswith(prefix)}
         return {**others, **own}
 
-    def contents(self, entries: Iterable[Entry], largest: int) -> dict[str, bytes]:
+    def contents(self, entries: Iterable[TreeEntry], largest: int) -> dict[str, bytes]:
         """The contents of these files by their hash, without links, nested repositories and larger ones."""
         wanted = {entry.blob for entry in entries if entry.mode.startswith("100")}
         found = self._git.blobs(wanted, largest) if wanted else {}
@@ -100,7 +100,7 @@ class Checkouts:
         if done.returncode != 0:
             raise NotAsStored(f"the tree of the snapshot {commit[:12]} cannot be read from the repository")
         rows = (row.partition(b"\t") for row in done.stdout.split(b"\0") if row)
-        found = {path: Entry((about := head.decode().split())[0], about[2]) for head, _, path in rows}
+        found = {path: TreeEntry((about := head.decode().split())[0], about[2]) for head, _, path in rows}
         if tree_hash(found, self.store.algorithm) != tree:
             raise NotAsStored(f"the repository has another tree than that of the snapshot {commit[:12]}")
         self._entries[commit] = found
@@ -143,7 +143,7 @@ class Checkouts:
         for path, content in texts.items():
             _write(room.tree, path, content, wanted.get(path))
             mode = entry.mode if (entry := wanted.get(path)) and entry.mode.startswith("100") else FILE
-            put(wanted, path, Entry(mode, object_hash("blob", content, self.store.algorithm)))
+            put(wanted, path, TreeEntry(mode, object_hash("blob", content, self.store.algorithm)))
         scan = FolderScan(os.fsencode(room.tree), self.store.algorithm)
         made = RoomTree(scan, wanted, tree_hash(wanted, self.store.algorithm))
         made.check(set())
@@ -195,7 +195,7 @@ def bare_git_dir(folder: Path, algorithm: str) -> None:
     (folder / "HEAD").write_text("ref: refs/heads/main\n")
 
 
-def _write(tree: Path, path: bytes, content: bytes, before: Entry | None) -> None:
+def _write(tree: Path, path: bytes, content: bytes, before: TreeEntry | None) -> None:
     """Write a file of ours without following links: what is in its way is removed."""
     root, parts = os.fsencode(tree), path.split(b"/")
     for depth in range(1, len(parts)):

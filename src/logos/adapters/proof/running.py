@@ -10,7 +10,7 @@ from pathlib import Path
 from logos.adapters.commands import TIMED_OUT, UNKNOWN, SupervisedCommands
 from logos.adapters.files import private_folder
 from logos.adapters.proof import lending, runners
-from logos.adapters.proof.bubblewrap import NAME, Bubblewrap, Lent, View
+from logos.adapters.proof.bubblewrap import NAME, Bubblewrap, Lent, SandboxView
 from logos.adapters.proof.checkout import Checkouts, NotAsStored, RoomTree
 from logos.adapters.proof.compiled import CompiledModules
 from logos.adapters.proof.environment import (
@@ -126,7 +126,7 @@ class RoomRunner:
             Lent(folder.source, place.top / folder.path, folder.parts, folder.caches) for folder in order.borrowed
         )
         objects = self._store.common / "objects" if self._store.common else None
-        view = View(room, place.top, place.work_dir, state_folder(), objects, lent, kept)
+        view = SandboxView(room, place.top, place.work_dir, state_folder(), objects, lent, kept)
         return self._sandbox.words(view, shell, network=network)
 
     def lend(self, room: Room, borrowed: tuple[Borrowed, ...]) -> set[bytes]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from logos.adapters.git.contents import seen_from
 from logos.adapters.proof.checkout import Checkouts
-from logos.adapters.proof.trees import Entries, Entry, put
+from logos.adapters.proof.trees import Entries, TreeEntry, put
 from logos.domain.proof import ProofRules, ProofStep
 from logos.domain.turns import Prove
 from logos.flows.proof.canary import planted
@@ -88,7 +88,7 @@ def _decoded(content: bytes | None) -> str | None:
         return None
 
 
-def _is_file(entry: Entry) -> bool:
+def _is_file(entry: TreeEntry) -> bool:
     return entry.mode.startswith("100")
 
 

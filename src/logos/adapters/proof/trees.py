@@ -10,11 +10,11 @@ FILE, EXECUTABLE, LINK, NESTED = "100644", "100755", "120000", "160000"
 _FOLDER = b"40000"
 _CHUNK = 1 << 20
 
-Entries = Mapping[bytes, "Entry"]
+Entries = Mapping[bytes, "TreeEntry"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """A file of a tree: git's mode and the hash of its content."""
 
     mode: str
@@ -51,7 +51,7 @@ def _hash_of(listed: Mapping[bytes, tuple[bytes, str]], algorithm: str) -> str:
     return object_hash("tree", b"".join(rows), algorithm)
 
 
-def put(entries: dict[bytes, Entry], path: bytes, entry: Entry | None) -> None:
+def put(entries: dict[bytes, TreeEntry], path: bytes, entry: TreeEntry | None) -> None:
     """Put a file at a path, or nothing. A file in place of one of its folders goes, and a folder of its name, too."""
     parts = path.split(b"/")
     for depth in range(1, len(parts)):
@@ -70,15 +70,15 @@ class FolderScan:
 
     folder: bytes
     algorithm: str
-    _known: dict[bytes, tuple[tuple[int, ...], Entry]] = field(
-        default_factory=dict[bytes, tuple[tuple[int, ...], Entry]]
+    _known: dict[bytes, tuple[tuple[int, ...], TreeEntry]] = field(
+        default_factory=dict[bytes, tuple[tuple[int, ...], TreeEntry]]
     )
 
-    def entries(self, skipped: Collection[bytes] = ()) -> dict[bytes, Entry]:
+    def entries(self, skipped: Collection[bytes] = ()) -> dict[bytes, TreeEntry]:
         """Every file and link below the folder, without these paths; links are not followed."""
         return {path: self._entry(path, about) for path, about in self._files(frozenset(skipped))}
 
-    def entry(self, path: bytes) -> Entry | None:
+    def entry(self, path: bytes) -> TreeEntry | None:
         try:
             about = os.lstat(os.path.join(self.folder, path))
         except OSError:
@@ -99,7 +99,7 @@ class FolderScan:
                     else:
                         yield path, item.stat(follow_symlinks=False)
 
-    def _entry(self, path: bytes, about: os.stat_result) -> Entry:
+    def _entry(self, path: bytes, about: os.stat_result) -> TreeEntry:
         mark = (about.st_ino, about.st_ctime_ns, about.st_mtime_ns, about.st_size, about.st_mode)
         known = self._known.get(path)
         if known is not None and known[0] == mark:
@@ -108,14 +108,14 @@ class FolderScan:
         self._known[path] = (mark, entry)
         return entry
 
-    def _read(self, full: bytes, about: os.stat_result) -> Entry:
+    def _read(self, full: bytes, about: os.stat_result) -> TreeEntry:
         if stat.S_ISLNK(about.st_mode):
-            return Entry(LINK, object_hash("blob", os.readlink(full), self.algorithm))
+            return TreeEntry(LINK, object_hash("blob", os.readlink(full), self.algorithm))
         if not stat.S_ISREG(about.st_mode):
             # A pipe or a device, which no tree has.
-            return Entry("", "")
+            return TreeEntry("", "")
         hashed = hashlib.new(self.algorithm, b"blob %d\0" % about.st_size)
         with open(os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb", 0) as source:
             while chunk := source.read(_CHUNK):
                 hashed.update(chunk)
-        return Entry(EXECUTABLE if about.st_mode & stat.S_IXUSR else FILE, hashed.hexdigest())
+        return TreeEntry(EXECUTABLE if about.st_mode & stat.S_IXUSR else FILE, hashed.hexdigest())
