@@ -206,7 +206,9 @@ def _from_text(leaf: Leaf, text: str, source: str) -> object:
     if not text.strip() and type(None) in kinds:
         return None
     if get_origin(leaf.kind) is tuple:
-        return [word for part in text.split(",") if (word := part.strip())]
+        # One per line, where one of them may contain a comma.
+        parts = text.splitlines() if "\n" in text else text.split(",")
+        return [word for part in parts if (word := part.strip())]
     if bool in kinds:
         value = _BOOLEANS.get(text.strip().lower())
         if value is None:

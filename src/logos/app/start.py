@@ -114,7 +114,7 @@ def run_here(
             keeper = WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints and not bare else None
 
             def after_pass() -> None:
-                post_process_once(start_plan.journal, settings)
+                post_process_once(start_plan.journal, settings, changed)
 
             with closing(FileWatcher(settings.response_dir)) as change_signal:
                 wiring = options, needs, responses, change_signal, watching, after_pass, changed
@@ -367,8 +367,8 @@ def _post_process_later(settings: Settings, view: RunView, tell: Tell = say) -> 
         if not (settings.post_processing.openspec_archive or settings.post_processing.git_commit):
             return
         journal = cycle_journal(log, view.fold)
-        tell(f"run {view.run} was stopped before its post-processing, which is done now")
-        post_process_once(journal, settings)
+        tell(f"run {view.run} has passed and its post-processing is left to be done")
+        post_process_once(journal, settings, changed_files(snapshots_for(settings, tell), tell))
 
 
 def newest_unfinished(place: Path, kind: type[Plan]) -> RunView | None:

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
-from pydantic.json_schema import JsonSchemaMode
+from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from logos.domain.usage import Usage
 from logos.views.status import RunStatus, Unreadable
@@ -436,41 +435,6 @@ class ReportDocument(ReportParts, RunDocument):
     """`logos report`."""
 
     effort: EffortDocument = shown("time and usage per role or level")
-
-
-DOCUMENTS: dict[str, Any] = {
-    "logos run, build, resume": ResultDocument,
-    "logos status": StatusDocument,
-    "logos status, before the first run": NoRunDocument,
-    "logos runs": RunsDocument,
-    "logos show RUN": TimelineDocument,
-    "logos show RUN TURN": TurnTextDocument,
-    "logos log": EventsDocument,
-    "logos cost": CostDocument,
-    "logos report": ReportDocument,
-    "logos sessions": SessionsDocument,
-    "logos compare": CompareDocument,
-}
-
-_MODE: JsonSchemaMode = "serialization"
-
-
-def output_schema() -> dict[str, Any]:
-    """One definition per document; `anyOf` says which command prints which."""
-    inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
-        (command, _MODE, TypeAdapter(shape)) for command, shape in DOCUMENTS.items()
-    ]
-    refs, schema = TypeAdapter.json_schemas(inputs)
-    for definition in schema["$defs"].values():
-        for field in definition["properties"].values():
-            field.pop("default", None)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Logos output",
-        "description": "The documents that commands print with --json. Fields may be added without a new version.",
-        "anyOf": [{"title": command, **refs[command, _MODE]} for command in DOCUMENTS],
-        "$defs": schema["$defs"],
-    }
 
 
 def status_document(status: RunStatus, next_command: str) -> dict[str, Any]:

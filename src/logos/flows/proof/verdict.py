@@ -101,7 +101,8 @@ def in_words(progress: ProofProgress, baseline: ProofRan) -> str:
         f"`{result.command}` passes in a clean room"
         + (f" ({len(tests.executed)} tests)" if tests is not None else " (tests not counted)")
     ]
-    if (guarded := by_step.get(ProofStep.GUARDED)) is not None:
+    guarded = by_step.get(ProofStep.GUARDED)
+    if guarded is not None and guarded.subject:
         told.append(f"so do the tests of before the run ({_listed(guarded.subject, 3)} put back)")
     if (canary := by_step.get(ProofStep.CANARY)) is not None and canary.subject:
         told.append("planted failures are noticed")
@@ -121,11 +122,12 @@ def in_words(progress: ProofProgress, baseline: ProofRan) -> str:
 def _next(progress: ProofProgress, baseline: ProofRan, rules: ProofRules) -> ProofStep | None:
     """Steps that could show nothing are left out."""
     done = {ran.step for ran in progress.ran}
-    # Where no test ran before, none can be put back.
+    # Where no test ran before, none can be put back. The prover knows best which files steer the tests: if none of
+    # them has changed, it does not run the command again.
     had_tests = baseline.tests is None or bool(baseline.tests.executed)
     wanted = {
         ProofStep.RESULT: True,
-        ProofStep.GUARDED: had_tests and (bool(guarded_changes(progress, rules)) or progress.changed is None),
+        ProofStep.GUARDED: had_tests and progress.changed != (),
         ProofStep.CANARY: progress.ran[0].tests is not None,
         ProofStep.RED: bool(test_changes(progress, rules)) and not turned_green(progress, baseline),
     }
