@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from logos.domain.events import RunForked, RunResumed, WorkCompared
+from logos.domain.events import ProofRan, RunForked, RunResumed, WorkCompared
 from logos.domain.plans import CyclePlan, OnNoProgress
 from logos.domain.roles import Phase, Role
-from logos.domain.turns import Compare, Outcome, RunId, Turn, TurnId
+from logos.domain.turns import Compare, Outcome, Prove, RunId, Turn, TurnId
 from logos.flows.cycle.flow import Cycle
 from logos.prompts import render
 from logos.testing import FAIL, PASS
-from tests.builders import Driven, a_quick_plan, drive_purely
+from tests.builders import BASELINE, Driven, a_quick_plan, drive_purely, proves
 from tests.unit.test_cycle_flow import VERIFIED, due_turn, says
+from tests.unit.test_cycle_proof import a_proven_plan
 
 BLOCK = OnNoProgress.BLOCK
 OTHER_FAIL = "RESULT: FAIL\nEVIDENCE:\n- the greeting has no name\n"
@@ -131,6 +132,19 @@ def test_a_pass_for_which_nothing_changed_is_judged_by_the_comparison_that_showe
     assert [event.turn for event in done.events if isinstance(event, WorkCompared)] == [
         *("r1.changes", "r2.changes", "r3.changes"),
     ]
+
+
+def test_a_pass_that_the_proof_refuted_is_judged_by_the_tests_that_failed_there() -> None:
+    def prove(action: Prove) -> ProofRan:
+        return proves(action, failed=("test_old.py::test_cheated[1]",))
+
+    plan = a_proven_plan(on_no_progress=BLOCK)
+    done = judged(["same"], plan, PASS, prove=prove, before=[BASELINE])
+    assert done.state.outcome is Outcome.BLOCKED
+    assert "test_old.py::test_cheated" in done.state.reason
+    (found,) = done.state.findings
+    assert (found.text, found.raised_by, found.first) == ("test_old.py::test_cheated", "logos", "r1.proof.result")
+    assert len([event for event in done.events if isinstance(event, WorkCompared)]) == 3
 
 
 # --- stopped in the middle
