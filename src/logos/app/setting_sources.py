@@ -325,7 +325,7 @@ def _pinned(plan: Plan, *, named: bool) -> Json:
                 "verify_pass": plan.verify_pass,
                 "expect_change": plan.expect_change,
                 "agents": agents,
-                "limits": {"max_rounds": plan.max_rounds, **reviews},
+                "limits": {"max_rounds": plan.max_rounds, "on_no_progress": plan.on_no_progress, **reviews},
                 "condensation": {key: getattr(plan.condense, name) for name, key in OF_HANDOFFS.items()},
                 "proof": _pinned_proof(plan),
             }

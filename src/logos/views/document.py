@@ -166,6 +166,19 @@ class QuestionDocument(Document):
     evidence: str = shown("what led to it: commands that Logos ran, exit codes, the end of their output")
 
 
+class FindingDocument(Document):
+    """What a reviewer or a test has found."""
+
+    id: str = shown("the same whenever it is raised again")
+    text: str = shown("its beginning; a test by its id")
+    raised_by: str = shown("role that raised it first; `logos` for tests that Logos ran itself")
+    state: str = shown("new, open, settled, or raised again (it had been settled)")
+    first_turn: str = shown("turn that raised it first", "first")
+    last_turn: str = shown("turn that raised it last", "last")
+    first_at: InstantOrNull = shown("end of that turn, ISO 8601, UTC")
+    last_at: InstantOrNull = shown("end of that turn, ISO 8601, UTC")
+
+
 class RunDocument(Document):
     """A run or build."""
 
@@ -209,6 +222,9 @@ class RunDocument(Document):
     characters: int = shown("characters of all prompts sent", "view.characters")
     usage: SpentDocument = shown("tokens and cost", "view.bill")
     sessions: list[SessionDocument] = shown("oldest first, inherited ones included", "view.sessions")
+    findings: list[FindingDocument] = shown(
+        "what reviewers and tests found, at most 100: those that stand, then the settled ones", "view.findings"
+    )
     branch: NonEmpty = shown("git branch with the merged work of a build", "view.branch")
     reconciliations: Length = shown("reconciliations settled, in a build", "view.build.settled", default=0)
     unproven: list[str] = shown("levels of a passed build that no tool proves", "view.unproven")

@@ -41,7 +41,9 @@ def completed(state: LevelsState, steps: Steps) -> Iterator[Entry]:
         contribution = state.contributions.get(component.name)
         if contribution is not None and not _again(state, component.name):
             done = "merged" if contribution.merged else "built, not merged yet"
-            tests = f", {count(len(contribution.tests), 'test')}" if contribution.tests else ""
+            why = contribution.report.why_no_tests
+            untested = f", no tests: {why}" if why else ""
+            tests = f", {count(len(contribution.tests), 'test')}" if contribution.tests else untested
             how = f"{done}; {count(len(contribution.files), 'file')}{tests}"
             severity = Severity.GOOD if contribution.merged else Severity.NORMAL
             yield entry("component", component.name, how, severity, step=origins.get(component.name))

@@ -82,7 +82,9 @@ def _when(state: CycleState, stage: PhaseDef) -> str:
 
 
 def blocked(state: CycleState) -> Iterator[Entry]:
-    if state.outcome is Outcome.BLOCKED:
+    if state.outcome is Outcome.BLOCKED and state.phase is Phase.TESTER:
+        yield entry("progress", f"round {state.round}", state.reason, Severity.BAD, state.feedback)
+    elif state.outcome is Outcome.BLOCKED:
         phase = state.phase
         yield entry("review", f"{phase}'s work", state.reason, Severity.BAD, _objections(state, phase))
 
@@ -100,7 +102,7 @@ def decisions(steps: Steps) -> Iterator[Entry]:
             case WorkUndone(turn, files):
                 how = f"{listed(files[:_FILES])}, changed by an agent that was to judge, put back"
                 yield entry("role", turn, how, Severity.BAD, step=step)
-            case WorkCompared(_, ()) if before.comparing:
+            case WorkCompared(_, ()) if before.comparing and before.failing is None:
                 how = "the tester's PASS is not believed: no file has changed since the run started"
                 yield entry("verdict", f"round {before.round}", how, Severity.BAD, step=step)
             case TurnAnswered(_, text) if before.phase not in (after.phase, Phase.TESTER):
