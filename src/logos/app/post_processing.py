@@ -139,7 +139,7 @@ def not_as_proven(state: CycleState, run: RunId, changed: ChangedFiles) -> str:
     """
     if state.proof is None:
         return ""
-    files, _ = changed(run, state.proof.result)
+    files = changed(run, state.proof.result)[0]
     if files is None:
         return "what has changed in the work tree since it was proven is not known"
     names = [path for path in files if not path.startswith(SPECS)]
