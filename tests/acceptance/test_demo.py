@@ -80,6 +80,7 @@ def test_the_first_review_objects_the_proof_catches_the_cheat_and_the_second_att
         "r2.tester.c1": "PASS",
         "r2.changes": "1 file changed",
         "r2.proof.result": "exit 0, 9 passed",
+        "r2.proof.guarded": "exit 0, 9 passed",
         "r2.proof.canary": "3 of 3 planted failures noticed",
     }
 

@@ -30,6 +30,7 @@ from logos.domain.plans import (
     LevelsPlan,
     PinnedFile,
     ReviewRules,
+    RulesVersion,
 )
 from logos.domain.turns import Outcome, RunId
 from logos.engine.cycle_run import StartMode
@@ -45,6 +46,7 @@ from logos.views.run import RunView
 from logos.views.text import first_line
 
 State = TypeVar("State")
+AnyPlan = TypeVar("AnyPlan", CyclePlan, LevelsPlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,7 @@ def start_run(
             "finished turns are not repeated"
         )
         plan = replace(make_plan(settings, state.plan.prompt), rules=state.plan.rules, start=state.plan.start)
+        plan = _without_late_proof(plan)
         moved = _is_elsewhere(state.plan.wd, settings.work_dir)
         return StartPlan(
             StartMode.RESUME,
@@ -232,6 +235,11 @@ def start_run(
     started = _new_run(StartMode.IMPORT, log, RunStarted(plan, seed, opened, given, files), message)
     # A file of ours: its run was at this turn when the log was lost.
     return replace(started, harvest=continued.run is not None)
+
+
+def _without_late_proof(plan: AnyPlan) -> AnyPlan:
+    """A run that began before there were proofs is verified as it was: in its work tree."""
+    return plan if plan.rules >= RulesVersion.QUOTED_VERDICTS_DO_NOT_COUNT else replace(plan, proof=None)
 
 
 def _new_run(mode: StartMode, log: SqliteLog, started: RunStarted, message: str = "") -> StartPlan[CycleState]:
@@ -344,6 +352,7 @@ def start_build(
         fold = RunFold(new_run_id(), Levels(plan, read_report))
         return StartPlan(StartMode.FRESH, Journal(log, fold), RunStarted(plan, given=given, files=files))
     plan = replace(plan, **{name: getattr(view.plan, name) for name in ("feature", "base", "rules")})
+    plan = _without_late_proof(plan)
     message = f"resuming build {view.run}; finished turns are not repeated"
     moved = _is_elsewhere(view.state.plan.wd, settings.work_dir)
     message += _told(moved, view.state.plan.wd)

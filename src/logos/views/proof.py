@@ -31,6 +31,7 @@ _SHOWS = {
     ProofStep.BLIND: "The result passes acceptance tests that no author of it has seen.",
 }
 _NOT_RED = "No new or changed test fails without the change: it is untested, as a refactoring may be."
+_NOTHING_PUT_BACK = "No file that steers the tests differs from before the run, so the result stands for itself."
 _LINE = 300
 PERSON = "a person (--may-change, proof.may_change)"
 # The levels whose specs may declare that tests must change.
@@ -62,6 +63,8 @@ class StepRecord:
             return first_line(self.problem or self.failure, _LINE)
         if self.step is ProofStep.RED and not _is_red(self):
             return _NOT_RED
+        if self.step is ProofStep.GUARDED and not self.subject:
+            return _NOTHING_PUT_BACK
         return _SHOWS[self.step]
 
     @property
@@ -172,7 +175,7 @@ def certificate_of(
         steps=steps,
         changed=last.progress.changed if last is not None else (),
         declared=declared,
-        guarded=guarded_changes(last.progress, last.rules) if last is not None else (),
+        guarded=_guarded(last) if last is not None else (),
         approvals=tuple(_approvals(view)),
         started=view.started,
         last=view.last,
@@ -297,6 +300,12 @@ def _why_not(view: RunView, steps: tuple[StepRecord, ...]) -> str:
 
 
 # -- declared changes
+
+
+def _guarded(last: _LastProof) -> tuple[str, ...]:
+    """Changed paths that steer tests and that nobody declared: by their names, and those that the proof put back."""
+    put_back = (path for _, ran in last.ran if ran.step is ProofStep.GUARDED for path in ran.subject)
+    return tuple(dict.fromkeys((*guarded_changes(last.progress, last.rules), *put_back)))
 
 
 def _declared(last: _LastProof) -> tuple[DeclaredChange, ...]:
