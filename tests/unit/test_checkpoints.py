@@ -64,7 +64,8 @@ class Album:
         self.restored: tuple[str, list[str]] | None = None
         self.broken: dict[str, Exception] = {}
 
-    def take(self) -> str:
+    def take(self, *, anew: bool = False) -> str:
+        del anew
         self._may("take")
         self.takes += 1
         return f"+{self.tree}"

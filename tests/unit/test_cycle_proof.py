@@ -130,7 +130,7 @@ def declared(**said: Any) -> tuple[str, ...]:
 
 
 def test_an_approved_analysis_declares_which_tests_change() -> None:
-    assert declared(analyst=DECLARING) == ("tests/test_new.py",)
+    assert declared(analyst=DECLARING) == ("/tests/test_new.py",)
 
 
 def test_an_analysis_that_nobody_approved_declares_nothing() -> None:

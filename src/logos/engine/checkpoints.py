@@ -140,7 +140,7 @@ def changed_files(snapshots: Snapshots | None, tell: Tell) -> ChangedFiles:
             start = base or (snapshots.of(run).get(1) if snapshots is not None else None)
             if snapshots is None or start is None:
                 return None, "", ""
-            now = snapshots.take()
+            now = snapshots.take(anew=True)
             changed = [path.removeprefix(snapshots.prefix) for path in snapshots.changed(start, now)]
             tree = snapshots.digest(start, now, SPECS)
         except (HostError, UsageError, OSError) as error:

@@ -77,8 +77,15 @@ class GitSnapshots:
         self._known: dict[tuple[str, str], str] = {}
         self._user_head = self._head = self._tree = ""
 
-    def take(self) -> str:
-        """The commit of the files as they are; the same tree on the same HEAD gives the same commit."""
+    def take(self, *, anew: bool = False) -> str:
+        """The commit of the files as they are; the same tree on the same HEAD gives the same commit.
+
+        `anew`: read every file, because agents can write to our index and hide files in it.
+        """
+        if anew:
+            self._prepare()
+            self._index.unlink(missing_ok=True)
+            self._tree = ""
         commit, problems = self._taken()
         for message in (problem.describe(self.prefix) for problem in problems):
             if message not in self._warned:

@@ -172,6 +172,11 @@ class RoomTree:
     entries: Entries
     hash: str
 
+    def altered(self) -> list[bytes]:
+        """The files that are no longer as they were checked out."""
+        wanted = ((path, entry) for path, entry in self.entries.items() if entry.mode != NESTED)
+        return [path for path, entry in wanted if self._scan.entry(path) != entry]
+
     def check(self, lent: set[bytes], *, others: bool = False) -> None:
         """NotAsStored unless the files on the disk are these; `others` may be there as well."""
         wanted = {path: entry for path, entry in self.entries.items() if entry.mode != NESTED}

@@ -46,7 +46,7 @@ class TreeCopies:
     def prefix(self) -> str:
         return self.store.prefix
 
-    def take(self) -> str:
+    def take(self, *, anew: bool = False) -> str:  # noqa: ARG002 - no agent reaches this index
         """The commit of the files as they are; the same files on the same HEAD give the same commit."""
         paths = self._paths()
         self._check_amount(paths)

@@ -76,7 +76,6 @@ def room_environment(
         "PATH": room_path(place, outside, caller),
         "HOME": str(room.home),
         "TMPDIR": str(place.tmp),
-        "LOGOS_ROOT": str(place.work_dir),
         "PWD": str(place.work_dir),
         "XDG_CACHE_HOME": str(cache),
         # Compiled modules of a lent environment are not read: nobody has looked at them.

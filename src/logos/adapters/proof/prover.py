@@ -25,6 +25,7 @@ from logos.flows.proof.test_ids import file_of
 
 # In the other steps tests are meant to fail.
 _RERUN = (ProofStep.BASELINE, ProofStep.RESULT, ProofStep.GUARDED)
+_MOST_NAMED = 20
 _HINT = "set proof.setup to a command that makes the dependencies in the room"
 
 
@@ -58,6 +59,8 @@ class RoomProver:
         self._checkouts = Checkouts(store, self._rooms.folder / "git")
         self._runner = RoomRunner(self._checkouts, self._rooms, sandbox, self._environ)
         self._lender = Lender(store)
+        # The files that steer tests and that the tests before the run change themselves; None: not known.
+        self._usual: frozenset[str] | None = None
         # The runs on results with their own tests, by commit.
         self._results: dict[str, RoomRun] = {}
 
@@ -116,6 +119,10 @@ class RoomProver:
         order = RoomOrder(action.rules, files, borrowed, action.network, files.only, is_baseline)
         run = self._first(action, order, stop)
         run = self._rerun(order, run, stop) if action.step in _RERUN else run
+        if is_baseline:
+            self._usual = run.altered
+        elif self._usual is not None and action.step in _RERUN and run.altered - self._usual:
+            run = _with_altered(run, sorted(run.altered - self._usual))
         if action.step is ProofStep.RESULT and not stop.is_set():
             self._results[action.result] = run
         return run
@@ -180,3 +187,11 @@ class RoomProver:
 def _with_flaky(tests: CountedTests, flaky: set[str]) -> CountedTests:
     failed = tuple(test for test in tests.failed if test not in flaky)
     return replace(tests, failed=failed, flaky=(*tests.flaky, *(test for test in tests.failed if test in flaky)))
+
+
+def _with_altered(run: RoomRun, names: list[str]) -> RoomRun:
+    """A run in which product code has changed what steers the tests, while they ran: it fails."""
+    told = f"(while the tests ran, these files were changed: {', '.join(names[:_MOST_NAMED])})"
+    failed = tuple(f"{name}::(changed while the tests ran)" for name in names[:_MOST_NAMED])
+    tests = replace(run.tests, failed=(*run.tests.failed, *failed)) if run.tests is not None else None
+    return replace(run, exit_code=run.exit_code or 1, output=f"{run.output}\n{told}", tests=tests)

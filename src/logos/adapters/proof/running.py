@@ -9,6 +9,7 @@ from pathlib import Path
 
 from logos.adapters.commands import TIMED_OUT, UNKNOWN, SupervisedCommands
 from logos.adapters.files import private_folder
+from logos.adapters.git.contents import seen_from
 from logos.adapters.proof import lending, runners
 from logos.adapters.proof.bubblewrap import NAME, Bubblewrap, Lent, SandboxView
 from logos.adapters.proof.checkout import Checkouts, NotAsStored, RoomTree
@@ -26,6 +27,7 @@ from logos.adapters.proof.rooms import Room, Rooms
 from logos.adapters.proof.steps import StepFiles
 from logos.adapters.store.mirror import state_folder
 from logos.domain.proof import CountedTests, ProofRules, RoomReport
+from logos.flows.proof.guarded import is_guarded
 
 # The end of a setup's output that is told when it fails.
 _SETUP_END = 2_000
@@ -41,6 +43,7 @@ class RoomRun:
     tree: str = ""
     report: RoomReport = field(default_factory=RoomReport)
     problem: str = ""
+    altered: frozenset[str] = frozenset()
 
     @property
     def passes(self) -> tuple[bool, int]:
@@ -74,6 +77,10 @@ class RoomRunner:
         self._environ = environ
         self._running: set[SupervisedCommands] = set()
         self._compiled = CompiledModules(rooms.folder / "compiled", self._store.work_dir)
+
+    @property
+    def prefix(self) -> str:
+        return self._store.prefix
 
     def run(self, order: RoomOrder, stop: threading.Event) -> RoomRun:
         """NotAsStored if the files in the room are not those of the snapshot."""
@@ -110,7 +117,10 @@ class RoomRunner:
 
     def environment(self, room: Room, place: Place, rules: ProofRules) -> dict[str, str]:
         given = rules.env
-        return room_environment(room, place, self._store.top, given, self._environ, has_setup=bool(rules.setup))
+        env = room_environment(room, place, self._store.top, given, self._environ, has_setup=bool(rules.setup))
+        # Only for commands that name it: product code could behave differently where it is set.
+        named = any("LOGOS_ROOT" in command for command in (rules.command, rules.setup))
+        return {**env, "LOGOS_ROOT": str(place.work_dir)} if named else env
 
     def setup_environment(self, env: Mapping[str, str]) -> dict[str, str]:
         return setup_environment(env, self._environ)
@@ -172,7 +182,13 @@ class _InRoom:
         code, output = self._execute(words, place, env)
         report = by.report(order, setup_seconds, time.monotonic() - began)
         tests = runners.counted(reports, order.rules.command, output)
-        return RoomRun(code, output, tests, tree.hash, report)
+        return RoomRun(code, output, tests, tree.hash, report, altered=self._altered(tree))
+
+    def _altered(self, tree: RoomTree) -> frozenset[str]:
+        """Files that steer the tests and that the command has changed or removed while it ran."""
+        prefix = self.by.prefix
+        names = (seen_from(prefix, path) for path in tree.altered())
+        return frozenset(name for name in names if is_guarded(name, self.order.rules))
 
     def _set_up(self, place: Place, env: Mapping[str, str]) -> tuple[str, str]:
         """The problem with the setup, if any, and its output."""

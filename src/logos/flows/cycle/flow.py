@@ -322,7 +322,8 @@ def _declared(state: CycleState) -> tuple[str, ...]:
     """The guarded paths that may change: a person allowed them, or the approved analysis gives the reason."""
     allowed = state.plan.proof.may_change if state.plan.proof is not None else ()
     analysis = state.said(Role.ANALYST) if state.analysis_approved else ""
-    return (*allowed, *(declared.path for declared in declared_in(analysis)))
+    # With a slash in front, a name means that one file, not every file of the name.
+    return (*allowed, *(f"/{declared.path}" for declared in declared_in(analysis)))
 
 
 def _proven(state: CycleState, ran: ProofRan) -> CycleState:

@@ -65,4 +65,4 @@ def _declared(state: LevelsState) -> tuple[str, ...]:
     names = ("", *(component.name for component in state.components))
     specs = (state.spec_of(level, name) for level in _DECLARING for name in names)
     texts = (f"{section.name}:\n{section.text}" for spec in specs if spec is not None for section in spec.sections)
-    return (*allowed, *(declared.path for text in texts for declared in declared_in(text)))
+    return (*allowed, *(f"/{declared.path}" for text in texts for declared in declared_in(text)))

@@ -15,6 +15,17 @@ _HEADING = re.compile(r"^\s*(?:#{1,6}\s|\*\*[^*]+\*\*:?\s*$|__[^_]+__:?\s*$)")
 _QUOTED = re.compile(r"^(?:\*\*)?`(?P<path>[^`]+)`(?:\*\*)?\s*(?:[:–—-]|,|\()?\s*(?P<why>.*)$")
 _PLAIN = re.compile(r"^(?P<path>[^\s:,]+)\s*(?::|,|\s[–—-]{1,2}\s)\s*(?P<why>.*)$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
+_PLAIN_NAMES = (
+    "Makefile",
+    "GNUmakefile",
+    "makefile",
+    "justfile",
+    "Justfile",
+    "Rakefile",
+    "Jenkinsfile",
+    "gradlew",
+    "mvnw",
+)
 # A reason needs a word.
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
@@ -74,6 +85,6 @@ def _path(text: str) -> str | None:
         path = path.removesuffix(end) + "/" if path.endswith(end) else path
     parts = path.rstrip("/").split("/")
     bad = any(part in ("", ".", "..") or set(part) & set("*?[]{}\\!\0") for part in parts)
-    # A word without a dot or a slash is no path, but the beginning of a sentence.
-    is_path = "/" in path or "." in path
+    # A word without a dot or a slash is no path, but the beginning of a sentence, unless a build knows the name.
+    is_path = "/" in path or "." in path or path in _PLAIN_NAMES
     return path if is_path and not bad and len(path) <= _MAX_PATH and not any(map(str.isspace, path)) else None
