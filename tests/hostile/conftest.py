@@ -36,6 +36,9 @@ REPRESENTATIVES = frozenset({
     "test_a_folder_of_another_user_is_refused",
     "test_a_copied_run_is_resumed_in_the_copy",
     "test_such_characters_are_shown_as_escapes",
+    "test_the_table_has_what_it_promises",
+    "test_a_cheat_does_not_pass",
+    "test_an_honest_run_passes",
 })  # fmt: skip
 
 
