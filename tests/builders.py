@@ -8,11 +8,12 @@ from typing import Any
 
 from hypothesis import settings
 
-from logos.domain.events import CheckRan, Event, TurnAnswered, TurnAsked, TurnFailed, TurnSent, WorkCompared
+from logos.domain.events import CheckRan, Event, ProofRan, TurnAnswered, TurnAsked, TurnFailed, TurnSent, WorkCompared
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CURRENT_RULES, CyclePlan, ReviewRules
+from logos.domain.proof import CountedTests, ProofRules, ProofStep
 from logos.domain.roles import Role
-from logos.domain.turns import Agent, AgentName, Check, Compare, FailureKind, Turn, TurnId
+from logos.domain.turns import Agent, AgentName, Check, Compare, FailureKind, Prove, Turn, TurnId
 from logos.flows import Flow, State
 from logos.flows.cycle.flow import Cycle, CycleState
 
@@ -62,6 +63,19 @@ def no_check(check: Check) -> int:
     raise AssertionError(f"nobody asked for the check {check.id}")
 
 
+def proves(action: Prove, *, failed: tuple[str, ...] = (), problem: str = "") -> ProofRan:
+    """A step of a proof as it is after honest work, unless told otherwise."""
+    planted = ("test_canary.py::test_planted",) if action.step is ProofStep.CANARY else ()
+    red = ("test_new.py::test_new",) if action.step is ProofStep.RED else ()
+    tests = CountedTests("pytest", ("test_old.py::test_old",), (*failed, *planted, *red))
+    commit, code = action.result or action.base, 1 if tests.failed else 0
+    command = action.rules.command
+    return ProofRan(action.id, action.step, commit, "7ree", command, code, tests, "output", planted, problem)
+
+
+BASELINE = proves(Prove(TurnId("baseline"), ProofStep.BASELINE, ProofRules("pytest"), "c0ffee0"))
+
+
 class Endless(AssertionError):
     """A run that goes on past its bound."""
 
@@ -92,6 +106,7 @@ def drive_purely(
     check: RunCheck = no_check,
     *,
     changed: Callable[[TurnId], tuple[str, ...] | None] = lambda _turn: None,
+    prove: Callable[[Prove], ProofRan] = proves,
     before: Iterable[Event] = (),
     at_most: int = 500,
     until: Callable[[CycleState], bool] = lambda _state: False,
@@ -122,7 +137,9 @@ def drive_purely(
             case Check():
                 happen(CheckRan(action.id, action.command, check(action), "the output of the check"))
             case Compare():
-                happen(WorkCompared(action.id, changed(action.id)))
+                happen(WorkCompared(action.id, changed(action.id), "c0ffee1"))
+            case Prove():
+                happen(prove(action))
             case Turn():
                 hand = ledger.in_flight.get(action.id)
                 if hand is None:

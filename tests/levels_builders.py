@@ -14,6 +14,7 @@ from logos.domain.events import (
     TurnAnswered,
     TurnAsked,
     TurnSent,
+    WorkCompared,
     WorkGathered,
     WorkMerged,
 )
@@ -21,11 +22,11 @@ from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import CURRENT_RULES, LevelsPlan
 from logos.domain.reports import Change, Component, Finding, Proposal, Refused, Report, Section, TurnKind, Verdict
 from logos.domain.specs import ContentConflict, Tool, TouchedFile
-from logos.domain.turns import Action, Check, Compare, Gather, Merge, Turn
+from logos.domain.turns import Action, Check, Compare, Gather, Merge, Prove, Turn
 from logos.flows.levels.descent import HAND_BACKS
 from logos.flows.levels.flow import ATTEMPTS, Levels
 from logos.flows.levels.state import MAIN, LevelsState
-from tests.builders import replay
+from tests.builders import proves, replay
 
 TELOS = tuple((level, f"what is known at {level.name}") for level in sorted(Level, reverse=True))
 TOOLS = (
@@ -286,7 +287,9 @@ def _done(action: Action, world: World) -> Event:
         case Check():
             return world.check(action)
         case Compare():
-            raise AssertionError("a build compares nothing")
+            return WorkCompared(action.id, ("a.py", "test_new.py"), "c0ffee1")
+        case Prove():
+            return proves(action)
 
 
 def answered_by_a_person(state: LevelsState, text: str = "do as you think best", option: int = 0) -> QuestionResolved:

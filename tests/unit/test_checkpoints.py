@@ -30,16 +30,18 @@ from logos.domain.events import (
     WorkCompared,
     WorkGathered,
     WorkMerged,
+    WorkUndone,
 )
 from logos.domain.ledger import Ledger
 from logos.domain.specs import ContentConflict
 from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
 from logos.engine.checkpoints import Checkpoints, Look, changed_files, commit_at, merged_work, no_checkpoints, work_tree
+from logos.engine.keeper import WorkKeeper
 from logos.errors import HostError, UsageError
 from logos.flows.levels.state import MAIN
 from logos.ports import Snapshots
 from logos.testing import MemoryLog
-from tests.builders import a_plan, examples
+from tests.builders import BASELINE, a_plan, examples
 from tests.levels_builders import a_levels_plan
 
 RUN = RunId("r1")
@@ -58,6 +60,8 @@ class Album:
         self.takes = 0
         self.points = 0
         self.remembered: list[str] = []
+        self.kept: list[str] = []
+        self.restored: tuple[str, list[str]] | None = None
         self.broken: dict[str, Exception] = {}
 
     def take(self) -> str:
@@ -77,6 +81,16 @@ class Album:
     def changed(self, since: str, now: str) -> list[str]:
         self._may("changed")
         return [] if since == now else self.tree.split()
+
+    def altered(self, since: str, now: str) -> list[str]:
+        return [path for path in self.changed(since, now) if path in since]
+
+    def put_back(self, commit: str, paths: Iterable[str]) -> None:
+        self._may("put_back")
+        self.restored = commit, list(paths)
+
+    def keep(self, commit: str) -> None:
+        self.kept.append(commit)
 
     def remember(self, commits: Iterable[str]) -> None:
         self.remembered += commits
@@ -135,6 +149,7 @@ PASSED_OVER: list[Event] = [
     *(OPENED, CLOSED, ASKED, SENT),
     QuestionResolved("q1", 1, ""),
     WorkCompared(TURN, ("cart.py",)),
+    *(BASELINE, WorkUndone(TURN, ("cart.py",), "abc")),
     WorkGathered(TURN, "cart", "abc"),
     WorkMerged(TURN, "abc"),
     RecordsTampered("event 3 was changed"),
@@ -395,7 +410,7 @@ def test_where_no_files_are_kept_it_is_said_when_a_run_begins_and_not_again() ->
 
 
 def changed_since_start(album: Album, told: list[str] | None = None) -> tuple[str, ...] | None:
-    return changed_files(album, (told if told is not None else []).append)(RUN)
+    return changed_files(album, (told if told is not None else []).append)(RUN, "")[0]
 
 
 def test_what_differs_from_the_first_checkpoint_has_changed_but_for_the_specs() -> None:
@@ -403,7 +418,15 @@ def test_what_differs_from_the_first_checkpoint_has_changed_but_for_the_specs() 
     album.point(RUN, {1: album.take(), 7: "+middle"})
     assert changed_since_start(album) == ()
     album.tree = "shop/cart.py shop/openspec/changes/x/tasks.md openspec.py"
-    assert changed_since_start(album) == ("shop/cart.py", "openspec.py")
+    assert changed_since_start(album) == ("cart.py", "openspec.py")
+
+
+def test_what_is_compared_is_named_also_where_the_changes_are_not_known() -> None:
+    album = Album()
+    compare = changed_files(album, lambda _told: None)
+    assert compare(RUN, "+base") == (("start",), "+start")
+    album.broken["changed"] = HostError("git is gone")
+    assert compare(RUN, "+base") == (None, "+start")
 
 
 def test_without_a_first_checkpoint_nobody_knows_what_has_changed() -> None:
@@ -418,4 +441,42 @@ def test_a_comparison_that_fails_is_told_and_nobody_knows(broken: str) -> None:
     album.point(RUN, {1: album.take()})
     album.broken[broken] = HostError("git is gone")
     assert changed_since_start(album, told) is None
+    assert "git is gone" in told[0]
+
+
+# -- agents that only judge
+
+
+def keeper(album: Album, told: list[str] | None = None, latest: str | None = None) -> WorkKeeper:
+    return WorkKeeper(album, lambda: latest, (told if told is not None else []).append)
+
+
+def test_what_a_judge_changed_is_kept_put_back_and_named() -> None:
+    album = Album()
+    album.tree = "shop/cart.py shop/new.py"
+    undone = keeper(album).put_back(TURN, "+shop/cart.py")
+    assert undone == WorkUndone(TURN, ("cart.py",), "+shop/cart.py shop/new.py")
+    assert album.kept == ["+shop/cart.py shop/new.py"]
+    assert album.restored == ("+shop/cart.py", ["shop/cart.py"])
+
+
+def test_a_judge_that_changed_nothing_or_only_added_files_is_left_alone() -> None:
+    album = Album()
+    assert keeper(album).put_back(TURN, "+start") is None
+    album.tree = "report.txt"
+    assert keeper(album).put_back(TURN, "+start") is None
+    assert album.restored is None
+
+
+def test_the_tree_before_a_turn_is_the_newest_checkpoint_or_taken() -> None:
+    album = Album()
+    assert keeper(album, latest="+known").tree() == "+known"
+    assert album.takes == 0
+    assert keeper(album).tree() == "+start"
+
+
+def test_a_tree_that_cannot_be_stored_is_told_and_nothing_is_compared() -> None:
+    album, told = Album(), list[str]()
+    album.broken["take"] = HostError("git is gone")
+    assert keeper(album, told).tree() == ""
     assert "git is gone" in told[0]

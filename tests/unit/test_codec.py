@@ -15,6 +15,7 @@ from logos.domain.events import (
     CheckRan,
     Event,
     Noted,
+    ProofRan,
     QuestionResolved,
     RecordsTampered,
     RunAbandoned,
@@ -33,9 +34,11 @@ from logos.domain.events import (
     WorkCompared,
     WorkGathered,
     WorkMerged,
+    WorkUndone,
 )
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, LevelsPlan, OnExhausted, ReviewRules
+from logos.domain.proof import CountedTests, LentFolder, ProofStep, RoomReport
 from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.specs import ContentConflict, Tool, TouchedFile
 from logos.domain.turns import Agent, AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
@@ -113,7 +116,22 @@ EVENTS: dict[type, st.SearchStrategy[Event]] = {
     TurnAnswered: st.builds(TurnAnswered, turns, texts, st.sampled_from(Source)),
     TurnFailed: st.builds(TurnFailed, turns, st.sampled_from(FailureKind), texts),
     CheckRan: st.builds(CheckRan, turns, words, st.integers(-300, 300), texts),
-    WorkCompared: st.builds(WorkCompared, turns, st.none() | st.lists(texts, max_size=3).map(tuple)),
+    WorkCompared: st.builds(WorkCompared, turns, st.none() | st.lists(texts, max_size=3).map(tuple), words),
+    ProofRan: st.builds(
+        ProofRan,
+        turns,
+        st.sampled_from(ProofStep),
+        words,
+        words,
+        texts,
+        st.integers(-300, 300),
+        st.none() | st.builds(CountedTests, words, *[st.lists(texts, max_size=2).map(tuple)] * 4),
+        texts,
+        st.lists(texts, max_size=2).map(tuple),
+        texts,
+        st.builds(RoomReport, words, st.booleans(), texts, lent=st.tuples(st.builds(LentFolder, texts, words))),
+    ),
+    WorkUndone: st.builds(WorkUndone, turns, st.lists(texts, max_size=3).map(tuple), words),
     WorkGathered: st.builds(
         WorkGathered,
         turns,

@@ -53,6 +53,7 @@ from logos.domain.turns import (
     Gather,
     Merge,
     Outcome,
+    Prove,
     RunId,
     TerminalId,
     Turn,
@@ -69,7 +70,7 @@ from logos.ports import Log
 from logos.prompts import render
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, MemoryLog
 from logos.views import build_state
-from tests.builders import a_plan, a_quick_plan, drive_purely, examples, replay
+from tests.builders import a_plan, a_quick_plan, drive_purely, examples, proves, replay
 from tests.levels_builders import World, a_component, a_levels_plan, drive_levels, flow_of, read, touched_by
 from tests.unit.test_cycle_flow import POOL, outputs, seeds
 from tests.unit.test_cycle_flow import plans as cycle_plans
@@ -239,7 +240,9 @@ class Play:
             said = self.fate.pick(f"says {action.id}", POOL[action.answer])
             return TurnAnswered(action.id, said, usage=self.fate.pick(f"costs {action.id}", (None, Usage(10, 0, 5))))
         if isinstance(action, Compare):
-            return WorkCompared(action.id, self.fate.pick(action.id, (("a.py",), (), None)))
+            return WorkCompared(action.id, self.fate.pick(action.id, (("a.py",), (), None)), "c0ffee1")
+        if isinstance(action, Prove):
+            return proves(action, failed=self.fate.pick(action.id, ((), (), ("test_old.py::test_b",))))
         assert isinstance(action, Check)
         return CheckRan(action.id, action.command, self.fate.pick(action.id, (0, 1)), "output")
 
@@ -398,6 +401,10 @@ class Build:
                 return world.merge(action)
             case Check():
                 return world.check(action)
+            case Compare():
+                return WorkCompared(action.id, ("a.py",), "c0ffee1")
+            case Prove():
+                return proves(action)
             case Compare():
                 raise AssertionError("a build compares nothing")
 

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from logos.domain.plans import ReviewRules
 from logos.domain.roles import Phase
-from logos.flows.cycle.verdicts import ReportedResult, evidence_found, is_approved, read_result, says_approved
+from logos.flows.cycle.verdicts import (
+    ReportedResult,
+    evidence_found,
+    is_approved,
+    read_result,
+    says_approved,
+    unquoted,
+)
 from tests.builders import examples
 
 PASSES = {
@@ -131,7 +138,8 @@ def test_a_long_rule_across_the_page_costs_no_time(sign: str) -> None:
     rule = sign * 100
     for text in (f"{rule}\nRESULT: PASS\n{rule}\n", f"RESULT: PASS\n{rule} x\n", f"RESULT: PASS\n  {rule}|\n"):
         assert read_result(text) is ReportedResult.PASS
-    assert says_approved(f"{rule}\nREVIEW_RESULT: APPROVED\n{rule}.")
+    # Backticks open a fence that the dot keeps from ending.
+    assert says_approved(f"{rule}\nREVIEW_RESULT: APPROVED\n{rule}.") == (sign != "`")
     assert evidence_found(f"{rule}.\nREVIEW_NOTES:\n{rule}.\n- P1", Phase.ANALYST) == 1
 
 
@@ -302,3 +310,49 @@ def test_a_text_without_the_marker_has_no_verdict(text: str) -> None:
     if "RESULT:" not in text:
         assert read_result(text) is ReportedResult.UNCLEAR
         assert not says_approved(text)
+
+
+# --- quoted verdicts
+
+
+FENCED = "```\n{}\n```"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The format asks for this:\n```\nRESULT: PASS\n```\nbut nothing works.",
+        "> RESULT: PASS\nsaid the programmer.",
+        "~~~text\nRESULT: PASS\n~~~\nand more",
+        "Output:\n````\n```\nRESULT: PASS\n```\n````\nend",
+        "It printed\n   ```\nRESULT: PASS",
+    ],
+)
+def test_a_verdict_in_a_fence_or_a_quotation_is_no_verdict(text: str) -> None:
+    assert read_result(text) is ReportedResult.UNCLEAR
+
+
+def test_a_response_that_is_one_fence_is_unwrapped() -> None:
+    assert read_result(FENCED.format("RESULT: PASS\nEVIDENCE: ran it")) is ReportedResult.PASS
+    assert read_result(f"\n{FENCED.format('RESULT: FAIL')}\n") is ReportedResult.FAIL
+    assert says_approved(FENCED.format("REVIEW_RESULT: APPROVED"))
+
+
+def test_two_fences_are_not_one() -> None:
+    assert read_result("```\nRESULT: PASS\n```\n\n```\nRESULT: PASS\n```") is ReportedResult.UNCLEAR
+
+
+def test_a_quoted_pass_beside_an_own_fail_changes_nothing() -> None:
+    assert read_result("RESULT: FAIL\n```\nRESULT: PASS\n```") is ReportedResult.FAIL
+    assert not says_approved("REVIEW_RESULT: REVISE\n> REVIEW_RESULT: APPROVED")
+
+
+def test_old_logs_read_quoted_verdicts_as_they_did() -> None:
+    text = "so:\n```\nRESULT: PASS\n```"
+    assert read_result(text, strict=False) is ReportedResult.PASS
+
+
+@given(st.text(alphabet="`~> \nRESULT: PAFIL", max_size=200))
+def test_unquoting_only_removes_lines(text: str) -> None:
+    kept = unquoted(text).splitlines()
+    assert set(kept) <= set(text.strip().splitlines())

@@ -152,22 +152,20 @@ def end_marked(folder: Path) -> None:
                 send(pid, begun, signal.SIGKILL)
 
 
-class ShellCommands:
-    """Runs shell commands; nothing that a command started outlives it, also where its driver was killed.
+class SupervisedCommands:
+    """Runs commands, each with a folder below `root`; nothing that a command started outlives it."""
 
-    LOGOS_ROOT is the work dir: a worktree lacks what git ignores, such as the project's environment.
-    """
-
-    def __init__(self, root: Path, work_dir: Path) -> None:
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self._env = {**os.environ, "LOGOS_ROOT": str(work_dir)}
         self._running: dict[Path, subprocess.Popen[bytes]] = {}
 
-    def run(self, command: str, cwd: str, timeout: float, stop: threading.Event) -> tuple[int, str]:
+    def execute(
+        self, words: Sequence[str], cwd: Path | str, env: Mapping[str, str], timeout: float, stop: threading.Event
+    ) -> tuple[int, str]:
         """Its exit code, negative for a signal, and the end of its output; TIMED_OUT if it was ended here."""
         folder = self._root / uuid.uuid4().hex[:8]
         private_folder(folder)
-        child = self._running[folder] = start(folder, ["/bin/sh", "-c", command], cwd, self._env, mixed=True)
+        child = self._running[folder] = start(folder, words, cwd, env, mixed=True)
         waited, was_over = 0.0, False
         try:
             while not was_over and not stop.is_set() and waited < timeout:
@@ -190,6 +188,20 @@ class ShellCommands:
         """End what runs: at its end, a driver does not wait for its workers."""
         for folder, child in [*self._running.items()]:
             end(folder, child)
+
+
+class ShellCommands(SupervisedCommands):
+    """Runs shell commands with the environment of this process.
+
+    LOGOS_ROOT is the work dir: a worktree lacks what git ignores, such as the project's environment.
+    """
+
+    def __init__(self, root: Path, work_dir: Path) -> None:
+        super().__init__(root)
+        self._env = {**os.environ, "LOGOS_ROOT": str(work_dir)}
+
+    def run(self, command: str, cwd: str, timeout: float, stop: threading.Event) -> tuple[int, str]:
+        return self.execute(["/bin/sh", "-c", command], cwd, self._env, timeout, stop)
 
 
 def end_left_over(root: Path) -> int:

@@ -1,12 +1,10 @@
 """What is checked before a run: its configuration, its prompt, and the command that tests its result."""
 
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from logos.adapters.commands import TIMED_OUT, ShellCommands
 from logos.adapters.hosts.cao import ApiClient
 from logos.adapters.hosts.local import LocalHost
 from logos.adapters.hosts.providers import BY_PROGRAM, PROVIDERS
@@ -18,17 +16,13 @@ from logos.app.workdir import Tell
 from logos.domain.plans import CyclePlan, OnExhausted
 from logos.domain.turns import Agent
 from logos.errors import ConfigError, UsageError
-from logos.flows.cannot_run import MODULE, why_it_cannot_run
-from logos.flows.condense import tail
+from logos.flows.cannot_run import MODULE
 from logos.ports import AgentHost
 from logos.views.run import RunView
 from logos.views.text import listed
 from logos.waiting.provider_errors import OnLimit
 
-_OUTPUT_LINES = 15
-_HINT = "Name a command that works in this shell and this folder (--test CMD, or project_test_cmd in logos.json); "
 _NODE = re.compile(r"(?:npm|npx|yarn|pnpm)\b")
-_BY_PATH = "a program of the project's own environment by its path, such as .venv/bin/pytest"
 
 
 def in_own_environment(command: str, wd: Path) -> str:
@@ -45,32 +39,6 @@ def in_own_environment(command: str, wd: Path) -> str:
     program = command.partition(" ")[0]
     own = Path(environment.python).with_name(program) if program and "/" not in program else None
     return f"{environment.name} has {program}: `{own}{command[len(program) :]}`" if own and (wd / own).is_file() else ""
-
-
-def try_test_command(settings: Settings, resumed: RunView | None, tell: Tell) -> None:
-    """Run the command that will verify a PASS once, unless an earlier driver of the run has: ConfigError if it cannot.
-
-    It would waste every turn of the run. Failing tests are told, agents may mend them.
-    """
-    command, timeout = settings.project_test_cmd, settings.handoff.response_timeout
-    commands = ShellCommands(settings.paths.checks, settings.work_dir)
-    known = resumed.state.plan if resumed is not None else None
-    if not (command and settings.verify_pass) or (isinstance(known, CyclePlan) and known.test_command == command):
-        return
-    tell(f"running `{command}` once, before the first turn")
-    exit_code, output = commands.run(command, str(settings.work_dir), timeout, threading.Event())
-    problem = why_it_cannot_run(command, exit_code, output)
-    if exit_code == TIMED_OUT and not problem:
-        problem = f"it did not end within {timeout:.0f} s (handoff.response_timeout)"
-    if problem:
-        for line in tail(output.strip(), _OUTPUT_LINES).splitlines():
-            tell(f"  {line}")
-        error = ConfigError(f"the test command `{command}` cannot run: {problem}; no agent was asked")
-        error.add_note(_HINT + (in_own_environment(command, settings.work_dir) or _BY_PATH))
-        raise error
-    tell(
-        "the tests pass now" if exit_code == 0 else f"the tests fail now (exit {exit_code}); a PASS needs them to pass"
-    )
 
 
 def check_work_dir(settings: Settings) -> None:

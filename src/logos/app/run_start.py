@@ -13,6 +13,7 @@ from logos.adapters.reports import read_report
 from logos.adapters.state_files import read_cycle_state
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.prompt import Prompt, given_prompt, split_prompt
+from logos.app.proof_rules import build_proof_rules, proof_rules
 from logos.app.run_state import write_run_state
 from logos.app.runs import cycle_journal, levels_journal, newest_of, reload_run, unfinished_runs
 from logos.app.setting_sources import OF_HANDOFFS, OF_REVIEWS
@@ -79,6 +80,7 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
         test_command=settings.project_test_cmd,
         verify_pass=bool(settings.verify_pass),
         expect_change=bool(settings.expect_change),
+        proof=proof_rules(settings),
         review=ReviewRules(**{name: getattr(settings.limits, key) for name, key in OF_REVIEWS.items()}),
         condense=CondenseRules(**{name: getattr(settings.condensation, key) for name, key in OF_HANDOFFS.items()}),
         rules=CURRENT_RULES,
@@ -333,6 +335,7 @@ def start_build(
         levels=settings.levels_taking_part(),
         tools=telos.tools,
         setup=telos.setup,
+        proof=build_proof_rules(settings, telos),
         **{name: getattr(settings.build, name) for name in type(settings.build).model_fields},
         rules=CURRENT_RULES,
     )

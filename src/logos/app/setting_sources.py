@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import reduce
 from pathlib import Path
@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import cast
 
 from pydantic import ValidationError
-from typing_extensions import get_args  # noqa: UP035 - get_args sees through Annotated here
+from typing_extensions import get_args, get_origin  # noqa: UP035 - get_args sees through Annotated here
 
 from logos.adapters.files import read_input
 from logos.adapters.hosts.providers import PROVIDERS
@@ -44,7 +44,7 @@ class Leaf:
         return ".".join(self.path)
 
 
-_PREFIXED = {"post_processing": "POST_", "build": "BUILD_", "checkpoints": "CHECKPOINTS_"}
+_PREFIXED = {"post_processing": "POST_", "build": "BUILD_", "checkpoints": "CHECKPOINTS_", "proof": "PROOF_"}
 # Many programs use a variable HOST for something else.
 _RENAMED = {"host": "LOGOS_HOST"}
 # With what their keys are called.
@@ -205,6 +205,8 @@ def _from_text(leaf: Leaf, text: str, source: str) -> object:
     kinds = _kinds(leaf.kind)
     if not text.strip() and type(None) in kinds:
         return None
+    if get_origin(leaf.kind) is tuple:
+        return [word for part in text.split(",") if (word := part.strip())]
     if bool in kinds:
         value = _BOOLEANS.get(text.strip().lower())
         if value is None:
@@ -323,11 +325,17 @@ def _pinned(plan: Plan, *, named: bool) -> Json:
                 "agents": agents,
                 "limits": {"max_rounds": plan.max_rounds, **reviews},
                 "condensation": {key: getattr(plan.condense, name) for name, key in OF_HANDOFFS.items()},
+                "proof": _pinned_proof(plan),
             }
         case LevelsPlan():
             build = {key: getattr(plan, key) for key in ("max_parallel", "max_reconciliations", "max_rounds")}
             levels = ",".join(level.name for level in plan.levels)
-            return {"levels": levels, "level_agents": agents, "build": build}
+            return {"levels": levels, "level_agents": agents, "build": build, "proof": _pinned_proof(plan)}
+
+
+def _pinned_proof(plan: Plan) -> Json:
+    """The command is not a setting of the proof."""
+    return {} if plan.proof is None else {key: value for key, value in asdict(plan.proof).items() if key != "command"}
 
 
 def _over(below: Json, above: Json) -> Json:

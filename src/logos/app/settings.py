@@ -17,6 +17,7 @@ from logos.adapters.hosts.providers import BY_PROGRAM, PROVIDERS
 from logos.app.workdir import WorkDir
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.plans import OnExhausted
+from logos.domain.proof import Network, ProofRules
 from logos.domain.roles import ROLE_DEFS, Role
 from logos.domain.turns import Agent, AgentName
 from logos.domain.usage import Price
@@ -157,6 +158,25 @@ class CheckpointSettings(SettingsSection):
     keep_runs: NonNegativeInt = Field(10, description="`logos gc` always keeps checkpoints of the newest N runs.")
 
 
+class ProofSettings(SettingsSection):
+    """`proof` in the file: how a PASS is proven."""
+
+    required: Flag = Field(False, description="Exit with 1 after a PASS that is not verified, for CI.")
+    timeout: Seconds = Field(1800.0, description="Seconds that one step of a proof may take.")
+    setup: Text | None = Field(
+        None, description="Command that installs dependencies in a clean room; unset: `[worktree] setup` of telos.toml."
+    )
+    network: Network = Field(
+        Network.AUTO, description="Network for the tests in a proof: on, off, or auto: only if they need it before."
+    )
+    env: tuple[Text, ...] = Field((), description="Names of environment variables that tests in a proof get.")
+    guarded: tuple[Text, ...] = Field((), description="More paths that steer tests, as patterns of a .gitignore.")
+    may_change: tuple[Text, ...] = Field((), description="Tests and their configuration that a run may change.")
+    known_failing: tuple[Text, ...] = Field((), description="Tests that fail before the run and may go on failing.")
+    reruns: NonNegativeInt = Field(1, description="How often failing tests are run again, to find flaky ones.")
+    require_tests: Flag = Field(False, description="Fail a result whose change no new or changed test notices.")
+
+
 class PostProcessing(SettingsSection):
     openspec_archive: Flag = Field(False, description="After a PASS, archive the one active OpenSpec change.")
     git_commit: Flag = Field(False, description="After a PASS, commit everything in the work dir.")
@@ -231,6 +251,7 @@ class Settings(SettingsSection):
         {}, description="Prices per provider, to estimate the cost of turns that report none."
     )
     build: Build = Field(default_factory=lambda: Build.model_validate({}))
+    proof: ProofSettings = Field(default_factory=lambda: ProofSettings.model_validate({}))
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
     condensation: Condensation = Field(default_factory=lambda: Condensation.model_validate({}))
     handoff: HandoffSettings = Field(default_factory=lambda: HandoffSettings.model_validate({}))
@@ -290,6 +311,22 @@ class Settings(SettingsSection):
             {name: Price(price.input, price.output, price.cached_input) for name, price in self.prices.items()},
             recreate_terminals=handoff.recreate_terminals,
             cleanup_on_exit=self.cleanup_on_exit,
+        )
+
+    def proof_rules(self, command: str, setup: str) -> ProofRules:
+        """How the result of a test command is proven; `setup` is used where the settings have none."""
+        own = self.proof
+        return ProofRules(
+            command,
+            setup if own.setup is None else own.setup,
+            own.timeout,
+            own.guarded,
+            own.may_change,
+            own.known_failing,
+            own.reruns,
+            own.require_tests,
+            own.network,
+            own.env,
         )
 
     def role_agents(self) -> tuple[Agent, ...]:

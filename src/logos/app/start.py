@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from logos.adapters.commands import ShellCommands
-from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import GitWorkspace, base_of
 from logos.adapters.notifications import notify
 from logos.adapters.responses import FileWatcher, ResponseFiles
@@ -24,8 +23,8 @@ from logos.app.preflight import (
     check_prompt,
     check_reviews,
     check_work_dir,
-    try_test_command,
 )
+from logos.app.proofs import prepare_proof
 from logos.app.rollback import abandon_runs, finish_rollback
 from logos.app.run_start import (
     StateTrust,
@@ -46,16 +45,17 @@ from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, re
 from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, Plan
 from logos.domain.turns import RunId
 from logos.engine.build_run import BuildRun
-from logos.engine.checkpoints import Checkpoints, Look, changed_files, merged_work, no_checkpoints, work_tree
+from logos.engine.checkpoints import Checkpoints, merged_work, no_checkpoints, work_tree
 from logos.engine.cycle_run import CycleRun, StartMode
 from logos.engine.journal import Watcher
+from logos.engine.keeper import WorkKeeper
 from logos.engine.runner import EXIT_CODES, Dependencies, RunResult
 from logos.engine.terminals import AgentTerminals
 from logos.errors import AlreadyEnded, HostError, LogError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import UNFINISHED
 from logos.flows.levels.state import LevelsState
-from logos.ports import AgentHost, ChangeSignal
+from logos.ports import AgentHost, ChangeSignal, Prover
 from logos.views.run import RunView
 
 
@@ -98,26 +98,27 @@ def run_here(
             host = stack.enter_context(closing(make_host(settings, tell)))
             check_host(host, start_plan.first.plan.agents, tell, fresh=start_plan.mode is StartMode.FRESH)
             check_budgets(settings, host, start_plan.first.plan.agents)
-            if not bare:
-                try_test_command(settings, resumed, tell)
+            commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
+            proving = prepare_proof(settings, start_plan, resumed, snapshots, commands, stack, tell)
             if settings.resume is False:
                 abandon_runs(settings, log, CyclePlan, "a new run was begun", tell)
             if start_plan.message:
                 tell(start_plan.message)
             responses = ResponseFiles(settings.response_dir)
             responses.ensure()
-            commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
-            needs, options = _dependencies(settings, host, commands, log, tell, pinned or files), settings.run_options()
-            watching = _watchers(settings, watchers, log, tell, snapshots, work_tree)
-            changed = changed_files(snapshots, tell)
+            needs = _dependencies(settings, host, commands, log, tell, pinned or files, proving.prover)
+            checkpoints = Checkpoints(snapshots, log, work_tree, tell) if snapshots is not None else None
+            watching = _watchers(settings, watchers, checkpoints, tell)
+            changed, options = proving.changed, settings.run_options()
+            keeper = WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints and not bare else None
 
             def after_pass() -> None:
                 post_process_once(start_plan.journal, settings)
 
             with closing(FileWatcher(settings.response_dir)) as change_signal:
                 wiring = options, needs, responses, change_signal, watching, after_pass, changed
-                run = CycleRun(start_plan.journal, start_plan.mode, *wiring, harvest=start_plan.harvest)
-                return run.run(start_plan.first)
+                run = CycleRun(start_plan.journal, start_plan.mode, *wiring, harvest=start_plan.harvest, keeper=keeper)
+                return run.run(start_plan.first, proving.baseline)
 
 
 def _trust(settings: Settings, *, bare: bool, from_state: bool) -> StateTrust:
@@ -183,18 +184,21 @@ def build_here(
             check_host(host, agents, tell, fresh=True)
             check_budgets(settings, host, agents)
             _try_tools(settings, telos, view, base, tell)
+            commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
+            snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
+            proving = prepare_proof(settings, start_plan, view, snapshots, commands, stack, tell)
             if view is None:
                 abandon_runs(settings, log, LevelsPlan, "a new build was begun", tell)
             _remove_leftovers(settings, log, host, journal.run, tell)
             if start_plan.message:
                 tell(start_plan.message)
             workspace = GitWorkspace(settings.work_dir, journal.run, telos.setup)
-            commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
-            needs, options = _dependencies(settings, host, commands, log, tell, pinned or files), settings.run_options()
-            snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
-            watching = _watchers(settings, watchers, log, tell, snapshots, merged_work)
+            needs = _dependencies(settings, host, commands, log, tell, pinned or files, proving.prover)
+            checkpoints = Checkpoints(snapshots, log, merged_work, tell) if snapshots is not None else None
+            watching = _watchers(settings, watchers, checkpoints, tell)
+            options = settings.run_options()
             run = BuildRun(journal, options, needs, workspace, responses_in, change_signal_for, watching)
-            return run.run(start_plan.first)
+            return run.run(start_plan.first, proving.baseline)
 
 
 def _try_tools(settings: Settings, telos: Telos, view: RunView | None, base: str, tell: Tell) -> None:
@@ -236,7 +240,13 @@ def _remove_leftovers(settings: Settings, log: SqliteLog, host: AgentHost, curre
 
 
 def _dependencies(
-    settings: Settings, host: AgentHost, commands: ShellCommands, log: SqliteLog, tell: Tell, pinned: Pinned
+    settings: Settings,
+    host: AgentHost,
+    commands: ShellCommands,
+    log: SqliteLog,
+    tell: Tell,
+    pinned: Pinned,
+    prover: Prover | None,
 ) -> Dependencies:
     return Dependencies(
         host,
@@ -245,6 +255,7 @@ def _dependencies(
         notify=partial(notify, settings.notifications.ntfy_topic),
         changed_files=lambda: changed_in_words(pinned, settings, ended=True),
         commands=commands,
+        prover=prover,
     )
 
 
@@ -254,17 +265,12 @@ def responses_in(folder: str, answer: str) -> ResponseFiles:
 
 
 def _watchers(
-    settings: Settings,
-    watchers: Sequence[Watcher[Any]],
-    log: SqliteLog,
-    tell: Tell,
-    snapshots: GitSnapshots | None,
-    look: Look,
+    settings: Settings, watchers: Sequence[Watcher[Any]], checkpoints: Checkpoints | None, tell: Tell
 ) -> list[Watcher[Any]]:
     """Writes the state file, calls `watchers`, and keeps the work tree at every event, where there are snapshots."""
     watching: list[Watcher[Any]] = [state_file_writer(settings), *watchers]
-    if snapshots is not None:
-        watching.append(Checkpoints(snapshots, log, look, tell))
+    if checkpoints is not None:
+        watching.append(checkpoints)
     elif settings.checkpoints.enabled:
         watching.append(no_checkpoints(f"{settings.work_dir} is not a git repository", tell))
     return watching

@@ -1,6 +1,6 @@
 """The events of a run. A log is a list of these."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -104,6 +104,8 @@ class TurnAsked:
     turn: TurnId
     agent: AgentName
     prompt: str
+    # The work tree at that time, where the agent may only look at it.
+    commit: str = ""
     kind: Literal["turn_asked"] = "turn_asked"
 
 
@@ -172,8 +174,18 @@ class ProofRan:
     output: str
     subject: tuple[str, ...] = ()
     problem: str = ""
-    room: RoomReport = RoomReport()
+    room: RoomReport = field(default_factory=RoomReport)
     kind: Literal["proof_ran"] = "proof_ran"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUndone:
+    """An agent that was to judge has changed files; they were put back. `commit` holds the work tree as it left it."""
+
+    turn: TurnId
+    files: tuple[str, ...]
+    commit: str
+    kind: Literal["work_undone"] = "work_undone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +251,7 @@ class RunEnded:
 _OfRuns = RunStarted | RunResumed | RunForked | RunAbandoned
 _OfTurns = TerminalOpened | TerminalClosed | TurnAsked | TurnSent | TurnAnswered | TurnFailed
 _OfWork = CheckRan | ProofRan | WorkCompared | WorkGathered | WorkMerged
-Event = _OfRuns | _OfTurns | _OfWork | QuestionResolved | Noted | RecordsTampered | RunEnded
+Event = _OfRuns | _OfTurns | _OfWork | WorkUndone | QuestionResolved | Noted | RecordsTampered | RunEnded
 # The end of a turn, or of a step of Logos itself.
 TurnEnded = TurnAnswered | _OfWork
 

@@ -25,6 +25,8 @@ class InFlightTurn:
     failed: bool = False
     reminders: int = 0
     permissions: int = 0
+    # The work tree when it was asked, where the agent may only look at it.
+    commit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class Ledger:
                 still = {name: kept for name, kept in self.terminals.items() if (name, kept.id) != (agent, terminal)}
                 # A session ends with its last terminal.
                 return replace(self, terminals=MappingProxyType(still), session=self.session if still else "")
-            case events.TurnAsked(turn, agent, prompt):
-                in_flight = MappingProxyType({**self.in_flight, turn: InFlightTurn(agent, prompt)})
+            case events.TurnAsked(turn, agent, prompt, commit):
+                in_flight = MappingProxyType({**self.in_flight, turn: InFlightTurn(agent, prompt, commit=commit)})
                 characters = self.characters + len(prompt)
                 return replace(self, in_flight=in_flight, briefed=self.briefed | {agent}, characters=characters)
             case events.TurnSent(turn):
@@ -80,7 +82,7 @@ class Ledger:
                 return Ledger(given=self.given, files=self.files, moves=self.moves)
             case events.RunAbandoned() | events.RunEnded() | events.Noted() | events.QuestionResolved():
                 return self
-            case events.RecordsTampered():
+            case events.RecordsTampered() | events.WorkUndone() | events.ProofRan():
                 return self
             case events.CheckRan() | events.WorkCompared() | events.WorkGathered() | events.WorkMerged():
                 return self

@@ -22,6 +22,8 @@ class RulesVersion(IntEnum):
     LAST_ROUND_KEPT = 2
     # A tool that cannot run is a question for a person, not a failure for the levels to reconcile.
     ASK_ABOUT_TOOLS = 3
+    # A verdict inside a code fence or a quotation is not a verdict.
+    QUOTED_VERDICTS_DO_NOT_COUNT = 4
 
 
 CURRENT_RULES = max(RulesVersion).value
@@ -105,6 +107,10 @@ class CyclePlan:
     def request(self) -> str:
         """What the run is to do, as a person wrote it."""
         return self.explore
+
+    @property
+    def quoted_verdicts_ignored(self) -> bool:
+        return self.rules >= RulesVersion.QUOTED_VERDICTS_DO_NOT_COUNT
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class Network(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProofRules:
-    """How a PASS is proven. Paths are patterns as in a .gitignore, relative to the work dir; tests are patterns of ids."""
+    """How a PASS is proven. Paths are patterns as in a .gitignore, relative to the work dir; tests are parts of ids."""
 
     command: str
     # Makes the dependencies in a clean room; empty: they are lent from the work dir.

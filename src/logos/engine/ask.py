@@ -9,6 +9,7 @@ from logos.domain.ledger import InFlightTurn, Ledger
 from logos.domain.turns import FailureKind, Status, Terminal, Turn
 from logos.domain.usage import Usage
 from logos.engine.budgets import seconds_to_wait, until_words
+from logos.engine.keeper import WorkKeeper
 from logos.engine.loop import WorkerContext
 from logos.engine.options import Dependencies, RunOptions
 from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter, rules_for
@@ -42,6 +43,8 @@ class Asker:
     reminder: str
     # The log has lost its end: a response may be there to a turn that the log does not know.
     harvest: bool = False
+    # Where agents that judge must leave the work tree as it is.
+    keeper: WorkKeeper | None = None
 
     def ask(self, turn: Turn, ledger: Ledger, context: WorkerContext) -> None:
         """Ask the turn and post its answer, or a failure that names the cause."""
@@ -49,9 +52,10 @@ class Asker:
         pending = PendingResponse(terminal.id, turn.answer, turn.id, render(self.reminder, turn.facts), turn.judges)
         prompt = in_flight.prompt if in_flight is not None else render(turn.document, turn.facts)
         waiter, tries = self._waiter(context), 0
+        tree = in_flight.commit if in_flight is not None else self._tree_for(turn)
         if in_flight is None and self.harvest and self.responses.peek(turn.answer).fingerprint is not None:
-            in_flight = InFlightTurn(turn.agent, prompt, sent=True)
-            context.post(TurnAsked(turn.id, turn.agent, prompt))
+            in_flight = InFlightTurn(turn.agent, prompt, sent=True, commit=self._tree_for(turn))
+            context.post(TurnAsked(turn.id, turn.agent, prompt, in_flight.commit))
             context.post(TurnSent(turn.id))
         while True:
             try:
@@ -59,7 +63,8 @@ class Asker:
                     state = self._wait_state(in_flight.reminders, in_flight.permissions)
                 else:
                     self._until_ready(turn, pending, ledger, waiter)
-                    self._send(turn, prompt, pending, context, first=tries == 0 and in_flight is None)
+                    asked = TurnAsked(turn.id, turn.agent, prompt, tree) if tries == 0 and in_flight is None else None
+                    self._send(turn, prompt, pending, context, asked)
                     state = self._wait_state()
                 text, source = waiter.wait(pending, state)
                 break
@@ -80,9 +85,14 @@ class Asker:
                         return
             tries += 1
         self._note_refusals(turn, ledger, context)
+        if self.keeper is not None and tree and (undone := self.keeper.put_back(turn.id, tree)) is not None:
+            context.post(undone)
         answered = TurnAnswered(turn.id, text, source, self._usage(turn, ledger))
         # Delete the file only after its text is in the log: a driver that dies before that reads the file again.
         context.post(answered, then=lambda: self.responses.clear(turn.answer))
+
+    def _tree_for(self, turn: Turn) -> str:
+        return self.keeper.tree() if self.keeper is not None and turn.judges else ""
 
     def _waiter(self, context: WorkerContext) -> ResponseWaiter:
         host, rules = self.dependencies.host, rules_for(self.options.rules, self.dependencies.host)
@@ -156,11 +166,14 @@ class Asker:
             waiter = replace(waiter, rules=replace(waiter.rules, idle_grace=grace))
         waiter.until_ready(pending, self._wait_state())
 
-    def _send(self, turn: Turn, prompt: str, pending: PendingResponse, context: WorkerContext, *, first: bool) -> None:
+    def _send(
+        self, turn: Turn, prompt: str, pending: PendingResponse, context: WorkerContext, asked: TurnAsked | None
+    ) -> None:
+        """Send the prompt; `asked` is recorded before, the first time."""
         self.responses.ensure()
         self.responses.clear(turn.answer)
-        if first:
-            context.post(TurnAsked(turn.id, turn.agent, prompt))
+        if asked is not None:
+            context.post(asked)
         try:
             logger.info("%s: sending %d characters to terminal %s", turn.id, len(prompt), pending.terminal)
             self.dependencies.host.send_input(pending.terminal, prompt)

@@ -6,9 +6,21 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from logos.domain.events import Recorded, RunResumed, TerminalClosed, TurnAnswered, TurnFailed
+from logos.domain.events import Recorded, RunResumed, TerminalClosed, TurnAnswered, TurnFailed, WorkCompared
 from logos.domain.ledger import Ledger
-from logos.domain.turns import Action, Agent, AgentName, Check, Compare, FailureKind, Gather, Merge, Outcome, Turn
+from logos.domain.turns import (
+    Action,
+    Agent,
+    AgentName,
+    Check,
+    Compare,
+    FailureKind,
+    Gather,
+    Merge,
+    Outcome,
+    Prove,
+    Turn,
+)
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext
 from logos.engine.options import RunOptions
@@ -51,8 +63,15 @@ class BuildRun(Runner[LevelsState]):
                     self._ask(action, context)
                 case Check(_, _, place) if place is not None:
                     self._run_check(action, self._workspace.ready(place), context)
-                case Check() | Compare():
+                case Check():
                     raise RuntimeError("a build checks what is merged")
+                case Compare():
+                    base, head = self._journal.state.plan.base, self._journal.state.head
+                    prover = self._dependencies.prover
+                    files = prover.changed(base, head) if prover is not None else None
+                    context.post(WorkCompared(action.id, files, head))
+                case Prove():
+                    self._prove(action, context)
                 case Gather():
                     if action.place.commits[0] in self._journal.state.left.values():
                         # A fork holds unfinished work as a commit; the worktree may not exist yet.

@@ -21,13 +21,13 @@ Tell = Callable[[str], None]
 Take = Callable[[], str]
 # Returns the commit of the work tree after an event; None when the event cannot have changed it.
 Look = Callable[[Event, Take], str | None]
-# The files that a run has changed; None where that is not known.
-ChangedFiles = Callable[[RunId], tuple[str, ...] | None]
+# The files that a run has changed since a snapshot, None where that is not known, and the snapshot of what is now.
+ChangedFiles = Callable[[RunId, str], tuple[tuple[str, ...] | None, str]]
 
 # Files of the analyst; they implement nothing.
 SPECS = "openspec/"
 # An event names no more files than this.
-_MOST_NAMES = 1000
+_MOST_NAMES = 5000
 # What may follow a change of files.
 _STEPS = RunStarted | RunResumed | RunForked | RunEnded | events.RunAbandoned
 _TURNS = events.TurnAnswered | events.TurnFailed | events.CheckRan
@@ -80,6 +80,10 @@ class Checkpoints:
             if self._see(record, self.snapshots.take) or leaves or isinstance(record.event, RunEnded | RunResumed):
                 self._point(record.run)
 
+    def latest(self) -> str | None:
+        """The newest snapshot; None before the first, and after one that failed."""
+        return self._commit
+
     def catch_up(self, run: RunId) -> None:
         """Give events that a killed driver left without a checkpoint the nearest one: the work tree as it is now."""
         with self._warning_once():
@@ -127,18 +131,21 @@ class Checkpoints:
 
 
 def changed_files(snapshots: Snapshots | None, tell: Tell) -> ChangedFiles:
-    """Compares the work tree with the first checkpoint of a run."""
+    """Compares the work tree with a snapshot, by default the first checkpoint of a run."""
 
-    def look(run: RunId) -> tuple[str, ...] | None:
+    def look(run: RunId, base: str) -> tuple[tuple[str, ...] | None, str]:
+        now = ""
         try:
-            start = snapshots.of(run).get(1) if snapshots is not None else None
+            start = base or (snapshots.of(run).get(1) if snapshots is not None else None)
             if snapshots is None or start is None:
-                return None
-            changed = snapshots.changed(start, snapshots.take())
+                return None, ""
+            now = snapshots.take()
+            changed = [path.removeprefix(snapshots.prefix) for path in snapshots.changed(start, now)]
         except (HostError, UsageError, OSError) as error:
             tell(f"warning: what the run has changed is not known: {error}")
-            return None
-        return tuple(path for path in changed if not path.startswith(f"{snapshots.prefix}{SPECS}"))[:_MOST_NAMES]
+            return None, now
+        names = tuple(path for path in changed if not path.startswith(SPECS))
+        return names if len(names) <= _MOST_NAMES else None, now
 
     return look
 

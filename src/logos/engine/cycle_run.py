@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from logos.domain.events import Event, WorkCompared
-from logos.domain.turns import Action, Check, Compare, Gather, Merge, Outcome, Turn
+from logos.domain.events import Event, ProofRan, WorkCompared
+from logos.domain.turns import Action, Check, Compare, Gather, Merge, Outcome, Prove, Turn
 from logos.engine.checkpoints import ChangedFiles
 from logos.engine.journal import Journal, Watcher
+from logos.engine.keeper import WorkKeeper
 from logos.engine.loop import WorkerContext
 from logos.engine.options import RunOptions
 from logos.engine.runner import Dependencies, Runner
@@ -37,22 +38,24 @@ class CycleRun(Runner[CycleState]):
         change_signal: ChangeSignal,
         watchers: Sequence[Watcher[CycleState]] = (),
         after_pass: AfterPass | None = None,
-        changed_files: ChangedFiles = lambda _run: None,
+        changed_files: ChangedFiles = lambda _run, _base: (None, ""),
         *,
         harvest: bool = False,
+        keeper: WorkKeeper | None = None,
     ) -> None:
         super().__init__(journal, options, dependencies, watchers)
         self._mode = mode
         self._harvest = harvest
+        self._keeper = keeper
         self._after_pass = after_pass
         self._changed_files = changed_files
         self._responses = responses
         self._change_signal = change_signal
 
-    def _start(self, first: Event) -> None:
+    def _start(self, first: Event, baseline: ProofRan | None) -> None:
         """Verify the terminals a resumed run should have, and open the missing ones."""
         self._responses.ensure()
-        super()._start(first)
+        super()._start(first, baseline)
         journal, agent_terminals, mode = self._journal, self._agent_terminals(), self._mode
         agents = journal.state.plan.agents
         if mode is not StartMode.FRESH and self._options.recreate_terminals:
@@ -75,9 +78,14 @@ class CycleRun(Runner[CycleState]):
             case Check():
                 self._run_check(action, self._options.work_dir, context)
             case Compare():
-                context.post(WorkCompared(action.id, self._changed_files(self._journal.run)))
+                baseline = self._journal.state.baseline
+                base = baseline.commit if baseline is not None else ""
+                context.post(WorkCompared(action.id, *self._changed_files(self._journal.run, base)))
+            case Prove():
+                self._prove(action, context)
             case Turn():
-                asker = replace(self._asker(action, self._responses, self._change_signal), harvest=self._harvest)
+                asker = self._asker(action, self._responses, self._change_signal)
+                asker = replace(asker, harvest=self._harvest, keeper=self._keeper)
                 self._harvest = False
                 asker.ask(action, self._journal.ledger, context)
             case Gather() | Merge():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from logos.domain.usage import Price
 from logos.engine.budgets import Budget
-from logos.ports import AgentHost, Commands, Log
+from logos.ports import AgentHost, Commands, Log, Prover
 from logos.waiting.provider_errors import OnLimit
 from logos.waiting.rules import WaitRules
 
@@ -38,3 +38,5 @@ class Dependencies:
     # Which files that later runs take their settings from were changed during the run, in words; empty: none.
     changed_files: Callable[[], str] = lambda: ""
     commands: Commands = field(kw_only=True)
+    # None: results are not proven.
+    prover: Prover | None = None

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
-from logos.domain.events import CheckRan, Event, Noted, Recorded, Topic
+from logos.domain.events import CheckRan, Event, Noted, ProofRan, Recorded, Topic
 from logos.domain.ledger import Ledger
-from logos.domain.turns import Action, Agent, Check, FailureKind, Outcome, RunId, Turn
+from logos.domain.turns import Action, Agent, Check, FailureKind, Outcome, Prove, RunId, Turn
 from logos.engine.ask import Asker
 from logos.engine.journal import Journal, Watcher
 from logos.engine.loop import WorkerContext, drive
 from logos.engine.options import Dependencies, RunOptions
 from logos.engine.terminals import AgentTerminals
-from logos.errors import Interrupted, LimitReached, LogosError, RunPaused
+from logos.errors import HostError, Interrupted, LimitReached, LogosError, RunPaused
 from logos.flows.fold import RunState
 from logos.ports import ChangeSignal, Responses
 from logos.prompts import preload
@@ -68,14 +68,14 @@ class Runner(ABC, Generic[State]):
         for watcher in (*watchers, self._notify_of_waiting):
             journal.watch(watcher)
 
-    def run(self, first: Event) -> RunResult[State]:
-        """Drive a whole run; `first` begins it, or this driver's part in it.
+    def run(self, first: Event, baseline: ProofRan | None = None) -> RunResult[State]:
+        """Drive a whole run; `first` begins it, or this driver's part in it. `baseline` are the tests before it.
 
         Raises RunPaused, HostError, Interrupted …; whatever happens, the log holds it.
         """
         why: str | None = None
         try:
-            self._start(first)
+            self._start(first, baseline)
             outcome = drive(self._journal, self._perform, self._stop, self._check_budget)
             state = self._journal.state
             if outcome is None:
@@ -91,9 +91,11 @@ class Runner(ABC, Generic[State]):
             with suppress(LogosError):
                 self._shutdown(why)
 
-    def _start(self, first: Event) -> None:
+    def _start(self, first: Event, baseline: ProofRan | None) -> None:
         preload()
         self._journal.record(first)
+        if baseline is not None:
+            self._journal.record(baseline)
 
     def _shutdown(self, why: str | None) -> None:
         """The last step of a driver, however it ends: record why, clean up, notify the person."""
@@ -146,6 +148,14 @@ class Runner(ABC, Generic[State]):
         exit_code, output = self._dependencies.commands.run(check.command, folder, timeout, context.stop)
         context.check()
         context.post(CheckRan(check.id, check.command, exit_code, output))
+
+    def _prove(self, action: Prove, context: WorkerContext) -> None:
+        prover = self._dependencies.prover
+        if prover is None:
+            raise HostError(f"{action.id}: clean rooms cannot be made in this run")
+        ran = prover.run(action, context.stop)
+        context.check()
+        context.post(ran)
 
     def _asker(self, turn: Turn, responses: Responses, change_signal: ChangeSignal) -> Asker:
         replace_agent = partial(self._replace, turn)

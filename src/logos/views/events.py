@@ -9,6 +9,7 @@ from logos.domain import events
 from logos.domain.events import Recorded, RunStarted, Topic, TurnAnswered, WorkGathered, WorkMerged
 from logos.domain.levels import LEVELS
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
+from logos.domain.proof import ProofStep
 from logos.domain.reports import Failure, Proposal, Report, TurnKind, Verdict
 from logos.domain.roles import Phase, Role, phase_def
 from logos.domain.turns import Outcome, RunId
@@ -22,7 +23,7 @@ from logos.flows.levels.state import LevelsState
 from logos.flows.levels.turn_ids import level_turn
 from logos.views.run import FLOW_WORDS, State
 from logos.views.text import count, cut, duration, first_line, listed, number
-from logos.views.turns import changed_in_words, verdict_of
+from logos.views.turns import PROOF_STEPS, changed_in_words, proof_in_words, verdict_of
 from logos.views.usage import in_short
 
 
@@ -133,9 +134,19 @@ class EventFormatter:
             case events.CheckRan(turn, command, exit_code):
                 severity = Severity.GOOD if exit_code == 0 else Severity.BAD
                 return f"{turn} Logos ran `{command}` itself: exit {exit_code}", severity
+            case events.ProofRan(turn, step):
+                told = f"{turn} {PROOF_STEPS[step]}: {proof_in_words(record.event)}"
+                problem = record.event.problem
+                return f"{told}{f': {problem}' if problem else ''}", _proof_severity(record.event)
             case events.WorkCompared(turn, files):
                 severity = Severity.NORMAL if files else Severity.WARNING if files is None else Severity.BAD
                 return f"{turn} {changed_in_words(files)} since the run started", severity
+            case events.WorkUndone(turn, files, commit):
+                text = (
+                    f"{turn} changed {listed(files[:_MAX_FAILURES])}, which is not its role: put back; its version is "
+                    f"commit {commit[:12]} (`git show {commit[:12]}:FILE` prints a file of it)"
+                )
+                return text, Severity.BAD
             case WorkGathered():
                 return _gathered(record.event)
             case WorkMerged():
@@ -162,6 +173,15 @@ class EventFormatter:
         where = ", read from its screen" if event.source is events.Source.SCREEN else ""
         cost = in_short(event.usage)
         return text + took + where + (f", {cost}" if cost else ""), severity_of(verdict)
+
+
+def _proof_severity(ran: events.ProofRan) -> Severity:
+    """Planted and new tests are to fail; what a step means for the PASS is said by what follows."""
+    if ran.problem:
+        return Severity.BAD
+    if ran.step in (ProofStep.CANARY, ProofStep.RED, ProofStep.BASELINE):
+        return Severity.NORMAL
+    return Severity.GOOD if ran.exit_code == 0 else Severity.BAD
 
 
 def _what(plan: Plan | None) -> str:
@@ -211,7 +231,8 @@ def _unapproved(record: Recorded, before: CycleState, after: CycleState) -> Iter
 def approval(before: CycleState, review: str) -> Words:
     """What became of the review that ended a phase; `before` is the state in which it was asked for."""
     reviewer = _name(phase_def(before.phase).reviewer or before.role)
-    if is_approved(review, before.cycle, before.phase, before.plan.review):
+    strict = before.plan.quoted_verdicts_ignored
+    if is_approved(review, before.cycle, before.phase, before.plan.review, strict=strict):
         return f"approved by {reviewer} in cycle {before.cycle}", Severity.GOOD
     cycles = count(before.cycle, "cycle")
     return f"not approved by {reviewer} in {cycles}; its objections go along", Severity.WARNING

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import reduce
 
 from logos.domain import events
-from logos.domain.events import Noted, Recorded, Topic, WorkGathered
+from logos.domain.events import Noted, ProofRan, Recorded, Topic, WorkGathered
 from logos.domain.plans import CyclePlan, Plan
+from logos.domain.proof import ProofStep
 from logos.domain.records import replace
 from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
 from logos.domain.roles import Role, phase_def_of
@@ -15,14 +16,23 @@ from logos.domain.usage import Usage
 from logos.flows.cycle.verdicts import ReportedResult, evidence_found, is_approved, read_result, says_approved
 from logos.flows.levels.flow import ReadReport
 from logos.flows.levels.turn_ids import GATHER, LevelTurn, level_turn
+from logos.flows.proof.verdict import ProofProgress
 from logos.views.text import count, cut
 
 _ROLES = frozenset(Role)
-_TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)")
+_TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)(\.t\d+)?")
 # The agent of steps that Logos does itself.
 LOGOS = "logos"
 # A verdict is a few words; the log has the whole reason on a line of its own.
 REASON = 80
+PROOF_STEPS = {
+    ProofStep.BASELINE: "the tests before the run",
+    ProofStep.RESULT: "the result's own tests, in a clean room",
+    ProofStep.GUARDED: "the result with the tests of before the run",
+    ProofStep.CANARY: "planted tests, which must fail",
+    ProofStep.RED: "new tests without the change",
+    ProofStep.BLIND: "acceptance tests that no author has seen",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,9 @@ class TurnViewBuilder:
                 return replace(self._of(turn, at), waits="")
             case events.CheckRan(turn, command, exit_code, output):
                 return TurnView(turn, LOGOS, self._before, command, output, at, f"exit {exit_code}")
+            case ProofRan():
+                verdict = proof_in_words(event)
+                return TurnView(event.turn, LOGOS, self._before, event.command, event.output, at, verdict)
             case events.WorkCompared(turn, files):
                 verdict, text = changed_in_words(files), "\n".join(files or ())
                 return TurnView(turn, LOGOS, self._before, "compare the work tree", text or verdict, at, verdict)
@@ -189,16 +202,16 @@ def _role_verdict(plan: CyclePlan, turn: str, text: str) -> str:
     if parts is None or parts["role"] not in _ROLES:
         return ""
     role, cycle = Role(parts["role"]), int(parts["cycle"])
-    stage = phase_def_of(role)
+    stage, strict = phase_def_of(role), plan.quoted_verdicts_ignored
     if role is Role.TESTER:
-        verdict = read_result(text)
+        verdict = read_result(text, strict=strict)
         return "no verdict" if verdict is ReportedResult.UNCLEAR else verdict.value
     if role is not stage.reviewer:
         return ""
-    if not says_approved(text):
+    if not says_approved(text, strict=strict):
         return "REVISE" if "REVISE" in text else "no verdict"
     rules = plan.review
-    if is_approved(text, cycle, stage.phase, rules):
+    if is_approved(text, cycle, stage.phase, rules, strict=strict):
         return "APPROVED"
     if cycle < rules.min_cycles_before_approval:
         return f"APPROVED, but cycle {cycle} is too early to count"
@@ -208,3 +221,22 @@ def _role_verdict(plan: CyclePlan, turn: str, text: str) -> str:
 
 def changed_in_words(files: tuple[str, ...] | None) -> str:
     return "changes unknown" if files is None else f"{count(len(files), 'file')} changed"
+
+
+def proof_step_in_words(progress: ProofProgress | None) -> str:
+    """The step that Logos runs now."""
+    if progress is None or progress.step is None:
+        return "Logos compares the result with the work tree before the run"
+    return f"Logos runs {PROOF_STEPS[progress.step]}"
+
+
+def proof_in_words(ran: ProofRan) -> str:
+    """The result of a step in a few words."""
+    if ran.problem:
+        return "proves nothing"
+    tests = ran.tests
+    if tests is None:
+        return f"exit {ran.exit_code}, tests not counted"
+    parts = {"passed": tests.passed, "failed": tests.failed, "flaky": tests.flaky, "skipped": tests.skipped}
+    counted = ", ".join(f"{len(ids)} {word}" for word, ids in parts.items() if ids)
+    return f"exit {ran.exit_code}, {counted or 'no tests'}"

@@ -99,6 +99,18 @@ class GitSnapshots:
     def changed(self, since: str, now: str) -> list[str]:
         return [change.path.decode("utf-8", "replace") for change in self._git.changes(since, now)]
 
+    def altered(self, since: str, now: str) -> list[str]:
+        return [os.fsdecode(change.path) for change in self._git.changes(since, now) if change.old_mode]
+
+    def put_back(self, commit: str, paths: Iterable[str]) -> None:
+        """Put files back as they are in a commit; what is in their way, and all other files, stay as they are."""
+        index = self._home / "index.put_back"
+        git = self._git.using(GIT_INDEX_FILE=str(index))
+        git.ask("read-tree", "--reset", checked_commit(commit))
+        asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        git.ask("checkout-index", "-z", "--force", "--stdin", stdin=asked)
+        index.unlink(missing_ok=True)
+
     def remember(self, commits: Iterable[str]) -> None:
         asked = "".join(f"{commit}\n" for commit in dict.fromkeys(commits))
         flags = ("--no-walk=unsorted", "--stdin", "--format=%H %T %P", "--no-show-signature")

@@ -53,7 +53,7 @@ class Otherwise(StrEnum):
 
 
 _WITH_MESSAGE = (Fault.CRASH, Fault.GARBAGE, Fault.USAGE_LIMIT, Fault.TRANSIENT)
-_TURN = re.compile(rf"r{NUMBER}\.({'|'.join(Role)})\.c{NUMBER}")
+_TURN = re.compile(rf"r{NUMBER}\.({'|'.join(Role)})\.c{NUMBER}(\.t{NUMBER})?")
 _FIRST_LINE = re.compile(r"Turn: (\S+)[ \t\r]*(?:\n|\Z)")
 
 

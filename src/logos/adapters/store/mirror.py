@@ -251,13 +251,17 @@ def _sync(folder: Path) -> None:
         os.fsync(handle)
 
 
-def mirrors_folder() -> Path:
-    """The folder of all mirrors, in the user state folder. Raises OSError if there is no home folder."""
+def state_folder() -> Path:
+    """Our folder in the user state folder, outside every work dir. Raises OSError if there is no home folder."""
     configured = os.environ.get("XDG_STATE_HOME", "")
     base = configured if os.path.isabs(configured) else os.path.expanduser("~/.local/state")
     if not os.path.isabs(base):
         raise OSError(None, "no home folder")
-    return Path(base, "logos", "mirrors")
+    return Path(base, "logos")
+
+
+def mirrors_folder() -> Path:
+    return state_folder() / "mirrors"
 
 
 def attach(path: Path, stored_id: str, runs: Iterable[RunId], tell: Tell, *, driving: bool) -> Mirror | None:

@@ -15,6 +15,7 @@ from logos.flows.levels.state import LevelsState, LevelStatus, PendingTurn, Stag
 from logos.views.redact import one_line
 from logos.views.run import TurnView
 from logos.views.text import count, duration, listed
+from logos.views.turns import proof_step_in_words
 
 _DOING = {
     TurnKind.DECOMPOSE: "decomposing",
@@ -69,6 +70,8 @@ class LevelsView:
                 return "L1: fixing lint errors"
             case Stage.UP:
                 return f"up: {_checking(state) or f'{state.level.name} validates'}"
+            case Stage.PROVE:
+                return f"proof: {proof_step_in_words(state.proof)}"
             case Stage.DISPUTE if dispute is not None:
                 where = f"reconciliation {dispute.id} at {dispute.level.name} ({dispute.cause})"
                 return f"{where}, round {dispute.round} of {state.plan.max_rounds}, {_SAYS[dispute.kind]}"
@@ -171,7 +174,7 @@ def _at_work(state: LevelsState) -> set[Level]:
 def _is_judged(state: LevelsState) -> bool:
     """Whether the levels' results are those of this sweep."""
     failed = state.dispute is not None and state.dispute.cause is Cause.FAILURE
-    return state.stage is Stage.UP or (state.stage is Stage.DISPUTE and failed)
+    return state.stage in (Stage.UP, Stage.PROVE) or (state.stage is Stage.DISPUTE and failed)
 
 
 def _is_specified(state: LevelsState, level: Level) -> bool:

@@ -24,6 +24,7 @@ from logos.views.events import EventFormatter, EventLine, Severity, severity_of
 from logos.views.redact import one_line
 from logos.views.run import FLOW_WORDS, State, TurnView, TurnViewBuilder
 from logos.views.text import clock, count, duration, first_line
+from logos.views.turns import proof_step_in_words
 from logos.views.usage import sum_in_words
 
 LAST_EVENTS = 8
@@ -156,6 +157,8 @@ class LiveView(View):
         """What happens now, the most important word first: a narrow terminal cuts the end."""
         if state.comparing:
             return [("Logos looks for what has changed", "bold")]
+        if state.proof is not None and not state.comparing:
+            return [(f"proof: {proof_step_in_words(state.proof)}", "bold")]
         if state.checking:
             return [(f"Logos runs `{one_line(state.plan.test_command)}` itself", "bold")]
         opened, wanted = len(self._ledger.terminals), len(state.plan.agents)

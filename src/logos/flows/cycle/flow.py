@@ -5,13 +5,16 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 
 from logos.domain import events
-from logos.domain.events import Event
+from logos.domain.events import Event, ProofRan
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
+from logos.domain.proof import ProofStep
 from logos.domain.records import replace
 from logos.domain.roles import ANSWERS, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
 from logos.domain.turns import Action, AgentName, Check, Compare, Fact, FailureKind, Outcome, Turn, TurnId, Worktree
 from logos.flows import Position, condense
 from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
+from logos.flows.proof.declared import declared_in
+from logos.flows.proof.verdict import ProofProgress, action_for, in_words, judged
 
 EXPLORE_BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
 UPSTREAM_BACK_REFERENCE = "(Same as in your first turn of this round -- refer to your conversation history.)"
@@ -21,8 +24,18 @@ NOTHING_CHANGED = (
     "The tester reported PASS, but no file outside the specs has changed since the run started: nothing is implemented."
 )
 
-# A tester without a verdict is asked once more.
+NOT_STORED = "the work tree cannot be stored as a snapshot, so nothing can be proven; the warning before this says why"
+
+# A tester without a verdict, and a reviewer that changed files, are asked once more.
 TESTER_TRIES = 2
+REVIEW_TRIES = 2
+OVERSTEPPED = (
+    "REVISE: the reviewer changed files that it was to review. They were put back; its approval does not count."
+)
+ASKED_AGAIN = (
+    "You changed files that you were to review. They were put back, and your verdict did not count. "
+    "Review again, and change nothing but your response file."
+)
 # How much of the old conversation a replacement agent is told.
 MEMORY_TURNS = 3
 MEMORY_LINES = 15
@@ -46,10 +59,18 @@ class CycleState:
     briefed: frozenset[Role] = frozenset()
     memory: Mapping[Role, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     fresh: bool = True
-    # After the tester's PASS: Logos compares the work tree, then runs the test command.
+    # How often the turn's agent was asked, and whether it changed files that it was to judge.
+    attempt: int = 1
+    overstepped: bool = False
+    # Whether the reviewer approved the analysis; what it declares then counts.
+    analysis_approved: bool = False
+    # After the tester's PASS: Logos compares the work tree, then proves the result, or runs the test command.
     comparing: bool = False
     checking: bool = False
-    # Whether the test command, run by Logos, exited 0 after the tester's PASS.
+    # The tests before the run, and the proof that is due, or that the PASS rests on.
+    baseline: ProofRan | None = None
+    proof: ProofProgress | None = None
+    # Whether Logos itself has proven the result, or run the test command with exit code 0, after the tester's PASS.
     verified: bool = False
     stalled: str | None = None
     trouble: FailureKind | None = None
@@ -66,19 +87,22 @@ class CycleState:
 
     @property
     def turn_id(self) -> TurnId:
-        return TurnId(f"r{self.round}.{self.role}.c{self.cycle}")
+        again = f".t{self.attempt}" if self.attempt > 1 else ""
+        return TurnId(f"r{self.round}.{self.role}.c{self.cycle}{again}")
 
     @property
     def action_id(self) -> TurnId:
         """The agent's turn, or what Logos does itself after a PASS."""
         if self.comparing:
             return TurnId(f"r{self.round}.changes")
+        if self.proof is not None:
+            return TurnId(f"r{self.round}.proof.{self.proof.step}")
         return TurnId(f"r{self.round}.verify") if self.checking else self.turn_id
 
     @property
     def proving(self) -> bool:
         """Whether Logos itself is at work, not an agent."""
-        return self.comparing or self.checking
+        return self.comparing or self.checking or self.proof is not None
 
     @property
     def position(self) -> Position:
@@ -108,6 +132,8 @@ class Cycle:
             return (Compare(state.action_id),)
         if state.checking:
             return (Check(state.action_id, state.plan.test_command),)
+        if state.proof is not None and state.baseline is not None and state.plan.proof is not None:
+            return (action_for(state.proof, state.baseline, state.plan.proof, f"r{state.round}"),)
         return (turn_for(state),)
 
     def apply(self, state: CycleState, event: Event) -> CycleState:
@@ -127,12 +153,20 @@ class Cycle:
                 if state.outcome not in (None, Outcome.BLOCKED):
                     return state
                 return replace(state, outcome=Outcome.ABANDONED, reason=why, stalled=None, trouble=None)
+            case events.WorkUndone(turn):
+                awaited = not state.proving and turn == state.action_id and state.outcome is None
+                return replace(state, overstepped=True) if awaited else state
             case events.CheckRan(turn, command, exit_code, output):
                 awaited = state.checking and turn == state.action_id and state.outcome is None
                 return _checked(state, command, exit_code, output) if awaited else state
-            case events.WorkCompared(turn, files):
+            case events.WorkCompared(turn, files, commit):
                 awaited = state.comparing and turn == state.action_id and state.outcome is None
-                return _compared(state, files) if awaited else state
+                return _compared(state, files, commit) if awaited else state
+            case ProofRan(_, ProofStep.BASELINE):
+                return replace(state, baseline=event)
+            case ProofRan(turn):
+                awaited = state.proof is not None and turn == state.action_id and state.outcome is None
+                return _proven(state, event) if awaited else state
             case events.TerminalOpened(agent):
                 return _new_conversation(state, Role(agent))
             case events.RunStarted() | events.TerminalClosed() | events.TurnSent() | events.Noted() | events.RunEnded():
@@ -149,10 +183,13 @@ class Cycle:
 
 def _resumed(state: CycleState, plan: CyclePlan) -> CycleState:
     """New settings may change what follows the tester's PASS."""
+    before = state.plan.proof
     state = replace(state, plan=replace(plan, rules=state.plan.rules), stalled=None, trouble=None)
-    if state.comparing:
-        return _claimed(replace(state, comparing=False))
-    return _verify(replace(state, checking=False)) if state.checking else state
+    if state.outcome is not None or not state.proving:
+        return state
+    # The work tree may have changed since then. Where it has not, steps that ran are not repeated.
+    kept = state.proof if plan.proof == before else None
+    return _claimed(replace(state, comparing=False, checking=False, proof=kept))
 
 
 def _imported(plan: CyclePlan, seed: CycleSeed) -> CycleState:
@@ -177,9 +214,13 @@ def _answered(state: CycleState, text: str) -> CycleState:
     # The role's latest answers, condensed, are for an agent in a new conversation.
     said = f"{state.turn_id}:\n{condense.head(text, MEMORY_LINES)}"
     memory = {**state.memory, state.role: (*state.memory.get(state.role, ()), said)[-MEMORY_TURNS:]}
+    overstepped, again = state.overstepped, state.attempt
     state = replace(state, outputs=MappingProxyType(outputs), memory=MappingProxyType(memory), fresh=False)
+    state = replace(state, overstepped=False, attempt=1)
     if state.role is stage.reviewer:
-        return _reviewed(state, text)
+        if overstepped and again < REVIEW_TRIES:
+            return replace(state, attempt=again + 1)
+        return _reviewed(state, f"{OVERSTEPPED}\n\n{text}" if overstepped else text, counts=not overstepped)
     if stage.reviewer is not None:
         return replace(state, role=stage.reviewer)
     return _tested(state, text)
@@ -193,10 +234,15 @@ def _new_conversation(state: CycleState, role: Role) -> CycleState:
     return replace(state, briefed=state.briefed - {role}, memory=memory)
 
 
-def _reviewed(state: CycleState, text: str) -> CycleState:
+def _reviewed(state: CycleState, text: str, *, counts: bool = True) -> CycleState:
     stage, rules = phase_def(state.phase), state.plan.review
     nothing_reviewed = not state.said(stage.author)
-    if not nothing_reviewed and is_approved(text, state.cycle, state.phase, rules):
+    if (
+        counts
+        and not nothing_reviewed
+        and is_approved(text, state.cycle, state.phase, rules, strict=state.plan.quoted_verdicts_ignored)
+    ):
+        state = replace(state, analysis_approved=state.analysis_approved or state.phase is Phase.ANALYST)
         return _enter(_object(state, ""), phase_after(state.phase))
     state = _object(state, condense.review_notes(text, state.plan.condense))
     # A run that starts at a reviewer has nothing to review: its author gets a turn whatever the limit.
@@ -220,7 +266,7 @@ def _enter(state: CycleState, phase: Phase) -> CycleState:
 
 
 def _tested(state: CycleState, text: str) -> CycleState:
-    verdict = read_result(text)
+    verdict = read_result(text, strict=state.plan.quoted_verdicts_ignored)
     if verdict is ReportedResult.UNCLEAR and state.cycle < TESTER_TRIES:
         return replace(state, cycle=state.cycle + 1)
     if verdict is not ReportedResult.PASS:
@@ -230,17 +276,54 @@ def _tested(state: CycleState, text: str) -> CycleState:
 
 def _claimed(state: CycleState) -> CycleState:
     """The tester reported PASS. A run that starts at the tester, or never asked the programmer, may change nothing."""
-    plan = state.plan
-    if plan.expect_change and plan.start is not Role.TESTER and state.said(Role.PROGRAMMER):
+    if _expects_change(state) or _can_prove(state):
         return replace(state, comparing=True)
     return _verify(state)
 
 
-def _compared(state: CycleState, files: tuple[str, ...] | None) -> CycleState:
-    state = replace(state, comparing=False)
-    if files is None or files:
-        return _verify(state)
-    return failed(state, f"RESULT: FAIL\nEVIDENCE:\n{NOTHING_CHANGED}")
+def _expects_change(state: CycleState) -> bool:
+    plan = state.plan
+    return plan.expect_change and plan.start is not Role.TESTER and bool(state.said(Role.PROGRAMMER))
+
+
+def _can_prove(state: CycleState) -> bool:
+    return state.plan.proof is not None and state.baseline is not None
+
+
+def _compared(state: CycleState, files: tuple[str, ...] | None, commit: str) -> CycleState:
+    if files == () and _expects_change(state):
+        return failed(replace(state, comparing=False), f"RESULT: FAIL\nEVIDENCE:\n{NOTHING_CHANGED}")
+    if not _can_prove(state):
+        return _verify(replace(state, comparing=False, proof=None))
+    if not commit:
+        return replace(state, stalled=NOT_STORED)
+    kept = state.proof if state.proof is not None and state.proof.result == commit else None
+    return replace(state, comparing=False, proof=kept or ProofProgress(commit, files, _declared(state)))
+
+
+def _declared(state: CycleState) -> tuple[str, ...]:
+    """The guarded paths that may change: a person allowed them, or the approved analysis gives the reason."""
+    allowed = state.plan.proof.may_change if state.plan.proof is not None else ()
+    analysis = state.said(Role.ANALYST) if state.analysis_approved else ""
+    return (*allowed, *(declared.path for declared in declared_in(analysis)))
+
+
+def _proven(state: CycleState, ran: ProofRan) -> CycleState:
+    progress, baseline, rules = state.proof, state.baseline, state.plan.proof
+    if progress is None or baseline is None or rules is None:
+        return state
+    judgement = judged(progress, ran, baseline, rules)
+    if judgement.pause:
+        return replace(state, stalled=judgement.pause)
+    state = replace(state, proof=judgement.progress)
+    if judgement.failure:
+        told = condense.tail(judgement.failure, max(state.plan.condense.test_evidence_lines - 3, 1))
+        told = f"The tester reported PASS, but the proof fails.\n{judgement.failure.splitlines()[0]}\n{told}"
+        return failed(replace(state, proof=None), f"RESULT: FAIL\nEVIDENCE:\n{told}")
+    if judgement.progress.step is not None:
+        return state
+    words = in_words(judgement.progress, baseline)
+    return _passed(replace(state, verified=True), f"the tester reported PASS, and Logos has proven it: {words}")
 
 
 def _verify(state: CycleState) -> CycleState:
@@ -306,7 +389,7 @@ def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
         case Role.ANALYST:
             return {"feedback": state.feedback, "review_feedback": state.analyst_feedback}
         case Role.PEER_ANALYST:
-            return {"author_output": analyst or nothing}
+            return {"author_output": analyst or nothing, "again": ASKED_AGAIN if state.attempt > 1 else ""}
         case Role.PROGRAMMER:
             handoff = condense.analyst_for_programmer(analyst, plan.condense) or nothing
             repeated = state.cycle > 1 and briefed and plan.condense.upstream_on_repeat
@@ -321,7 +404,8 @@ def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
             }
         case Role.PEER_PROGRAMMER:
             # A reviewer of a repair must know what was broken.
-            return {"author_output": programmer or nothing, "feedback": state.feedback}
+            again = ASKED_AGAIN if state.attempt > 1 else ""
+            return {"author_output": programmer or nothing, "feedback": state.feedback, "again": again}
         case Role.TESTER:
             return {
                 "handoff": condense.programmer_for_tester(programmer, plan.condense) or nothing,

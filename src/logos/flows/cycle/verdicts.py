@@ -12,6 +12,7 @@ _LEAD = r"^[-#*_`\s]*"
 _RESULT = re.compile(_LEAD + r"RESULT:[*_`\s]*(?P<rest>.*)$")
 _REVIEW = re.compile(_LEAD + r"REVIEW_RESULT:[*_`\s]*(?P<rest>.*)$")
 _NOTES = re.compile(_LEAD + r"REVIEW_NOTES:")
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 
 
 class ReportedResult(StrEnum):
@@ -23,6 +24,34 @@ class ReportedResult(StrEnum):
 def _lines(text: str) -> list[str]:
     """The lines of a text, stripped, whatever their line endings."""
     return [stripped for line in text.splitlines() if (stripped := line.strip())]
+
+
+def unquoted(text: str) -> str:
+    """A text without code fences and quotations: what they contain is not the agent's own word.
+
+    A response that is a single fence is unwrapped first.
+    """
+    lines = text.strip().splitlines()
+    if len(lines) > 1 and (opened := _FENCE.match(lines[0])) and _closes(opened[1], lines[-1]):
+        inside = [_FENCE.match(line) for line in lines[1:-1]]
+        if not any(found and _closes(opened[1], found[0]) for found in inside):
+            lines = lines[1:-1]
+    kept: list[str] = []
+    fence = ""
+    for line in lines:
+        found = _FENCE.match(line)
+        if fence:
+            fence = "" if found and _closes(fence, line) else fence
+        elif found:
+            fence = found[1]
+        elif not line.lstrip().startswith(">"):
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _closes(fence: str, line: str) -> bool:
+    mark = line.strip()
+    return mark.startswith(fence) and not mark.strip(fence[0])
 
 
 def _said(pattern: re.Pattern[str], text: str, good: str, bad: str) -> set[str]:
@@ -41,16 +70,20 @@ def _word(rest: str, good: str, bad: str) -> str:
     return good if re.match(rf"{good}\b", rest) else "neither"
 
 
-def read_result(text: str) -> ReportedResult:
-    """The tester's verdict. FAIL outweighs a PASS beside it; an echoed format line makes a PASS unclear."""
-    said = _said(_RESULT, text, "PASS", "FAIL")
-    if "FAIL" in said:
+def read_result(text: str, *, strict: bool = True) -> ReportedResult:
+    """The tester's verdict. FAIL outweighs a PASS beside it; an echoed format line makes a PASS unclear.
+
+    `strict`: a PASS in a fence or quotation does not count; a FAIL in a fence does.
+    """
+    if "FAIL" in _said(_RESULT, text, "PASS", "FAIL"):
         return ReportedResult.FAIL
+    said = _said(_RESULT, unquoted(text) if strict else text, "PASS", "FAIL")
     return ReportedResult.PASS if said == {"PASS"} else ReportedResult.UNCLEAR
 
 
-def says_approved(text: str) -> bool:
-    return _said(_REVIEW, text, "APPROVED", "REVISE") == {"APPROVED"}
+def says_approved(text: str, *, strict: bool = True) -> bool:
+    own = _said(_REVIEW, unquoted(text) if strict else text, "APPROVED", "REVISE")
+    return own == {"APPROVED"} and "REVISE" not in _said(_REVIEW, text, "APPROVED", "REVISE")
 
 
 _DECISIONS = frozenset({"APPROVED", "REVISE", *Verdict})
@@ -97,8 +130,8 @@ def evidence_found(text: str, phase: Phase) -> int:
     return sum(1 for family in EVIDENCE[phase] if family.search(notes))
 
 
-def is_approved(text: str, cycle: int, phase: Phase, rules: ReviewRules) -> bool:
-    if not says_approved(text) or cycle < rules.min_cycles_before_approval:
+def is_approved(text: str, cycle: int, phase: Phase, rules: ReviewRules, *, strict: bool = True) -> bool:
+    if not says_approved(text, strict=strict) or cycle < rules.min_cycles_before_approval:
         return False
     if not rules.require_evidence:
         return True

@@ -7,8 +7,9 @@ from logos.domain.levels import PROVEN_BY_TOOLS, Level, above
 from logos.domain.plans import RulesVersion
 from logos.domain.reports import Proposal, Report, TurnKind, Verdict
 from logos.domain.specs import Direction, Proof, Question, Tool
-from logos.domain.turns import Outcome, TurnId
+from logos.domain.turns import TurnId
 from logos.flows.cannot_run import why_it_cannot_run
+from logos.flows.levels import proving
 from logos.flows.levels.briefing import handed, proof_in_words
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, LevelStatus, PendingTurn, with_item
@@ -103,4 +104,4 @@ def _passed(state: LevelsState) -> LevelsState:
     proof = f"; Logos itself ran {ran}" if ran else ""
     unproven = [level.name for level, standing in state.standing.items() if standing is LevelStatus.UNPROVEN]
     doubt = f"; nothing proves {' and '.join(sorted(unproven))}: telos.toml names no tool for it" if unproven else ""
-    return replace(state, outcome=Outcome.PASSED, reason=f"every level finds its spec satisfied{proof}{doubt}")
+    return proving.passed(state, f"every level finds its spec satisfied{proof}{doubt}")

@@ -8,9 +8,10 @@ from logos.domain import events
 from logos.domain.events import Event, WorkGathered
 from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import LevelsPlan
+from logos.domain.proof import ProofStep
 from logos.domain.reports import ActionKind, NextAction, Proposal, Refused, Report, TurnKind
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
-from logos.flows.levels import ascent, building, descent, middle
+from logos.flows.levels import ascent, building, descent, middle, proving
 from logos.flows.levels.briefing import facts_for
 from logos.flows.levels.state import GATHERED, MAIN, RECONCILING, LevelsState, PendingTurn, Stage, with_item, without
 from logos.flows.levels.turn_ids import turn_of
@@ -27,6 +28,7 @@ _ENTER: dict[Stage, Callable[[LevelsState], LevelsState]] = {
     Stage.BUILD: building.enter,
     Stage.LINT: lambda state: state.ask_for(Level.L1, TurnKind.LINT),
     Stage.UP: ascent.enter,
+    Stage.PROVE: lambda state: state,
     Stage.DISPUTE: middle.enter,
 }
 _ACCEPT: dict[TurnKind, Callable[[LevelsState, PendingTurn, Report], LevelsState]] = {
@@ -53,6 +55,8 @@ class Levels:
         if state.stage is Stage.MERGE:
             contributions = tuple((contribution.component.name, contribution.commit) for contribution in state.unmerged)
             return (Merge(_merge_id(state), state.head, contributions),)
+        if state.stage is Stage.PROVE:
+            return (proving.due(state),)
         if state.stage is Stage.UP and not state.pending_turns:
             tool = state.unproven_tools(state.level)[0]
             return (Check(ascent.check_id(state, tool), tool.command, state.main),)
@@ -83,6 +87,13 @@ class Levels:
             case events.CheckRan(turn, command, exit_code, output):
                 awaited = state.stage is Stage.UP and not state.pending_turns and not over
                 return ascent.checked(state, turn, command, exit_code, output) if awaited else state
+            case events.WorkCompared(turn, files, commit):
+                awaited = state.stage is Stage.PROVE and not over
+                return proving.compared(state, turn, files, commit) if awaited else state
+            case events.ProofRan(_, ProofStep.BASELINE):
+                return replace(state, baseline=event)
+            case events.ProofRan():
+                return proving.proven(state, event) if state.stage is Stage.PROVE and not over else state
             case events.WorkGathered():
                 return state if over else _gathered(state, event)
             case events.WorkMerged(turn, commit, found):
@@ -99,9 +110,9 @@ class Levels:
                     return state
                 over_now = replace(state, outcome=Outcome.ABANDONED, reason=why)
                 return replace(over_now, question=None, stalled=None, trouble=None)
-            case events.TerminalOpened() | events.TerminalClosed() | events.TurnSent() | events.WorkCompared():
+            case events.TerminalOpened() | events.TerminalClosed() | events.TurnSent():
                 return state
-            case events.RecordsTampered():
+            case events.RecordsTampered() | events.WorkUndone():
                 return state
             case events.RunStarted() | events.RunResumed() | events.RunForked() | events.RunEnded() | events.Noted():
                 return state
@@ -110,7 +121,7 @@ class Levels:
         """A resume can change how a build is carried out, not what is built."""
         own = self.plan
         plan = replace(plan, feature=own.feature, base=own.base, levels=own.levels, rules=own.rules)
-        state = replace(state, plan=plan, stalled=None, trouble=None)
+        state = proving.resumed(replace(state, plan=plan, stalled=None, trouble=None), state)
         # New settings may leave nothing to wait for.
         waits = state.stage is not Stage.UP or state.outcome is not None or bool(state.pending_turns)
         return state if waits else ascent.proceed(state)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Self, TypeVar
 
+from logos.domain.events import ProofRan
 from logos.domain.levels import LEVELS, Level, above
 from logos.domain.plans import LevelsPlan
 from logos.domain.reports import Component, Constraint, Report, TurnKind
@@ -15,6 +16,7 @@ from logos.flows import Position
 from logos.flows.levels.components import Contribution, needs
 from logos.flows.levels.reconcile import Cause, Dispute, participants
 from logos.flows.levels.turn_ids import turn_of
+from logos.flows.proof.verdict import ProofProgress
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", str, Level)
@@ -33,6 +35,7 @@ class Stage(StrEnum):
     MERGE = "merge"
     LINT = "lint"
     UP = "up"
+    PROVE = "prove"
     DISPUTE = "reconcile"
 
 
@@ -116,6 +119,10 @@ class LevelsState:
     stuck: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     proofs: tuple[Proof, ...] = ()
     standing: Mapping[Level, LevelStatus] = field(default_factory=lambda: MappingProxyType({}))
+    # The tests before the build, the proof of the merged work, and what the levels said before it.
+    baseline: ProofRan | None = None
+    proof: ProofProgress | None = None
+    satisfied: str = ""
     dispute: Dispute | None = None
     settled: tuple[Dispute, ...] = ()
     question: Question | None = None
@@ -240,7 +247,9 @@ class LevelsState:
 
     @property
     def verified(self) -> bool:
-        """Whether tools that Logos ran itself prove what the authors built."""
+        """Whether Logos itself has proven what was built: in clean rooms or, without a baseline, by its tools."""
+        if self.plan.proof is not None and self.baseline is not None:
+            return self.outcome is Outcome.PASSED
         return self.standing.get(Level.L2) is LevelStatus.PROVEN
 
     @property

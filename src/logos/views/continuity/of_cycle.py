@@ -23,7 +23,7 @@ def completed(steps: Steps) -> Iterator[Entry]:
         before, after, part = step.before, step.after, f"round {step.before.round}"
         match step.record.event:
             case TurnAnswered(_, text) if before.phase is Phase.TESTER and _went_on(before, after):
-                passed = read_result(text) is ReportedResult.PASS
+                passed = read_result(text, strict=before.plan.quoted_verdicts_ignored) is ReportedResult.PASS
                 yield entry(part, "test", "PASS" if passed else "FAIL", _severity(passed), step=step)
             case TurnAnswered(_, text) if before.phase is not after.phase:
                 yield entry(part, f"{before.phase}'s work", *approval(before, text), step=step)

@@ -1,0 +1,68 @@
+"""After every level has passed: the merged work is proven in clean rooms, as the result of a cycle is."""
+
+from dataclasses import replace
+
+from logos.domain.events import ProofRan
+from logos.domain.levels import Level
+from logos.domain.turns import Action, Compare, Outcome, TurnId
+from logos.flows.levels.reconcile import Cause
+from logos.flows.levels.state import LevelsState, Stage
+from logos.flows.proof.declared import declared_in
+from logos.flows.proof.verdict import ProofProgress, action_for, in_words, judged
+
+# The levels whose specs may declare that tests must change.
+_DECLARING = (Level.L3, Level.L2)
+
+
+def passed(state: LevelsState, reason: str) -> LevelsState:
+    """Every level is satisfied: prove it, where there is a baseline to compare with."""
+    if state.plan.proof is None or state.baseline is None:
+        return replace(state, outcome=Outcome.PASSED, reason=reason)
+    return replace(state, satisfied=reason, proof=None).enter_stage(Stage.PROVE, max(state.levels))
+
+
+def due(state: LevelsState) -> Action:
+    if state.proof is None or state.baseline is None or state.plan.proof is None:
+        return Compare(_compare_id(state))
+    return action_for(state.proof, state.baseline, state.plan.proof, f"s{state.sweep}")
+
+
+def compared(state: LevelsState, turn: TurnId, files: tuple[str, ...] | None, commit: str) -> LevelsState:
+    if state.proof is not None or turn != _compare_id(state):
+        return state
+    return replace(state, proof=ProofProgress(commit, files, _declared(state)))
+
+
+def proven(state: LevelsState, ran: ProofRan) -> LevelsState:
+    rules, baseline, progress = state.plan.proof, state.baseline, state.proof
+    if rules is None or baseline is None or progress is None or ran.turn != due(state).id:
+        return state
+    judgement = judged(progress, ran, baseline, rules)
+    if judgement.pause:
+        return replace(state, stalled=judgement.pause)
+    state = replace(state, proof=judgement.progress)
+    if judgement.failure:
+        question, _, evidence = judgement.failure.partition("\n")
+        return state.dispute_over(Cause.FAILURE, Level.L2, f"the proof fails: {question}", evidence=evidence)
+    if judgement.progress.step is not None:
+        return state
+    words = in_words(judgement.progress, baseline)
+    return replace(state, outcome=Outcome.PASSED, reason=f"{state.satisfied}; Logos has proven it: {words}")
+
+
+def resumed(state: LevelsState, before: LevelsState) -> LevelsState:
+    """With other rules, the steps that ran prove nothing."""
+    return state if state.plan.proof == before.plan.proof else replace(state, proof=None)
+
+
+def _compare_id(state: LevelsState) -> TurnId:
+    return TurnId(f"s{state.sweep}.changes")
+
+
+def _declared(state: LevelsState) -> tuple[str, ...]:
+    """The guarded paths that may change: a person allowed them, or the newest spec of a level gives the reason."""
+    allowed = state.plan.proof.may_change if state.plan.proof is not None else ()
+    names = ("", *(component.name for component in state.components))
+    specs = (state.spec_of(level, name) for level in _DECLARING for name in names)
+    texts = (f"{section.name}:\n{section.text}" for spec in specs if spec is not None for section in spec.sections)
+    return (*allowed, *(declared.path for text in texts for declared in declared_in(text)))

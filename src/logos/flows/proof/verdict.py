@@ -1,0 +1,250 @@
+"""Which step of a proof is next, and whether the one that ran supports a PASS."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from logos.domain.events import ProofRan
+from logos.domain.proof import CountedTests, ProofRules, ProofStep
+from logos.domain.records import replace
+from logos.domain.turns import Prove, TurnId
+from logos.flows.condense import tail
+from logos.flows.proof.guarded import allowed, is_guarded, is_test
+from logos.flows.proof.test_ids import file_of, function_of
+
+# How many names a message lists.
+_MOST_NAMES = 12
+_OUTPUT_LINES = 25
+
+UNTESTED = "no new or changed test fails without the change"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofProgress:
+    """How far the proof of one result has come; `step` is due, None: all steps support the PASS."""
+
+    result: str
+    # The paths that differ from the base; None: too many to name.
+    changed: tuple[str, ...] | None
+    declared: tuple[str, ...] = ()
+    step: ProofStep | None = ProofStep.RESULT
+    ran: tuple[ProofRan, ...] = ()
+
+    @property
+    def untested(self) -> bool:
+        """Whether nothing shows that the tests would notice if the change were not there."""
+        red = next((ran for ran in self.ran if ran.step is ProofStep.RED), None)
+        return red is None or not _is_red(red)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`failure`: why the result does not pass. `pause`: why nothing can be proven here, which a person must mend."""
+
+    progress: ProofProgress
+    failure: str = ""
+    pause: str = ""
+
+
+def action_for(progress: ProofProgress, baseline: ProofRan, rules: ProofRules, prefix: str) -> Prove:
+    """The step that is due."""
+    assert progress.step is not None
+    return Prove(
+        TurnId(f"{prefix}.proof.{progress.step}"),
+        progress.step,
+        rules,
+        baseline.commit,
+        progress.result,
+        progress.changed or (),
+        progress.declared,
+        _files_that_ran(progress),
+        baseline.room.network,
+        baseline.room.lent,
+    )
+
+
+def _files_that_ran(progress: ProofProgress) -> tuple[str, ...]:
+    """The files of which a test ran on the result: tests planted elsewhere would not be run."""
+    tests = progress.ran[0].tests if progress.ran else None
+    return tuple(sorted({file_of(test) for test in tests.executed} - {""})) if tests is not None else ()
+
+
+def judged(progress: ProofProgress, ran: ProofRan, baseline: ProofRan, rules: ProofRules) -> Judgement:
+    """What a step that was due has shown, and the step after it."""
+    if ran.problem:
+        return Judgement(progress, pause=f"{ran.turn} proves nothing: {ran.problem}")
+    after = replace(progress, ran=(*progress.ran, ran))
+    failure = _JUDGES[ran.step](after, ran, baseline, rules)
+    if failure:
+        return Judgement(replace(after, step=None), failure=failure)
+    after = replace(after, step=_next(after, baseline, rules))
+    if after.step is None and rules.require_tests and after.untested and not turned_green(after, baseline):
+        return Judgement(after, failure=f"{UNTESTED} (proof.require_tests)")
+    return Judgement(after)
+
+
+def turned_green(progress: ProofProgress, baseline: ProofRan) -> tuple[str, ...]:
+    """Tests that failed before the run and pass now: they are proof that the change is tested."""
+    result = next((ran for ran in progress.ran if ran.step is ProofStep.RESULT), None)
+    if baseline.tests is None or result is None or result.tests is None:
+        return ()
+    return tuple(sorted({*baseline.tests.failed} & {*result.tests.passed}))
+
+
+def in_words(progress: ProofProgress, baseline: ProofRan) -> str:
+    """What a proof has shown, for the reason of the outcome."""
+    by_step = {ran.step: ran for ran in progress.ran}
+    result = by_step[ProofStep.RESULT]
+    tests = result.tests
+    told = [
+        f"`{result.command}` passes in a clean room"
+        + (f" ({len(tests.executed)} tests)" if tests is not None else " (tests not counted)")
+    ]
+    if (guarded := by_step.get(ProofStep.GUARDED)) is not None:
+        told.append(f"so do the tests of before the run ({_listed(guarded.subject, 3)} put back)")
+    if (canary := by_step.get(ProofStep.CANARY)) is not None and canary.subject:
+        told.append("planted failures are noticed")
+    green = turned_green(progress, baseline)
+    if green:
+        told.append(f"{len(green)} tests that failed before pass now")
+    elif progress.untested:
+        told.append(f"but {UNTESTED}: untested")
+    else:
+        told.append("new tests fail without the change")
+    return "; ".join(told)
+
+
+# -- the next step
+
+
+def _next(progress: ProofProgress, baseline: ProofRan, rules: ProofRules) -> ProofStep | None:
+    """Steps that could show nothing are left out."""
+    done = {ran.step for ran in progress.ran}
+    wanted = {
+        ProofStep.RESULT: True,
+        ProofStep.GUARDED: bool(guarded_changes(progress, rules)) or progress.changed is None,
+        ProofStep.CANARY: progress.ran[0].tests is not None,
+        ProofStep.RED: bool(test_changes(progress, rules)) and not turned_green(progress, baseline),
+    }
+    return next((step for step, is_wanted in wanted.items() if is_wanted and step not in done), None)
+
+
+def guarded_changes(progress: ProofProgress, rules: ProofRules) -> tuple[str, ...]:
+    """Changed paths that steer tests and that nobody declared."""
+    changed = (path for path in progress.changed or () if is_guarded(path, rules))
+    return tuple(path for path in changed if not allowed(path, progress.declared))
+
+
+def test_changes(progress: ProofProgress, rules: ProofRules) -> tuple[str, ...]:
+    return tuple(path for path in progress.changed or () if is_test(path) and is_guarded(path, rules))
+
+
+# -- the meaning of a step
+
+
+def _own_tests(progress: ProofProgress, ran: ProofRan, baseline: ProofRan, rules: ProofRules) -> str:
+    return _passes(ran, baseline, rules, progress.declared)
+
+
+def _guarded(progress: ProofProgress, ran: ProofRan, baseline: ProofRan, rules: ProofRules) -> str:
+    why = _passes(ran, baseline, rules, progress.declared)
+    if not why:
+        return ""
+    changed = _listed(guarded_changes(progress, rules) or ran.subject)
+    return (
+        "With the tests, and the configuration that steers them, as they were before the run, the result does not "
+        "pass. "
+        f"This run changed {changed}. Undo these changes, or make the code pass the tests as they were. A test that "
+        "must change has to be named in the analysis, under `Tests that must change:`, with the reason, or be allowed "
+        f"with --may-change.\n{why}"
+    )
+
+
+def _canary(progress: ProofProgress, ran: ProofRan, baseline: ProofRan, rules: ProofRules) -> str:
+    del progress, baseline, rules
+    failed = {*ran.tests.failed} if ran.tests is not None else set[str]()
+    unnoticed = [planted for planted in ran.subject if planted not in failed]
+    if unnoticed:
+        return (
+            f"Logos planted tests that must fail, and {_listed(unnoticed)} did not: something in the result keeps "
+            f"tests from failing, or from being run. `{ran.command}` exited {ran.exit_code}:\n{_end(ran)}"
+        )
+    if ran.subject and ran.exit_code == 0:
+        return f"Planted tests failed, but `{ran.command}` exited 0: its exit code says nothing."
+    return ""
+
+
+def _red(progress: ProofProgress, ran: ProofRan, baseline: ProofRan, rules: ProofRules) -> str:
+    del progress, ran, baseline, rules
+    # New tests that pass on the old source are told, not refused: a refactoring has such tests.
+    return ""
+
+
+_JUDGES = {
+    ProofStep.RESULT: _own_tests,
+    ProofStep.GUARDED: _guarded,
+    ProofStep.CANARY: _canary,
+    ProofStep.RED: _red,
+}
+
+
+def _is_red(ran: ProofRan) -> bool:
+    return bool(ran.tests.failed) if ran.tests is not None else ran.exit_code != 0
+
+
+def _passes(ran: ProofRan, baseline: ProofRan, rules: ProofRules, declared: Iterable[str]) -> str:
+    """Why the tests of a step do not pass; empty if they do."""
+    told = f"`{ran.command}`, run by Logos in a clean room, exited {ran.exit_code}"
+    tests, before = ran.tests, baseline.tests
+    if tests is None:
+        if ran.exit_code != 0:
+            return f"{told}:\n{_end(ran)}"
+        return f"{told}, but no test reported that it ran; before the run they did" if before is not None else ""
+    if not tests.executed:
+        return f"{told}, but no test was run:\n{_end(ran)}"
+    was_flaky = {*before.flaky} if before is not None else set[str]()
+    excused = {test for test in tests.failed if test in was_flaky or _matches(test, rules.known_failing)}
+    wrong = [test for test in tests.failed if test not in excused]
+    if wrong:
+        return f"{told}; {_count(wrong)}: {_listed(wrong)}\n{_end(ran)}"
+    newly_flaky = [test for test in tests.flaky if test not in was_flaky]
+    if newly_flaky:
+        return f"{told}; tests fail now and then, which they did not before the run: {_listed(newly_flaky)}"
+    if ran.exit_code != 0 and not excused and not tests.flaky:
+        return f"{told}, although no test failed:\n{_end(ran)}"
+    missing = _missing(tests, before, declared)
+    if missing:
+        return f"{told}, but tests of before the run were not run: {_listed(missing)}. Restore them."
+    return ""
+
+
+def _missing(tests: CountedTests, before: CountedTests | None, declared: Iterable[str]) -> list[str]:
+    """Tests that ran before and do not run now, unless their file was declared.
+
+    Parameters may have random names, so only the number of cases of a test is compared.
+    """
+    if before is None:
+        return []
+    patterns = tuple(declared)
+    now = Counter(map(function_of, tests.executed))
+    then = Counter(function_of(test) for test in before.executed if not allowed(file_of(test), patterns))
+    return sorted(test for test, cases in then.items() if now[test] < cases)
+
+
+def _matches(test: str, patterns: Iterable[str]) -> bool:
+    return any(pattern in test if "*" not in pattern else fnmatchcase(test, pattern) for pattern in patterns)
+
+
+def _end(ran: ProofRan) -> str:
+    return tail(ran.output.strip(), _OUTPUT_LINES)
+
+
+def _count(tests: list[str]) -> str:
+    return f"{len(tests)} test{'s' if len(tests) > 1 else ''} failed"
+
+
+def _listed(names: Iterable[str], most: int = _MOST_NAMES) -> str:
+    known = list(names)
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return ", ".join(known[:most]) + more

@@ -1,0 +1,352 @@
+"""The port Prover: each step runs on exactly its files, in a room that leaves nothing behind, with and without a sandbox."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from logos.domain.proof import Network, ProofStep
+from tests.support.proving import SANDBOXES, Project, contents, rooms_left
+from tests.support.repositories import git, make_repository, write_files
+
+PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider"
+SHOP = {
+    "shop.py": "def price():\n    return 1\n",
+    "tests/test_shop.py": "from shop import price\n\n\ndef test_price():\n    assert price() == 1\n",
+    "conftest.py": "",
+}
+Make = Callable[..., Project]
+
+
+@pytest.fixture(params=SANDBOXES)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
+    """Makes projects; afterwards no room is left, and the person's repository is as it was."""
+    made: list[Project] = []
+
+    def project(files: dict[str, str] = SHOP, below: str = "") -> Project:
+        made.append(Project.of(tmp_path / "repo", files, request.param, below))
+        return made[-1]
+
+    yield project
+    for one in made:
+        one.prover.close()
+    assert rooms_left() == []
+
+
+def test_the_baseline_runs_the_command_on_the_files_of_the_base(make: Make) -> None:
+    shop = make()
+    ran = shop.baseline(PYTEST)
+    assert (ran.exit_code, ran.problem) == (0, ""), ran
+    assert ran.tests is not None
+    assert ran.tests.passed == ("tests/test_shop.py::test_price",)
+    assert ran.tree == git(shop.wd, "rev-parse", f"{ran.commit}^{{tree}}").strip()
+    assert ran.room.seconds > 0
+    assert ran.room.sandbox == ("bubblewrap" if shop.sandbox else "")
+
+
+def test_uncommitted_work_is_part_of_the_base_and_ignored_files_are_not(make: Make) -> None:
+    shop = make({**SHOP, ".gitignore": "secret.txt\n"})
+    write_files(shop.wd, {"new.txt": "new", "secret.txt": "hidden", "shop.py": "edited"})
+    ran = shop.baseline("cat shop.py new.txt; ls; pwd")
+    assert ran.output.startswith("editednew")
+    assert "secret.txt" not in ran.output
+
+
+def test_the_result_is_proven_with_its_own_tests(make: Make) -> None:
+    shop = make()
+    before = shop.baseline(PYTEST)
+    shop.write({"shop.py": "def price():\n    return 2\n"})
+    ran = shop.result(PYTEST, before)
+    assert ran.exit_code == 1
+    assert ran.tests is not None
+    assert ran.tests.failed == ("tests/test_shop.py::test_price",)
+
+
+def test_the_guarded_step_puts_back_exactly_what_steers_the_tests(make: Make) -> None:
+    shop = make({**SHOP, "tests/data.txt": "data", "pyproject.toml": '[project]\nname = "shop"\n'})
+    base = shop.take()
+    shop.write(
+        {
+            "shop.py": "def price():\n    return 2\n",
+            "tests/test_shop.py": "def test_price():\n    pass\n",
+            "pytest.ini": "[pytest]\naddopts = --co\n",
+            "pyproject.toml": '[project]\nname = "shop2"\n[tool.pytest.ini_options]\naddopts = "--co"\n',
+        }
+    )
+    result = shop.delete("tests/data.txt")
+    ran = shop.prove(ProofStep.GUARDED, f"ls; cat pyproject.toml tests/data.txt; {PYTEST}", base, result)
+    assert ran.subject == ("pyproject.toml", "pytest.ini", "tests/data.txt", "tests/test_shop.py")
+    assert "pytest.ini" not in ran.output
+    assert 'name = "shop2"' in ran.output
+    assert "addopts" not in ran.output
+    assert ran.tests is not None
+    assert ran.tests.failed == ("tests/test_shop.py::test_price",)
+    assert ran.tree != git(shop.wd, "rev-parse", f"{result}^{{tree}}").strip()
+
+
+def test_declared_changes_of_guarded_files_stay(make: Make) -> None:
+    shop = make()
+    base = shop.take()
+    changed = {"shop.py": "def price():\n    return 2\n", "tests/test_shop.py": "def test_price(): pass\n"}
+    result = shop.write({**changed, "tests/test_more.py": "def test_more(): assert 0\n"})
+    ran = shop.prove(ProofStep.GUARDED, PYTEST, base, result, declared=("tests/test_shop.py",))
+    assert ran.subject == ("tests/test_more.py",)
+    assert ran.exit_code == 0
+    allowed = shop.prove(ProofStep.GUARDED, PYTEST, base, result, may_change=("tests/",))
+    assert (allowed.subject, allowed.exit_code, allowed.tests) == ((), 0, None)
+    assert "not run" in allowed.output
+
+
+def test_a_link_in_place_of_the_tests_is_replaced_by_the_tests(make: Make, tmp_path: Path) -> None:
+    shop = make()
+    base = shop.take()
+    (tmp_path / "elsewhere").mkdir()
+    shop.delete("tests")
+    (shop.wd / "tests").symlink_to(tmp_path / "elsewhere")
+    ran = shop.prove(ProofStep.GUARDED, PYTEST, base, shop.take())
+    assert (ran.exit_code, ran.subject) == (0, ("tests/test_shop.py",))
+    assert [*(tmp_path / "elsewhere").iterdir()] == []
+
+
+def test_planted_tests_fail_and_are_reported(make: Make) -> None:
+    shop = make()
+    base = shop.take()
+    result = shop.write({"shop.py": "def price():\n    return 1 + 0\n"})
+    ran = shop.prove(ProofStep.CANARY, PYTEST, base, result, ran=("tests/test_shop.py",))
+    assert ran.subject
+    assert ran.tests is not None
+    assert {*ran.tests.failed} == {*ran.subject}
+    assert ran.exit_code != 0
+
+
+def test_new_tests_run_on_the_old_source(make: Make) -> None:
+    shop = make()
+    base = shop.take()
+    new = {
+        "shop.py": "def price():\n    return 2\n",
+        "tests/test_shop.py": SHOP["tests/test_shop.py"].replace("1", "2"),
+    }
+    ran = shop.prove(ProofStep.RED, PYTEST, base, shop.write({**new, "tests/test_new.py": "def test_new(): pass\n"}))
+    assert ran.subject == ("tests/test_new.py", "tests/test_shop.py")
+    assert ran.commit == base
+    assert ran.tests is not None
+    assert ran.tests.failed == ("tests/test_shop.py::test_price",)
+    assert ran.tests.passed == ("tests/test_new.py::test_new",)
+
+
+def test_without_new_tests_nothing_is_run_on_the_old_source(make: Make) -> None:
+    shop = make()
+    ran = shop.prove(ProofStep.RED, "exit 3", shop.take(), shop.write({"shop.py": "x = 1\n"}))
+    assert (ran.exit_code, ran.subject, ran.tests) == (0, (), None)
+
+
+def test_a_test_that_fails_once_is_flaky(make: Make) -> None:
+    with counting_server() as port:
+        odd = f"""
+import socket
+
+
+def test_odd():
+    with socket.create_connection(("127.0.0.1", {port})) as line:
+        assert line.recv(9) != b"1"
+
+
+def test_bad():
+    assert False
+"""
+        ran = make({**SHOP, "tests/test_odd.py": odd}).baseline(PYTEST, network=Network.ON)
+    assert ran.tests is not None
+    assert ran.tests.flaky == ("tests/test_odd.py::test_odd",)
+    assert ran.tests.failed == ("tests/test_odd.py::test_bad",)
+    assert ran.tests.passed == ("tests/test_shop.py::test_price",)
+    assert ran.exit_code == 1
+
+
+@contextmanager
+def counting_server() -> Iterator[int]:
+    """A server that tells each client how many there were."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                for number in itertools.count(1):
+                    with server.accept()[0] as client:
+                        client.sendall(str(number).encode())
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def test_in_a_monorepo_the_command_runs_in_its_folder_and_sees_the_others(make: Make) -> None:
+    files = {f"packages/shop/{name}": text for name, text in SHOP.items()}
+    shop = make({**files, "packages/lib/lib.txt": "library", "top.txt": "top"}, "packages/shop")
+    before = shop.baseline(f"cat ../lib/lib.txt ../../top.txt && {PYTEST}")
+    assert (before.exit_code, before.problem) == (0, "")
+    assert before.output.startswith("librarytop")
+    assert before.tests is not None
+    assert before.tests.passed == ("tests/test_shop.py::test_price",)
+    result = shop.write({"shop.py": "def price():\n    return 2\n", "tests/test_shop.py": "def test_price(): pass\n"})
+    assert shop.prover.changed(before.commit, result) == ("shop.py", "tests/test_shop.py")
+    guarded = shop.prove(ProofStep.GUARDED, PYTEST, before.commit, result)
+    assert guarded.subject == ("tests/test_shop.py",)
+    assert guarded.exit_code == 1
+    red = shop.prove(ProofStep.RED, PYTEST, before.commit, result)
+    assert red.exit_code == 0
+
+
+def test_the_room_has_a_repository_at_the_persons_head_with_tags(make: Make) -> None:
+    shop = make()
+    git(shop.wd, "tag", "v1.2")
+    git(shop.wd, "config", "alias.hi", "!echo hi")
+    ran = shop.baseline(
+        "git describe --tags --dirty; git log --oneline | wc -l; git status --short; git config --get alias.hi"
+    )
+    assert ran.output.split() == ["v1.2", "1"]
+    shop.write({"shop.py": "x = 1\n"})
+    assert "v1.2-dirty" in shop.baseline("git describe --tags --dirty").output
+
+
+def test_modes_links_and_bytes_are_as_stored(make: Make) -> None:
+    shop = make({**SHOP, ".gitattributes": "*.crlf text eol=crlf\n*.id ident\n"})
+    (shop.wd / "run.sh").write_text("#!/bin/sh\necho ran\n")
+    (shop.wd / "run.sh").chmod(0o755)
+    (shop.wd / "a.crlf").write_bytes(b"one\ntwo\r\n")
+    (shop.wd / "a.id").write_bytes(b"$Id$\n")
+    (shop.wd / "link").symlink_to("run.sh")
+    ran = shop.baseline("./run.sh; ./link; readlink link; od -c a.crlf | head -1; cat a.id")
+    assert ran.problem == ""
+    assert ran.output.split("\n")[:3] == ["ran", "ran", "run.sh"]
+    assert r"o   n   e  \n   t   w   o  \r  \n" in ran.output
+    assert "$Id$" in ran.output
+
+
+def test_a_command_that_takes_too_long_is_ended(make: Make) -> None:
+    ran = make().baseline("echo begun; sleep 600", timeout=0.5, network=Network.ON)
+    assert ran.exit_code == 124
+    assert "begun" in ran.output
+
+
+def test_a_setup_makes_the_dependencies_in_the_room(make: Make) -> None:
+    shop = make({**SHOP, ".gitignore": "deps/\n"})
+    write_files(shop.wd, {"deps/x": "mine"})
+    ran = shop.baseline("cat deps/x", setup="mkdir deps && echo made >deps/x && echo noise")
+    assert (ran.exit_code, ran.output, ran.problem) == (0, "made\n", "")
+    assert ran.room.setup.startswith("mkdir")
+    assert ran.room.setup_seconds > 0
+    assert ran.room.lent == ()
+
+
+def test_a_setup_that_fails_is_a_problem_with_the_end_of_its_output(make: Make) -> None:
+    ran = make().baseline("true", setup="echo it broke; exit 4")
+    assert "exit code 4" in ran.problem
+    assert "it broke" in ran.problem
+
+
+def test_a_setup_that_changes_files_of_the_snapshot_is_a_problem(make: Make) -> None:
+    ran = make().baseline("echo ran", setup="echo '# more' >>shop.py")
+    assert "after the setup" in ran.problem
+    assert "shop.py" in ran.problem
+    assert "ran" not in ran.output
+
+
+def test_only_variables_that_are_listed_reach_the_room(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/simple")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example")
+    monkeypatch.setenv("TOKEN", "secret")
+    monkeypatch.setenv("PYTHONPATH", "/planted")
+    monkeypatch.setenv("GIVEN", "given")
+    monkeypatch.setenv("LC_TIME", "C")
+    shop = make()
+    ran = shop.baseline("env; pwd", setup="env >env.txt; cat env.txt; exit 1")
+    assert "PIP_INDEX_URL=https://index.example" in ran.output
+    assert "HTTPS_PROXY=http://proxy.example" in ran.output
+    ran = shop.baseline("env", env=("GIVEN",))
+    for absent in ("PIP_INDEX_URL", "HTTPS_PROXY", "TOKEN=secret", "/planted"):
+        assert absent not in ran.output
+    lines = ran.output.splitlines()
+    assert {"GIVEN=given", "LC_TIME=C"} <= {*lines}
+    home = next(line for line in lines if line.startswith("HOME="))
+    assert home != f"HOME={os.environ['HOME']}"
+
+
+def test_dependency_folders_are_lent_and_may_not_change(make: Make) -> None:
+    shop = make({**SHOP, ".gitignore": "node_modules/\n", "package.json": "{}"})
+    write_files(shop.wd, {"node_modules/dep/index.js": "1", "node_modules/.cache/x": "cached"})
+    before = shop.baseline("cat node_modules/dep/index.js; ls -A node_modules node_modules/.cache")
+    assert [folder.path for folder in before.room.lent] == ["node_modules"]
+    assert before.output.startswith("1")
+    assert "x" not in before.output.split()
+    write_files(shop.wd, {"node_modules/.cache/y": "cached", "shop.py": "x = 1\n"})
+    assert shop.result("true", before).problem == ""
+    write_files(shop.wd, {"node_modules/dep/index.js": "2"})
+    ran = shop.result("echo ran", before)
+    assert "node_modules changed since the run started" in ran.problem
+    assert "proof.setup" in ran.problem
+    assert "ran" not in ran.output
+    assert shop.result("echo ran", before, setup="true").problem == ""
+
+
+def test_a_lent_folder_that_is_new_or_gone_has_changed(make: Make) -> None:
+    shop = make({**SHOP, ".gitignore": "node_modules/\nvendor/\n"})
+    before = shop.baseline("true")
+    assert before.room.lent == ()
+    write_files(shop.wd, {"vendor/x.py": "planted"})
+    assert "vendor changed" in shop.result("true", before).problem
+
+
+def test_nothing_that_tests_write_reaches_the_work_tree(make: Make) -> None:
+    shop = make({**SHOP, ".gitignore": "node_modules/\n"})
+    write_files(shop.wd, {"node_modules/dep.js": "1"})
+    shop.take()
+    was = contents(shop.wd)
+    writes = "echo x >new; echo x >shop.py; echo x >.git/hooks-x; git commit -qam x; rm -rf tests; echo x >node_modules/dep.js; mkdir -p ro/d; chmod 500 ro ro/d"
+    ran = shop.baseline(writes)
+    assert ran.problem == ""
+    assert contents(shop.wd) == was
+
+
+def test_files_that_snapshots_do_not_have_are_named_at_the_baseline(make: Make, tmp_path: Path) -> None:
+    inner = make_repository(tmp_path / "inner", {"a": "a"})
+    shop = make({**SHOP, ".gitattributes": "*.bin filter=lfs\n"})
+    write_files(shop.wd, {"big.bin": "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"})
+    git(shop.wd, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
+    git(shop.wd, "commit", "--quiet", "--all", "--message", "submodule")
+    with (shop.wd / "huge").open("wb") as sink:
+        sink.truncate(100_000_001)
+    ran = shop.baseline("ls -d sub")
+    assert (ran.exit_code, ran.problem) == (0, "")
+    assert "the content of the submodules sub" in ran.output
+    assert "the content of the Git LFS files big.bin" in ran.output
+    assert "the files over 100 MB huge" in ran.output
+
+
+def test_a_snapshot_that_does_not_exist_is_a_problem(make: Make) -> None:
+    ran = make().prove(ProofStep.BASELINE, "echo ran", "1" * 40)
+    assert "not in the repository" in ran.problem
+    assert ran.exit_code != 0
+
+
+def test_editable_installs_use_the_room(make: Make) -> None:
+    shop = make({**SHOP, ".gitignore": ".venv/\n"})
+    site = shop.wd / ".venv" / "lib" / "python3.11" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "shop.pth").write_text(f"{shop.wd}\n")
+    ran = shop.baseline(f"cat {shop.wd}/shop.py" if shop.sandbox else "true")
+    if shop.sandbox:
+        assert ran.output == SHOP["shop.py"]
+    else:
+        assert "shop.pth leads into the work tree" in ran.problem
+        assert "proof.setup" in ran.problem
+        assert shop.baseline("true", setup="true").problem == ""
+        assert "names the work tree" in shop.baseline(f"cat {shop.wd}/shop.py", setup="true").problem
