@@ -127,7 +127,7 @@ class TelosState(StateModel):
     verified: bool = shown("whether Logos itself ran tests of L2, and they passed", "state.verified")
     reason: Summary
     sweep: int = shown(source="state.sweep")
-    direction: Literal["down", "build", "merge", "lint", "up", "reconcile"] = shown(source="state.stage")
+    direction: Literal["down", "build", "merge", "lint", "up", "prove", "reconcile"] = shown(source="state.stage")
     current_level: LevelName = shown(source="state.level")
     levels: list[LevelName] = shown(source="state.levels")
     skipped_levels: list[LevelName] = shown(source="state.skipped")
