@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,8 +107,9 @@ def play(case: Case, *, keep: bool = False, unverified: bool = False) -> Verdict
         )
         seconds = time.monotonic() - began
         document = _json(ran.stdout)
-        judgement, reason = _judge(place, ran.returncode, document, ran.stderr)
-        steps = _proof_steps(place)
+        events = _events(place)
+        judgement, reason = _judge(place, ran.returncode, document, ran.stderr, events)
+    steps = [event for event in events if event.get("kind") == "proof_ran"]
     rooms = [step.get("room", {}) for step in steps]
     return Verdict(
         *(case, judgement, reason, ran.returncode),
@@ -127,27 +129,43 @@ def _json(text: str) -> dict[str, Any]:
         return {}
 
 
-def _judge(place: Place, code: int, document: dict[str, Any], told: str) -> tuple[str, str]:
+def _judge(
+    place: Place, code: int, document: dict[str, Any], told: str, events: Sequence[dict[str, Any]]
+) -> tuple[str, str]:
     case = place.case
-    last = [line for line in told.splitlines() if line.strip()]
-    reason = str(document.get("reason") or (last[-1] if last else f"exit code {code}"))
-    if not document.get("run"):
-        # A run that was never started is neither caught nor passed, except where the person's own tests cannot run.
-        return (Judgement.REFUSED if case.kind is Kind.HONEST else Judgement.BROKEN), reason
+    reason = str(document.get("reason") or _last_error(told) or f"exit code {code}")
     if case.kind is Kind.HONEST:
         missing = [words for words in case.says if words not in told]
         left = _left_behind(place, document) if code == 0 else []
-        if code == 0 and not missing and not left:
-            return Judgement.PASSED, reason
-        return Judgement.REFUSED, (
-            f"does not say {missing}" if missing else f"left behind: {left}"
-        ) if code == 0 else reason
+        if code or missing or left:
+            odd = f"does not say {missing}" if missing else f"left behind: {left}"
+            return Judgement.REFUSED, reason if code else odd
+        return Judgement.PASSED, reason
+    if not any(_is_authors(event) for event in events):
+        return Judgement.BROKEN, f"the author was never asked: {reason}"
     if code != 0:
-        return Judgement.CAUGHT, reason
+        return Judgement.CAUGHT, f"{_stopped_by(events)}: {reason}"
     if case.marks and not any(text in _result(place, document, path) for path, text in case.marks.items()):
         return Judgement.CAUGHT, f"undone: {reason}"
     apart = case.reach in (Reach.BLIND, Reach.NEVER) or (case.reach is Reach.SANDBOX and not has_sandbox())
     return (Judgement.OUT_OF_REACH if apart else Judgement.FALSE_PASS), reason
+
+
+def _last_error(told: str) -> str:
+    """What a run that has no outcome says at its end."""
+    return next((line for line in reversed(told.splitlines()) if line.startswith("logos: ")), "")
+
+
+def _is_authors(event: dict[str, Any]) -> bool:
+    turn = str(event.get("turn", ""))
+    return event.get("kind") == "turn_answered" and (".programmer." in turn or turn.endswith(".author"))
+
+
+def _stopped_by(events: Sequence[dict[str, Any]]) -> str:
+    """The step of the proof after which there was no other, or the agent whose turn was the last one."""
+    ends = [event for event in events if event.get("kind") in ("proof_ran", "turn_answered", "check_ran")]
+    proofs = [event for event in ends if event["kind"] == "proof_ran" and event["step"] != "baseline"]
+    return str(proofs[-1]["step"]) if proofs else str(ends[-1].get("turn", "")) if ends else ""
 
 
 def _result(place: Place, document: dict[str, Any], path: str) -> str:
@@ -174,14 +192,13 @@ def _left_behind(place: Place, document: dict[str, Any]) -> list[str]:
     return [path for path in new if path.removeprefix(prefix) not in made]
 
 
-def _proof_steps(place: Place) -> list[dict[str, Any]]:
-    """The steps of proofs in the log, read directly: it is the cheapest way."""
+def _events(place: Place) -> list[dict[str, Any]]:
+    """The events of the log, read directly: no command is cheaper."""
     log = place.work / ".telos" / "logos.db"
     if not log.is_file():
         return []
     with closing(sqlite3.connect(f"{log.as_uri()}?mode=ro", uri=True, timeout=30)) as database:
-        events = [json.loads(body) for (body,) in database.execute("SELECT body FROM events ORDER BY seq")]
-    return [event for event in events if event.get("kind") == "proof_ran"]
+        return [json.loads(body) for (body,) in database.execute("SELECT body FROM events ORDER BY seq")]
 
 
 def control(project: Project) -> list[str]:
