@@ -69,7 +69,8 @@ def call_of(place: Place) -> list[str]:
     task = case.task or case.project.task
     given = [place.fill(argument) for argument in case.args]
     if case.flow == "build":
-        return [LOGOS, "build", task, "--levels", "3-2", "--simulate", script, "--fresh", "--json", *given]
+        short = ["--levels", "3-2", "--set", "build.max_reconciliations=0"]
+        return [LOGOS, "build", task, *short, "--simulate", script, "--fresh", "--json", *given]
     limits = [f"limits.max_rounds={case.rounds}", "limits.min_review_cycles_before_approval=1"]
     sets = [part for limit in limits for part in ("--set", limit)]
     return [
