@@ -18,11 +18,13 @@ from tests.support.proving import SANDBOXES, Project, contents, rooms_left
 from tests.support.repositories import git, make_repository, write_files
 
 PYTEST = f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q -p no:cacheprovider"
-SHOP = {
-    "shop.py": "def price():\n    return 1\n",
-    "tests/test_shop.py": "from shop import price\n\n\ndef test_price():\n    assert price() == 1\n",
-    "conftest.py": "",
-}
+# It starts in a tenth of the time.
+UNITTEST = f"{sys.executable} -m unittest discover -s tests -t ."
+CASE = "import unittest\n\n\nclass Case(unittest.TestCase):\n    def test_{}(self):\n        {}\n"
+PRICE = CASE.format("price", "self.assertEqual(__import__('shop').price(), 1)")
+SHOP = {"shop.py": "def price():\n    return 1\n", "tests/__init__.py": "", "tests/test_shop.py": PRICE}
+DEARER = {"shop.py": "def price():\n    return 2\n"}
+WEAKENED = {"tests/test_shop.py": CASE.format("price", "pass")}
 Make = Callable[..., Project]
 
 
@@ -42,7 +44,9 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
 
 
 def test_the_baseline_runs_the_command_on_the_files_of_the_base(make: Make) -> None:
-    shop = make()
+    shop = make(
+        {**SHOP, "tests/test_shop.py": "from shop import price\n\n\ndef test_price():\n    assert price() == 1\n"}
+    )
     ran = shop.baseline(PYTEST)
     assert (ran.exit_code, ran.problem) == (0, ""), ran
     assert ran.tests is not None
@@ -62,12 +66,12 @@ def test_uncommitted_work_is_part_of_the_base_and_ignored_files_are_not(make: Ma
 
 def test_the_result_is_proven_with_its_own_tests(make: Make) -> None:
     shop = make()
-    before = shop.baseline(PYTEST)
-    shop.write({"shop.py": "def price():\n    return 2\n"})
-    ran = shop.result(PYTEST, before)
+    before = shop.baseline(UNITTEST)
+    shop.write(DEARER)
+    ran = shop.result(UNITTEST, before)
     assert ran.exit_code == 1
     assert ran.tests is not None
-    assert ran.tests.failed == ("tests/test_shop.py::test_price",)
+    assert ran.tests.failed == ("tests/test_shop.py::Case::test_price",)
 
 
 def test_the_guarded_step_puts_back_exactly_what_steers_the_tests(make: Make) -> None:
@@ -75,34 +79,41 @@ def test_the_guarded_step_puts_back_exactly_what_steers_the_tests(make: Make) ->
     base = shop.take()
     shop.write(
         {
-            "shop.py": "def price():\n    return 2\n",
-            "tests/test_shop.py": "def test_price():\n    pass\n",
+            **DEARER,
+            **WEAKENED,
             "pytest.ini": "[pytest]\naddopts = --co\n",
             "pyproject.toml": '[project]\nname = "shop2"\n[tool.pytest.ini_options]\naddopts = "--co"\n',
         }
     )
     result = shop.delete("tests/data.txt")
-    ran = shop.prove(ProofStep.GUARDED, f"ls; cat pyproject.toml tests/data.txt; {PYTEST}", base, result)
+    ran = shop.prove(ProofStep.GUARDED, f"ls; cat pyproject.toml tests/data.txt; {UNITTEST}", base, result)
     assert ran.subject == ("pyproject.toml", "pytest.ini", "tests/data.txt", "tests/test_shop.py")
     assert "pytest.ini" not in ran.output
     assert 'name = "shop2"' in ran.output
     assert "addopts" not in ran.output
     assert ran.tests is not None
-    assert ran.tests.failed == ("tests/test_shop.py::test_price",)
+    assert ran.tests.failed == ("tests/test_shop.py::Case::test_price",)
     assert ran.tree != git(shop.wd, "rev-parse", f"{result}^{{tree}}").strip()
 
 
 def test_declared_changes_of_guarded_files_stay(make: Make) -> None:
     shop = make()
     base = shop.take()
-    changed = {"shop.py": "def price():\n    return 2\n", "tests/test_shop.py": "def test_price(): pass\n"}
-    result = shop.write({**changed, "tests/test_more.py": "def test_more(): assert 0\n"})
-    ran = shop.prove(ProofStep.GUARDED, PYTEST, base, result, declared=("tests/test_shop.py",))
+    result = shop.write({**DEARER, **WEAKENED, "tests/test_more.py": CASE.format("more", "self.fail()")})
+    ran = shop.prove(ProofStep.GUARDED, UNITTEST, base, result, declared=("tests/test_shop.py",))
     assert ran.subject == ("tests/test_more.py",)
     assert ran.exit_code == 0
-    allowed = shop.prove(ProofStep.GUARDED, PYTEST, base, result, may_change=("tests/",))
-    assert (allowed.subject, allowed.exit_code, allowed.tests) == ((), 0, None)
-    assert "not run" in allowed.output
+
+
+def test_a_result_without_guarded_changes_is_not_run_twice(make: Make) -> None:
+    shop = make()
+    base = shop.take()
+    result = shop.write({**DEARER, **WEAKENED})
+    steps = (ProofStep.GUARDED, ProofStep.RESULT, ProofStep.GUARDED)
+    unknown, own, known = (shop.prove(step, UNITTEST, base, result, may_change=("tests/",)) for step in steps)
+    assert (unknown.tree, unknown.exit_code, unknown.tests) == (own.tree, own.exit_code, own.tests)
+    assert (known.subject, known.tree, known.exit_code, known.tests) == ((), own.tree, own.exit_code, own.tests)
+    assert "not run again" in known.output
 
 
 def test_a_link_in_place_of_the_tests_is_replaced_by_the_tests(make: Make, tmp_path: Path) -> None:
@@ -111,8 +122,8 @@ def test_a_link_in_place_of_the_tests_is_replaced_by_the_tests(make: Make, tmp_p
     (tmp_path / "elsewhere").mkdir()
     shop.delete("tests")
     (shop.wd / "tests").symlink_to(tmp_path / "elsewhere")
-    ran = shop.prove(ProofStep.GUARDED, PYTEST, base, shop.take())
-    assert (ran.exit_code, ran.subject) == (0, ("tests/test_shop.py",))
+    ran = shop.prove(ProofStep.GUARDED, UNITTEST, base, shop.take())
+    assert (ran.exit_code, ran.subject) == (0, ("tests/__init__.py", "tests/test_shop.py"))
     assert [*(tmp_path / "elsewhere").iterdir()] == []
 
 
@@ -120,7 +131,7 @@ def test_planted_tests_fail_and_are_reported(make: Make) -> None:
     shop = make()
     base = shop.take()
     result = shop.write({"shop.py": "def price():\n    return 1 + 0\n"})
-    ran = shop.prove(ProofStep.CANARY, PYTEST, base, result, ran=("tests/test_shop.py",))
+    ran = shop.prove(ProofStep.CANARY, UNITTEST, base, result, ran=("tests/test_shop.py",))
     assert ran.subject
     assert ran.tests is not None
     assert {*ran.tests.failed} == {*ran.subject}
@@ -130,16 +141,13 @@ def test_planted_tests_fail_and_are_reported(make: Make) -> None:
 def test_new_tests_run_on_the_old_source(make: Make) -> None:
     shop = make()
     base = shop.take()
-    new = {
-        "shop.py": "def price():\n    return 2\n",
-        "tests/test_shop.py": SHOP["tests/test_shop.py"].replace("1", "2"),
-    }
-    ran = shop.prove(ProofStep.RED, PYTEST, base, shop.write({**new, "tests/test_new.py": "def test_new(): pass\n"}))
+    new = {"tests/test_shop.py": PRICE.replace("1", "2"), "tests/test_new.py": CASE.format("new", "pass")}
+    ran = shop.prove(ProofStep.RED, UNITTEST, base, shop.write({**DEARER, **new}))
     assert ran.subject == ("tests/test_new.py", "tests/test_shop.py")
     assert ran.commit == base
     assert ran.tests is not None
-    assert ran.tests.failed == ("tests/test_shop.py::test_price",)
-    assert ran.tests.passed == ("tests/test_new.py::test_new",)
+    assert ran.tests.failed == ("tests/test_shop.py::Case::test_price",)
+    assert ran.tests.passed == ("tests/test_new.py::Case::test_new",)
 
 
 def test_without_new_tests_nothing_is_run_on_the_old_source(make: Make) -> None:
@@ -150,23 +158,13 @@ def test_without_new_tests_nothing_is_run_on_the_old_source(make: Make) -> None:
 
 def test_a_test_that_fails_once_is_flaky(make: Make) -> None:
     with counting_server() as port:
-        odd = f"""
-import socket
-
-
-def test_odd():
-    with socket.create_connection(("127.0.0.1", {port})) as line:
-        assert line.recv(9) != b"1"
-
-
-def test_bad():
-    assert False
-"""
-        ran = make({**SHOP, "tests/test_odd.py": odd}).baseline(PYTEST, network=Network.ON)
-    assert ran.tests is not None
-    assert ran.tests.flaky == ("tests/test_odd.py::test_odd",)
-    assert ran.tests.failed == ("tests/test_odd.py::test_bad",)
-    assert ran.tests.passed == ("tests/test_shop.py::test_price",)
+        ask = f"self.assertNotEqual(__import__('socket').create_connection(('127.0.0.1', {port})).recv(9), b'1')"
+        odd = CASE.format("odd", ask) + "\n    def test_bad(self):\n        self.fail()\n"
+        ran = make({**SHOP, "tests/test_odd.py": odd}).baseline(UNITTEST, network=Network.ON)
+    assert ran.tests is not None, ran
+    assert ran.tests.flaky == ("tests/test_odd.py::Case::test_odd",)
+    assert ran.tests.failed == ("tests/test_odd.py::Case::test_bad",)
+    assert ran.tests.passed == ("tests/test_shop.py::Case::test_price",)
     assert ran.exit_code == 1
 
 
@@ -191,17 +189,17 @@ def counting_server() -> Iterator[int]:
 def test_in_a_monorepo_the_command_runs_in_its_folder_and_sees_the_others(make: Make) -> None:
     files = {f"packages/shop/{name}": text for name, text in SHOP.items()}
     shop = make({**files, "packages/lib/lib.txt": "library", "top.txt": "top"}, "packages/shop")
-    before = shop.baseline(f"cat ../lib/lib.txt ../../top.txt && {PYTEST}")
+    before = shop.baseline(f"cat ../lib/lib.txt ../../top.txt && {UNITTEST}")
     assert (before.exit_code, before.problem) == (0, "")
     assert before.output.startswith("librarytop")
     assert before.tests is not None
-    assert before.tests.passed == ("tests/test_shop.py::test_price",)
-    result = shop.write({"shop.py": "def price():\n    return 2\n", "tests/test_shop.py": "def test_price(): pass\n"})
+    assert before.tests.passed == ("tests/test_shop.py::Case::test_price",)
+    result = shop.write({**DEARER, **WEAKENED})
     assert shop.prover.changed(before.commit, result) == ("shop.py", "tests/test_shop.py")
-    guarded = shop.prove(ProofStep.GUARDED, PYTEST, before.commit, result)
+    guarded = shop.prove(ProofStep.GUARDED, UNITTEST, before.commit, result)
     assert guarded.subject == ("tests/test_shop.py",)
     assert guarded.exit_code == 1
-    red = shop.prove(ProofStep.RED, PYTEST, before.commit, result)
+    red = shop.prove(ProofStep.RED, UNITTEST, before.commit, result)
     assert red.exit_code == 0
 
 
@@ -350,3 +348,19 @@ def test_editable_installs_use_the_room(make: Make) -> None:
         assert "proof.setup" in ran.problem
         assert shop.baseline("true", setup="true").problem == ""
         assert "names the work tree" in shop.baseline(f"cat {shop.wd}/shop.py", setup="true").problem
+
+
+def test_the_network_is_off_unless_the_baseline_needs_it(make: Make) -> None:
+    with counting_server() as port:
+        ask = CASE.format("net", f"__import__('socket').create_connection(('127.0.0.1', {port})).recv(9)")
+        shop = make({**SHOP, "tests/test_net.py": ask})
+        needing = shop.baseline(UNITTEST)
+        assert (needing.exit_code, needing.room.network) == (0, True)
+        assert shop.result(UNITTEST, needing, needs_network=True).exit_code == 0
+        cut = shop.result(UNITTEST, needing, needs_network=False)
+        never = shop.baseline(UNITTEST, network=Network.OFF)
+    for ran in (cut, never):
+        assert (ran.exit_code, ran.room.network) == ((1, False) if shop.sandbox else (0, True))
+    assert shop.baseline("true").room.network is (shop.sandbox is None)
+    assert shop.baseline("false").room.network is (shop.sandbox is None)
+    assert shop.baseline("true", network=Network.ON).room.network

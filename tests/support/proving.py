@@ -11,7 +11,7 @@ from pathlib import Path
 
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.proof.bubblewrap import Bubblewrap, working
-from logos.adapters.proof.checkout import SnapshotStore, repository_store
+from logos.adapters.proof.copies import TreeCopies
 from logos.adapters.proof.prover import RoomProver
 from logos.adapters.proof.rooms import rooms_folder
 from logos.domain.events import ProofRan
@@ -37,21 +37,19 @@ class Project:
 
     wd: Path
     sandbox: Bubblewrap | None
-    environ: Mapping[str, str] | None = None
-    store: SnapshotStore = field(init=False)
+    snapshots: GitSnapshots | TreeCopies
     prover: RoomProver = field(init=False)
 
     def __post_init__(self) -> None:
-        self.store = repository_store(self.wd)
-        self.prover = RoomProver(self.store, self.sandbox, self.environ)
+        self.prover = RoomProver(self.wd, self.snapshots, lambda _: self.sandbox)
 
     @classmethod
     def of(cls, folder: Path, files: Mapping[str, str], sandbox: str, below: str = "") -> Project:
         make_repository(folder, files)
-        return cls(folder / below, sandbox_named(sandbox, folder))
+        return cls(folder / below, sandbox_named(sandbox, folder), GitSnapshots(folder / below))
 
     def take(self) -> str:
-        return GitSnapshots(self.wd).take()
+        return self.snapshots.take()
 
     def write(self, files: Mapping[str, str]) -> str:
         write_files(self.wd, files)
@@ -72,13 +70,13 @@ class Project:
         *,
         declared: tuple[str, ...] = (),
         lent: tuple[LentFolder, ...] = (),
-        network: bool = True,
+        needs_network: bool = True,
         ran: tuple[str, ...] = (),
         **rules: object,
     ) -> ProofRan:
         changed = self.prover.changed(base, result) if result else ()
         made = ProofRules(command, **rules)  # type: ignore[arg-type]
-        action = Prove(TurnId("p"), step, made, base, result, changed, declared, ran, network, lent)
+        action = Prove(TurnId("p"), step, made, base, result, changed, declared, needs_network, lent, ran)
         return self.prover.run(action, threading.Event())
 
     def baseline(self, command: str, **rules: object) -> ProofRan:

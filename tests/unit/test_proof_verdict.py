@@ -73,6 +73,11 @@ def test_a_test_that_turns_green_shows_that_the_change_is_tested() -> None:
     assert "1 tests that failed before pass now" in in_words(canary.progress, baseline)
 
 
+def test_where_no_test_ran_before_none_is_put_back() -> None:
+    result = prove(a_proof("tests/test_b.py"), ran(ProofStep.RESULT, NEW), baseline=ran(ProofStep.BASELINE))
+    assert (result.failure, result.progress.step) == ("", ProofStep.CANARY)
+
+
 def test_without_counted_tests_nothing_is_planted() -> None:
     baseline = ran(ProofStep.BASELINE, tests=None)
     result = prove(a_proof(), ran(ProofStep.RESULT, tests=None), baseline=baseline)

@@ -8,23 +8,20 @@ from typing import Any
 
 from logos.adapters.commands import TIMED_OUT, ShellCommands
 from logos.adapters.git.snapshots import GitSnapshots
-from logos.adapters.proof.bubblewrap import working
-from logos.adapters.proof.checkout import repository_store
-from logos.adapters.proof.copies import CopiedSnapshots
+from logos.adapters.proof.copies import TreeCopies
 from logos.adapters.proof.prover import RoomProver
 from logos.app.preflight import in_own_environment
 from logos.app.run_start import StartPlan
 from logos.app.settings import Settings
 from logos.app.workdir import Tell
 from logos.domain.events import ProofRan
-from logos.domain.plans import CyclePlan, LevelsPlan, Plan
+from logos.domain.plans import LevelsPlan, Plan
 from logos.domain.proof import ProofRules, ProofStep
 from logos.domain.turns import Prove, RunId, TurnId
-from logos.engine.checkpoints import ChangedFiles, changed_files
-from logos.errors import ConfigError, HostError
+from logos.errors import ConfigError
 from logos.flows.cannot_run import why_it_cannot_run
 from logos.flows.condense import tail
-from logos.ports import Prover
+from logos.ports import Prover, Snapshots
 from logos.views.run import RunView
 from logos.views.text import count, duration
 
@@ -37,9 +34,12 @@ _BY_PATH = "a program of the project's own environment by its path, such as .ven
 
 @dataclass(frozen=True, slots=True)
 class Proving:
-    """What a run needs to prove its result. `baseline` is None where the run has one already."""
+    """What a run needs to prove its result. `baseline` is None where the run has one already.
 
-    changed: ChangedFiles
+    `store` keeps what the work tree is compared with, also where there are no checkpoints.
+    """
+
+    store: Snapshots | None
     prover: Prover | None = None
     baseline: ProofRan | None = None
 
@@ -56,42 +56,21 @@ def prepare_proof(
     """Make the rooms for the proof of a run, and the baseline, unless an earlier driver has; nothing if none is due."""
     plan, run, wd = start_plan.first.plan, start_plan.journal.run, settings.work_dir
     if plan.proof is None:
-        return Proving(changed_files(snapshots, tell))
-    # Without checkpoints, the private copies of the work dir are compared and proven. A build has commits of its own.
-    copies = CopiedSnapshots(wd, [settings.state_path]) if snapshots is None and isinstance(plan, CyclePlan) else None
-    store = copies.store if copies is not None else repository_store(wd)
-    prover = stack.enter_context(closing(RoomProver(store, working(wd))))
-    changed = _changed_copies(copies, prover, tell) if copies is not None else changed_files(snapshots, tell)
+        return Proving(snapshots)
+    store = snapshots or TreeCopies(wd, [settings.state_path])
+    prover = stack.enter_context(closing(RoomProver(wd, store)))
     known = resumed.state.baseline if resumed is not None else None
     if known is not None and (known.command, known.room.setup) == (plan.proof.command, plan.proof.setup):
-        return Proving(changed, prover)
-    base = known.commit if known is not None else _base(plan, run, snapshots, copies)
+        return Proving(store, prover)
+    base = known.commit if known is not None else _base(plan, run, store)
     baseline = take_baseline(prover, plan.proof, base, commands, plan.wd, tell)
-    if snapshots is not None:
-        snapshots.point(run, {"base": base})
-    return Proving(changed, prover, baseline)
+    store.point(run, {"base": base})
+    return Proving(store, prover, baseline)
 
 
-def _base(plan: Plan, run: RunId, snapshots: GitSnapshots | None, copies: CopiedSnapshots | None) -> str:
+def _base(plan: Plan, run: RunId, store: GitSnapshots | TreeCopies) -> str:
     """The work tree when the run started, the person's uncommitted work included; a build starts from a commit."""
-    if isinstance(plan, LevelsPlan):
-        return plan.base
-    known = snapshots.of(run).get(1) if snapshots is not None else None
-    taken = snapshots if snapshots is not None else copies
-    assert taken is not None
-    return known or taken.take()
-
-
-def _changed_copies(copies: CopiedSnapshots, prover: Prover, tell: Tell) -> ChangedFiles:
-    def look(_run: RunId, base: str) -> tuple[tuple[str, ...] | None, str]:
-        try:
-            now = copies.take()
-            return prover.changed(base, now), now
-        except HostError as error:
-            tell(f"warning: what the run has changed is not known: {error}")
-            return None, ""
-
-    return look
+    return plan.base if isinstance(plan, LevelsPlan) else store.of(run).get(1) or store.take()
 
 
 def take_baseline(

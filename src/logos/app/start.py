@@ -45,7 +45,7 @@ from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, re
 from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, Plan
 from logos.domain.turns import RunId
 from logos.engine.build_run import BuildRun
-from logos.engine.checkpoints import Checkpoints, merged_work, no_checkpoints, work_tree
+from logos.engine.checkpoints import Checkpoints, changed_files, merged_work, no_checkpoints, work_tree
 from logos.engine.cycle_run import CycleRun, StartMode
 from logos.engine.journal import Watcher
 from logos.engine.keeper import WorkKeeper
@@ -109,7 +109,7 @@ def run_here(
             needs = _dependencies(settings, host, commands, log, tell, pinned or files, proving.prover)
             checkpoints = Checkpoints(snapshots, log, work_tree, tell) if snapshots is not None else None
             watching = _watchers(settings, watchers, checkpoints, tell)
-            changed, options = proving.changed, settings.run_options()
+            changed, options = changed_files(proving.store, tell), settings.run_options()
             keeper = WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints and not bare else None
 
             def after_pass() -> None:

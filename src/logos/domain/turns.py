@@ -127,11 +127,11 @@ class Prove:
     result: str = ""
     changed: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
-    # Files of which a test ran on the result, for the canary; empty: unknown.
-    ran: tuple[str, ...] = ()
     # What the baseline found out: whether the tests need the network, and the lent folders as they were.
     network: bool = True
     lent: tuple[LentFolder, ...] = ()
+    # Files of which a test ran on the result, for the canary; empty: unknown.
+    ran: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ class Checkouts:
         """The files of a snapshot, and outside the work dir those that the commit `around` has, if any."""
         own = self._listed(commit)
         prefix = os.fsencode(self.store.prefix)
-        if not prefix or not around:
+        # The commit of a build has the whole tree.
+        if not prefix or not around or any(not path.startswith(prefix) for path in own):
             return own
         others = {path: it for path, it in self._listed(around).items() if not path.startswith(prefix)}
         return {**others, **own}

@@ -2,17 +2,18 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
 from logos.adapters.files import private_folder
-from logos.adapters.git.command import Git, is_repository, repository_of
+from logos.adapters.git.command import Git, checked_commit, is_repository, repository_of
 from logos.adapters.git.contents import OURS, take
-from logos.adapters.git.snapshots import LARGEST_FILE, MOST_BYTES, MOST_FILES, SnapshotRefused
+from logos.adapters.git.snapshots import KEPT, LARGEST_FILE, MOST_BYTES, MOST_FILES, SnapshotRefused
 from logos.adapters.proof.checkout import AS_STORED, SnapshotStore, bare_git_dir
 from logos.adapters.proof.lending import DEPENDENCIES
 from logos.adapters.store.mirror import state_folder
+from logos.domain.turns import RunId
 from logos.errors import HostError
 
 # Not the person's work, also where no .gitignore says so.
@@ -20,10 +21,10 @@ _NEVER = ("__pycache__/", *(f"{name}/" for name in DEPENDENCIES))
 _FILES = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--full-name")
 
 
-class CopiedSnapshots:
-    """Copies of a work dir as commits, for a folder without git, or with checkpoints off.
+class TreeCopies:
+    """The port Snapshots for a folder without git, or with checkpoints off: copies of a work dir as commits.
 
-    `take` is that of GitSnapshots. Nothing is written into the work dir, or into a repository of the person.
+    Nothing is written into the work dir, or into a repository of the person.
     """
 
     def __init__(self, work_dir: Path, unseen: Iterable[Path] = ()) -> None:
@@ -56,6 +57,33 @@ class CopiedSnapshots:
             raise HostError(failed.message)
         head = Git(self._wd).commit("HEAD") if self._in_repository else ""
         return self._git.commit_tree(self._git.line("write-tree"), [head] if head else [], "Copy of the work dir", at=0)
+
+    def point(self, run: RunId, commits: Mapping[int, str] | Mapping[str, str]) -> None:
+        self._git.point({f"refs/logos/{run}/{name}": checked_commit(commit) for name, commit in commits.items()})
+
+    def of(self, run: RunId) -> dict[int, str]:
+        refs = self._git.refs(f"refs/logos/{run}/")
+        found = {ref.rpartition("/")[2]: commit for ref, commit in refs.items()}
+        return {int(seq): found[seq] for seq in sorted(filter(str.isdecimal, found), key=int)}
+
+    def keep(self, commit: str) -> None:
+        self._git.point({f"{KEPT}/{commit[:12]}": checked_commit(commit)})
+
+    def changed(self, since: str, now: str) -> list[str]:
+        return [change.path.decode("utf-8", "replace") for change in self._git.changes(since, now)]
+
+    def altered(self, since: str, now: str) -> list[str]:
+        return [os.fsdecode(change.path) for change in self._git.changes(since, now) if change.old_mode]
+
+    def put_back(self, commit: str, paths: Iterable[str]) -> None:
+        index = self._home / "index.put_back"
+        git = self._git.using(GIT_INDEX_FILE=str(index))
+        git.ask("read-tree", "--reset", checked_commit(commit))
+        git.ask("checkout-index", "-z", "--force", "--stdin", stdin=b"".join(os.fsencode(it) + b"\0" for it in paths))
+        index.unlink(missing_ok=True)
+
+    def remember(self, commits: Iterable[str]) -> None:
+        """Nothing to do: the same files always give the same commit."""
 
     def _prepare(self) -> Git:
         bare_git_dir(self._home, self.store.algorithm)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logos.adapters.programs import safe_path
+from logos.adapters.proof.compiled import compiled_in
 from logos.adapters.proof.rooms import Room
 
 _PASSED = ("LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "SHELL", "TERM", "CI")
@@ -79,7 +80,7 @@ def room_environment(
         "PWD": str(place.work_dir),
         "XDG_CACHE_HOME": str(cache),
         # Compiled modules of a lent environment are not read: nobody has looked at them.
-        "PYTHONPYCACHEPREFIX": str(cache / "python"),
+        "PYTHONPYCACHEPREFIX": str(compiled_in(room)),
         "PIP_CACHE_DIR": str(cache / "pip"),
         "UV_CACHE_DIR": str(cache / "uv"),
         "npm_config_cache": str(cache / "npm"),

@@ -2,20 +2,22 @@
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from logos.adapters.commands import UNKNOWN
-from logos.adapters.git.command import text_of
+from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.proof import lending
-from logos.adapters.proof.bubblewrap import NAME, Bubblewrap
-from logos.adapters.proof.checkout import Checkouts, NotAsStored, SnapshotStore
+from logos.adapters.proof.bubblewrap import NAME, Bubblewrap, working
+from logos.adapters.proof.checkout import Checkouts, NotAsStored, repository_store
+from logos.adapters.proof.copies import TreeCopies
 from logos.adapters.proof.environment import folders_on_path
 from logos.adapters.proof.lending import Borrowed, Lender
 from logos.adapters.proof.missing import not_in_rooms
 from logos.adapters.proof.rooms import Rooms, rooms_folder
 from logos.adapters.proof.running import RoomOrder, RoomRun, RoomRunner
-from logos.adapters.proof.steps import StepFiles, files_of
+from logos.adapters.proof.steps import StepFiles, differing, files_of
 from logos.domain.events import ProofRan
 from logos.domain.proof import CountedTests, Network, ProofStep, RoomReport
 from logos.domain.turns import Prove
@@ -33,29 +35,36 @@ class RoomProver:
     """
 
     def __init__(
-        self, store: SnapshotStore, sandbox: Bubblewrap | None, environ: Mapping[str, str] | None = None
+        self,
+        work_dir: Path,
+        snapshots: GitSnapshots | TreeCopies,
+        find_sandbox: Callable[[Path], Bubblewrap | None] = working,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
+        store = snapshots.store if isinstance(snapshots, TreeCopies) else repository_store(work_dir)
         self._store = store
-        self._sandbox = sandbox
+        self._sandbox = sandbox = find_sandbox(store.top)
         self._environ = dict(os.environ if environ is None else environ)
         self._rooms = Rooms(rooms_folder())
         self._checkouts = Checkouts(store, self._rooms.folder / "git")
         self._runner = RoomRunner(self._checkouts, self._rooms, sandbox, self._environ)
         self._lender = Lender(store)
+        # The runs on results with their own tests, by commit.
+        self._results: dict[str, RoomRun] = {}
 
     def changed(self, base: str, result: str) -> tuple[str, ...]:
-        before, after = (self._checkouts.entries(commit, "") for commit in (base, result))
-        prefix = os.fsencode(self._store.prefix)
-        paths = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
-        return tuple(text_of(path.removeprefix(prefix)) for path in paths)
+        return tuple(differing(self._checkouts, base, result))
 
     def run(self, action: Prove, stop: threading.Event) -> ProofRan:
-        """Run one step. A step with nothing to run has exit code 0, no tests, and an output that says why."""
+        """Run one step. A step with nothing to run has exit code 0, no tests, and an output that says why.
+
+        Where no guarded file differs, the result was run on the same tree: that run is told again, if it is known.
+        """
         commit = action.base if action.step in (ProofStep.BASELINE, ProofStep.RED) else action.result
         files = StepFiles(commit, {})
         try:
             files = files_of(self._checkouts, action)
-            run = RoomRun(0, files.skipped) if files.skipped else self._run(action, files, stop)
+            run = self._known(action, files) or self._run(action, files, stop)
         except NotAsStored as error:
             run = RoomRun(
                 UNKNOWN, "", report=RoomReport(self._name), problem=f"the files are not to be trusted: {error}"
@@ -75,6 +84,16 @@ class RoomProver:
     def _name(self) -> str:
         return NAME if self._sandbox else ""
 
+    def _known(self, action: Prove, files: StepFiles) -> RoomRun | None:
+        """What is known without running the command."""
+        if files.skipped:
+            return RoomRun(0, files.skipped)
+        known = self._results.get(action.result)
+        if known is None or files.subject or action.step is not ProofStep.GUARDED:
+            return None
+        told = "(not run again: what steers the tests is as it was before the run)"
+        return replace(known, output=f"{known.output}\n{told}", report=replace(known.report, seconds=0.0))
+
     def _missing(self, files: StepFiles) -> str:
         missing = not_in_rooms(self._checkouts, files.entries)
         return f"\n(not in the room, because snapshots do not have it: {missing})" if missing else ""
@@ -84,9 +103,13 @@ class RoomProver:
         if problem := self._problem(action, borrowed):
             report = RoomReport(self._name, lent=tuple(folder.record for folder in borrowed))
             return RoomRun(UNKNOWN, "", report=report, problem=problem)
-        order = RoomOrder(action.rules, files, borrowed, action.network, files.only)
+        is_baseline = action.step is ProofStep.BASELINE
+        order = RoomOrder(action.rules, files, borrowed, action.network, files.only, is_baseline)
         run = self._first(action, order, stop)
-        return self._rerun(order, run, stop) if action.step in _RERUN else run
+        run = self._rerun(order, run, stop) if action.step in _RERUN else run
+        if action.step is ProofStep.RESULT and not stop.is_set():
+            self._results[action.result] = run
+        return run
 
     # -- dependencies
 

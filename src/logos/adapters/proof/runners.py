@@ -35,6 +35,8 @@ _SETTINGS = "settings.json"
 _FOLDERS = {".py": "python", ".cjs": "node", ".mjs": "node", ".sh": "."}
 # Programs that are started with the variables even where the command has replaced them: `PYTHONPATH=src python …`.
 _PROGRAMS = ("python", "python3", "pytest", "py.test", "node", "nodejs")
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
+_HELPERS = ("conftest.py", "__init__.py")
 # More tests than any project runs in one step.
 _MAX_BYTES = 256_000_000
 _MAX_FILES = 2_000
@@ -60,7 +62,7 @@ def instrument(
     hook = str(folder / "node" / "hook.cjs").replace("\\", "\\\\").replace('"', '\\"')
     options = f'--require="{hook}"'
     _write_reporters(folder)
-    settings = {"root": str(root) if root else "", "only": sorted(set(only)), "token": token}
+    settings = {"root": str(root) if root else "", "only": sorted(_runnable(only)), "token": token}
     write_atomically(folder / _SETTINGS, json.dumps(settings), durable=False)
     path = {"PATH": os.pathsep.join([str(folder / "bin"), given["PATH"]])} if given.get("PATH") else {}
     return {
@@ -73,6 +75,12 @@ def instrument(
         "GOFLAGS": " ".join(filter(None, [given.get("GOFLAGS", ""), "-v"])),
         **path,
     }
+
+
+def _runnable(only: Sequence[str]) -> set[str]:
+    """The files that a runner can be narrowed to; a change of data or of a helper alone may concern any test."""
+    scripts = {path for path in only if Path(path).suffix in _SCRIPTS}
+    return {path for path in scripts if Path(path).name not in _HELPERS}
 
 
 def _write_reporters(folder: Path) -> None:

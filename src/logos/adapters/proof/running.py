@@ -12,6 +12,7 @@ from logos.adapters.files import private_folder
 from logos.adapters.proof import lending, runners
 from logos.adapters.proof.bubblewrap import NAME, Bubblewrap, Lent, View
 from logos.adapters.proof.checkout import Checkouts, NotAsStored, RoomTree
+from logos.adapters.proof.compiled import CompiledModules
 from logos.adapters.proof.environment import (
     Place,
     folders_on_path,
@@ -56,6 +57,8 @@ class RoomOrder:
     borrowed: tuple[Borrowed, ...]
     network: bool
     only: tuple[str, ...] = ()
+    # Whether no agent has worked yet.
+    is_baseline: bool = False
 
 
 class RoomRunner:
@@ -70,6 +73,7 @@ class RoomRunner:
         self._sandbox = sandbox
         self._environ = environ
         self._running: set[SupervisedCommands] = set()
+        self._compiled = CompiledModules(rooms.folder / "compiled", self._store.work_dir)
 
     def run(self, order: RoomOrder, stop: threading.Event) -> RoomRun:
         """NotAsStored if the files in the room are not those of the snapshot."""
@@ -77,7 +81,11 @@ class RoomRunner:
             commands = SupervisedCommands(room.commands)
             self._running.add(commands)
             try:
-                return _InRoom(self, room, order, commands, stop).run()
+                ran = _InRoom(self, room, order, commands, stop).run()
+                if order.is_baseline:
+                    place = self.place(room, order.borrowed)
+                    self._compiled.keep(room, place.top, [inside for _, inside in place.lent])
+                return ran
             finally:
                 self._running.discard(commands)
 
@@ -89,6 +97,7 @@ class RoomRunner:
         visible = room.objects if self._sandbox or self._store.common is None else self._store.common / "objects"
         head = self._checkouts.parent(files.commit)
         write_home(room)
+        self._compiled.lend(room)
         tree = self._checkouts.fill(room, files.entries, files.texts, head, visible)
         (room.tree / self._store.prefix).mkdir(parents=True, exist_ok=True)
         return tree

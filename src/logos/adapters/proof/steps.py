@@ -1,12 +1,13 @@
 """Which files each step of a proof sees: those of a snapshot, with files of the other one or of ours put over them."""
 
 import os
+import posixpath
 import secrets
 import string
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from logos.adapters.git.command import text_of
+from logos.adapters.git.contents import seen_from
 from logos.adapters.proof.checkout import Checkouts
 from logos.adapters.proof.trees import Entries, Entry, put
 from logos.domain.proof import ProofRules, ProofStep
@@ -44,7 +45,7 @@ class _Snapshots:
     def __init__(self, checkouts: Checkouts, action: Prove) -> None:
         self.action = action
         self._checkouts = checkouts
-        self._prefix = os.fsencode(checkouts.store.prefix)
+        self._prefix = checkouts.store.prefix
         self._around = checkouts.parent(action.base)
 
     @property
@@ -56,15 +57,13 @@ class _Snapshots:
         return self._checkouts.entries(self.action.result, self._around)
 
     def differing(self) -> dict[str, bytes]:
-        base, result = self.base, self.result
-        paths = sorted(path for path in {*base, *result} if base.get(path) != result.get(path))
-        return {self.relative(path): path for path in paths if path.startswith(self._prefix)}
+        return differing(self._checkouts, self.action.base, self.action.result)
 
     def relative(self, path: bytes) -> str:
-        return text_of(path.removeprefix(self._prefix))
+        return seen_from(self._prefix, path)
 
     def full(self, path: str) -> bytes:
-        return self._prefix + os.fsencode(path)
+        return os.fsencode(posixpath.normpath(posixpath.join(self._prefix, path)))
 
     def texts(self, entries: Entries, paths: Iterable[bytes]) -> dict[bytes, str]:
         """The texts of the files at these paths; without those that are none."""
@@ -72,6 +71,14 @@ class _Snapshots:
         contents = self._checkouts.contents(wanted.values(), _LARGEST_TEXT)
         read = {path: _decoded(contents.get(entry.blob)) for path, entry in wanted.items() if _is_file(entry)}
         return {path: text for path, text in read.items() if text is not None}
+
+
+def differing(checkouts: Checkouts, base: str, result: str) -> dict[str, bytes]:
+    """The paths that differ between two commits, relative to the work dir, and relative to the top."""
+    around = checkouts.parent(base)
+    before, after = (checkouts.entries(commit, around) for commit in (base, result))
+    paths = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+    return {seen_from(checkouts.store.prefix, path): path for path in paths}
 
 
 def _decoded(content: bytes | None) -> str | None:
@@ -111,8 +118,7 @@ def _guarded(both: _Snapshots) -> StepFiles:
     for path in sorted(whole.values(), key=lambda path: path in base):
         put(entries, path, base.get(path))
     subject = tuple(sorted({*whole, *(name for name, text in merged.items() if text is not None)}))
-    skipped = "" if subject else "(not run: what steers the tests is as it was before the run)"
-    return StepFiles(action.result, entries, texts, subject, skipped=skipped)
+    return StepFiles(action.result, entries, texts, subject)
 
 
 def _merged(both: _Snapshots, parts: Mapping[str, bytes]) -> dict[str, str | None]:
@@ -140,7 +146,7 @@ def _with_named(both: _Snapshots, rules: ProofRules) -> ProofRules:
 def _canary(both: _Snapshots) -> StepFiles:
     """The result with tests that must fail."""
     action, result = both.action, both.result
-    inside = {both.relative(path): path for path in result if path.startswith(both.full(""))}
+    inside = {both.relative(path): path for path in result}
     ran = {*action.ran}
     tests = [path for name, path in inside.items() if (name in ran if ran else is_test(name))]
     texts = {both.relative(path): text for path, text in both.texts(result, tests).items()}

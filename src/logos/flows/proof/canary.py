@@ -49,16 +49,25 @@ def planted(
     return Planted(found, tuple(ids))
 
 
+# How the names of test files begin and end, and how a copy is named: runners find tests by these patterns.
+_STARTS = ("test_", "test-")
+_ENDS = ("_test", "-test", "_tests", "-tests", "_spec", "-spec", "_unittest")
+_BARE = ("test", "tests", "spec")
+
+
 def beside(path: str, word: str) -> str:
     """The path of a copy that a runner finds by the same rules as the original."""
-    stem, dots, ends = basename(path).partition(".")
-    ends = dots + ends
-    marks = {"test_": "test_{}", "test-": "test-{}", "_test": "{}_test", "-test": "{}-test", "_spec": "{}_spec"}
-    form = next((form for mark, form in marks.items() if stem.startswith(mark) or stem.endswith(mark)), "{}")
-    # `a.test.js` keeps its middle; `test.py` and `a.py` in a folder of tests get the mark of their language.
-    if form == "{}" and path.endswith(".py"):
-        form = "test_{}"
-    return join(dirname(path), form.format(word) + ends)
+    stem, dot, rest = basename(path).partition(".")
+    start = next((start for start in _STARTS if stem.startswith(start)), "")
+    end = next((end for end in _ENDS if stem.endswith(end)), "")
+    if start or end:
+        name = start + word if start else word + end
+    elif path.endswith(".py"):
+        # `check_a.py` may be found as `check_*.py`.
+        name = f"{stem.partition('_')[0] if '_' in stem else 'test'}_{word}"
+    else:
+        name = f"{word}.test" if stem in _BARE else word
+    return join(dirname(path), f"{name}{dot}{rest}")
 
 
 def _chosen(files: Mapping[str, str], sources: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from posixpath import basename, dirname, join, normpath
 
 _MAX_TEXT = 100_000
+_PUNCTUATION = ";&|()\n`"
 _SEPARATORS = re.compile(r"[;&|(){}\n`]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
@@ -23,7 +24,7 @@ def _words(*lines: str) -> frozenset[str]:
 
 # Words before the program that is meant. Options and numbers after them are theirs.
 _PREFIXES = _words(
-    "exec env nice nohup time timeout sudo command xargs npx bunx then do else if elif while until ! set cross-env",
+    "exec env nice nohup time timeout sudo command xargs npx bunx then do else if elif while until ! { } set cross-env",
     "dotenv c8 nyc stdbuf setsid ionice chronic xvfb-run dbus-run-session",
 )
 # The same with a word that belongs to them.
@@ -44,6 +45,7 @@ _PREFIX_PAIRS = {
 _INTERPRETER = re.compile(
     r"(?:python|pypy)[\d.]*|node|nodejs|deno|bun|tsx|ts-node|(?:ba|da|z|k|fi)?sh|ruby|perl|php|lua|Rscript|source|\.|tclsh"
 )
+_SHELL = re.compile(r"(?:ba|da|z|k)?sh")
 _TEST_PROGRAMS = _words(
     "pytest py.test unittest trial nose2 mocha jest vitest ava tap tape jasmine bats prove rspec phpunit diff cmp"
 )
@@ -120,20 +122,35 @@ def _package_scripts(text: str) -> str:
 def _commands(text: str) -> Iterator[tuple[str, list[str]]]:
     """Each simple command with the folder that `cd` before it leads to."""
     folder = ""
-    for part in _SEPARATORS.split(text[:_MAX_TEXT].replace("\\\n", " ")):
-        try:
-            words = shlex.split(part, comments=True)
-        except ValueError:
-            words = part.split()
-        words = _without_prefixes(words)
+    for part in _simple(text[:_MAX_TEXT].replace("\\\n", " ")):
+        words = _without_prefixes(part)
         if not words:
             continue
         if words[0] == "cd" and len(words) > 1:
             folder = normpath(join(folder, words[1]))
-        elif _INTERPRETER.fullmatch(basename(words[0])) and "-c" in words[:-1] and "sh" in words[0]:
+        elif "-c" in words[:-1] and _SHELL.fullmatch(basename(words[0])):
             yield from ((normpath(join(folder, inner)), rest) for inner, rest in _inner(words))
         else:
             yield folder, words
+
+
+def _simple(text: str) -> Iterator[list[str]]:
+    """The words of each simple command, without their quotes."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=_PUNCTUATION)
+    lexer.whitespace = " \t\r"
+    lexer.whitespace_split = True
+    words: list[str] = []
+    try:
+        for word in lexer:
+            if set(word) <= {*_PUNCTUATION}:
+                yield words
+                words = []
+            else:
+                words.append(word)
+    except ValueError:
+        # A quote that nobody closes, for example in text that is no shell.
+        yield from (part.split() for part in _SEPARATORS.split(text))
+    yield words
 
 
 def _inner(words: list[str]) -> Iterator[tuple[str, list[str]]]:

@@ -161,7 +161,7 @@ def named_files(command: str, read: Callable[[str], str | None]) -> tuple[str, .
     texts = [command]
     while texts and len(found) < _MAX_NAMED:
         text = texts.pop()
-        for path in sorted(named_by(text) | implied_by(text)):
+        for path in sorted(named_by(text) | implied_by(text) | named_modules(text)):
             if path not in found and (content := read(path)) is not None:
                 found[path] = None
                 texts.append(script_text(path, content))

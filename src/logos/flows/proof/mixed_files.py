@@ -163,7 +163,7 @@ def _spliced(base: str, result: str, header: re.Pattern[str], steers: Callable[[
 def _parts(text: str, header: re.Pattern[str]) -> list[tuple[str | None, str]]:
     """The text before the first header, then each section with its header."""
     found = list(header.finditer(text))
-    ends = [match.start() for match in found[1:]] + [len(text)]
+    ends = [*(match.start() for match in found[1:]), len(text)][: len(found)]
     parts: list[tuple[str | None, str]] = [(None, text[: found[0].start()] if found else text)]
     return parts + [(match["name"], text[match.start() : end]) for match, end in zip(found, ends, strict=True)]
 

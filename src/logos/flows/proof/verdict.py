@@ -58,9 +58,9 @@ def action_for(progress: ProofProgress, baseline: ProofRan, rules: ProofRules, p
         progress.result,
         progress.changed or (),
         progress.declared,
-        _files_that_ran(progress),
-        baseline.room.network,
-        baseline.room.lent,
+        network=baseline.room.network,
+        lent=baseline.room.lent,
+        ran=_files_that_ran(progress),
     )
 
 
@@ -121,9 +121,11 @@ def in_words(progress: ProofProgress, baseline: ProofRan) -> str:
 def _next(progress: ProofProgress, baseline: ProofRan, rules: ProofRules) -> ProofStep | None:
     """Steps that could show nothing are left out."""
     done = {ran.step for ran in progress.ran}
+    # Where no test ran before, none can be put back.
+    had_tests = baseline.tests is None or bool(baseline.tests.executed)
     wanted = {
         ProofStep.RESULT: True,
-        ProofStep.GUARDED: bool(guarded_changes(progress, rules)) or progress.changed is None,
+        ProofStep.GUARDED: had_tests and (bool(guarded_changes(progress, rules)) or progress.changed is None),
         ProofStep.CANARY: progress.ran[0].tests is not None,
         ProofStep.RED: bool(test_changes(progress, rules)) and not turned_green(progress, baseline),
     }

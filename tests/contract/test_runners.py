@@ -1,0 +1,479 @@
+"""Real runners report each test, also the ones that planted tests and cheats want to hide."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from logos.adapters.proof.runners import counted, instrument
+from logos.domain.proof import CountedTests
+from logos.flows.proof.canary import planted
+
+PYTHON = sys.executable
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+ADD = "def add(a, b):\n    return a + b\n"
+ADD_JS = "exports.add = (a, b) => a + b;\n"
+
+
+@dataclass(frozen=True)
+class Ran:
+    exit_code: int
+    tests: CountedTests | None
+    output: str
+
+    @property
+    def counts(self) -> CountedTests:
+        assert self.tests is not None, self.output
+        return self.tests
+
+
+class Project:
+    """A project in which a command is run as in a clean room."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "a project"
+        self.reports = folder / "the reports"
+
+    def write(self, files: dict[str, str]) -> Project:
+        for name, text in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return self
+
+    def run(self, command: str, only: Sequence[str] = (), **variables: str) -> Ran:
+        reports = self.reports / secrets.token_hex(4)
+        reports.mkdir(parents=True)
+        bins = os.pathsep.join([str(Path(PYTHON).parent), os.environ["PATH"]])
+        # The test environment has a plugin of pytest that does not load.
+        env = {
+            "PATH": bins,
+            "HOME": str(self.reports),
+            "PYTEST_ADDOPTS": "-p no:libtmux -p no:cacheprovider",
+            **variables,
+        }
+        env["PYTHONDONTWRITEBYTECODE"] = "1"
+        env |= instrument(reports, only, env, self.folder)
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=self.folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=500,
+        )
+        return Ran(done.returncode, counted(reports, command, done.stdout), done.stdout)
+
+    def plant(self, tests: Sequence[str], changed: Sequence[str]) -> tuple[str, ...]:
+        texts = {name: (self.folder / name).read_text() for name in tests}
+        found = planted(texts, changed, lambda _: "k" + secrets.token_hex(5))
+        self.write(dict(found.files))
+        assert found.ids
+        return found.ids
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    found = Project(tmp_path)
+    found.folder.mkdir()
+    return found
+
+
+PYTEST_FILE = """\
+import pytest
+import unittest
+from calc import add
+
+def test_ok():
+    assert add(1, 2) == 3
+
+@pytest.mark.parametrize("x", [1, 2])
+def test_p(x):
+    assert x == 1
+
+@pytest.mark.xfail
+def test_expected():
+    assert 0
+
+@pytest.mark.xfail
+def test_unexpected():
+    assert 1
+
+@pytest.fixture
+def broken():
+    raise ValueError
+
+def test_set_up(broken):
+    pass
+
+@pytest.fixture
+def dirty():
+    yield
+    raise ValueError
+
+def test_tear_down(dirty):
+    pass
+
+@pytest.mark.skip
+def test_skipped():
+    pass
+
+class TestCase(unittest.TestCase):
+    def test_parts(self):
+        for i in range(3):
+            with self.subTest(i=i):
+                self.assertEqual(i, 1)
+
+    def test_good(self):
+        self.assertTrue(1)
+"""
+AS_PYTEST = CountedTests(
+    "pytest",
+    passed=tuple(
+        f"tests/test_a.py::{name}" for name in ("TestCase::test_good", "test_ok", "test_p[1]", "test_unexpected")
+    ),
+    failed=tuple(
+        f"tests/test_a.py::{name}" for name in ("TestCase::test_parts", "test_p[2]", "test_set_up", "test_tear_down")
+    ),
+    skipped=("tests/test_a.py::test_expected", "tests/test_a.py::test_skipped"),
+)
+
+
+@pytest.mark.parametrize(
+    "command", ["pytest -q", f"'{PYTHON}' -m pytest -q", "pytest -q -n 2", "PYTHONPATH=src pytest -q"]
+)
+def test_pytest_reports_each_test(project: Project, command: str) -> None:
+    project.write({"calc.py": ADD, "conftest.py": "", "tests/test_a.py": PYTEST_FILE})
+    ran = project.run(command)
+    assert ran.exit_code == 1
+    assert ran.counts == AS_PYTEST
+
+
+def test_ids_of_pytest_are_relative_to_the_work_dir_whatever_its_root(project: Project) -> None:
+    project.write(
+        {
+            "sub/tests/test_a.py": "def test_a(): pass\n",
+            "sub/pytest.ini": "[pytest]\n",
+            "Makefile": "test:\n\tcd sub && pytest -q\n",
+        }
+    )
+    assert project.run("make test").counts.passed == ("sub/tests/test_a.py::test_a",)
+
+
+def test_a_file_that_pytest_cannot_import_is_a_failed_test(project: Project) -> None:
+    project.write(
+        {
+            "test_a.py": "def test_a(): pass\n",
+            "test_b.py": "import nothing\n",
+            "test_c.py": "import pytest\npytest.importorskip('nothing')\n",
+        }
+    )
+    counts = project.run("pytest -q --continue-on-collection-errors").counts
+    assert counts.failed == ("test_b.py::(not collected)",)
+    assert counts.skipped == ("test_c.py::(skipped)",)
+    assert counts.passed == ("test_a.py::test_a",)
+
+
+@pytest.mark.parametrize(
+    "command", ["pytest -q", "pytest -q -n 2", "pytest -q test_a.py test_b.py", "python -m unittest"]
+)
+def test_only_the_wanted_files_are_run(project: Project, command: str) -> None:
+    text = "import unittest\n\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        open('ran-{}', 'w').close()\n"
+    project.write({"test_a.py": text.format("a"), "test_b.py": "import nothing\n", "test_c.py": text.format("c")})
+    ran = project.run(command, ["test_a.py", "data.json"])
+    assert ran.exit_code == 0
+    assert ran.counts.passed == ("test_a.py::TestA::test_a",)
+    assert ran.counts.failed == ()
+    assert not (project.folder / "ran-c").exists()
+
+
+def test_data_alone_does_not_narrow_a_run(project: Project) -> None:
+    project.write({"test_a.py": "def test_a(): pass\n"})
+    assert project.run("pytest -q", ["tests/data.json", "conftest.py"]).counts.passed == ("test_a.py::test_a",)
+
+
+UNITTEST_FILE = """\
+import unittest
+from calc import add
+
+class TestAdd(unittest.TestCase):
+    def test_ok(self):
+        self.assertEqual(add(1, 2), 3)
+
+    def test_bad(self):
+        self.assertEqual(add(1, 2), 4)
+
+    def test_error(self):
+        raise ValueError
+
+    def test_exit(self):
+        raise SystemExit(0)
+
+    @unittest.skip("no")
+    def test_skipped(self):
+        pass
+
+    @unittest.expectedFailure
+    def test_expected(self):
+        self.fail()
+
+    @unittest.expectedFailure
+    def test_unexpected(self):
+        pass
+
+    def test_parts(self):
+        for i in range(3):
+            with self.subTest(i=i):
+                self.assertEqual(i, 1)
+
+    def test_nested(self):
+        class Inner(unittest.TestCase):
+            def test_inner(self):
+                self.fail()
+        unittest.TextTestRunner().run(unittest.defaultTestLoader.loadTestsFromTestCase(Inner))
+
+class TestSetUp(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        raise ValueError
+
+    def test_never(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python -m unittest",
+        "PYTHONPATH=. python3 -m unittest tests.test_a -v",
+        "python -m unittest discover -s tests -t . -b",
+        """python -c "import unittest; unittest.TextTestRunner().run(unittest.defaultTestLoader.discover('tests', top_level_dir='.'))" """,
+    ],
+)
+def test_unittest_reports_each_test(project: Project, command: str) -> None:
+    project.write({"calc.py": ADD, "tests/__init__.py": "", "tests/test_a.py": UNITTEST_FILE})
+    counts = project.run(command).counts
+    add = "tests/test_a.py::TestAdd::test_"
+    assert counts == CountedTests(
+        "unittest",
+        passed=(f"{add}nested", f"{add}ok"),
+        failed=(
+            *(f"{add}{name}" for name in ("bad", "error", "exit", "parts", "unexpected")),
+            "tests/test_a.py::TestSetUp::(setUpClass)",
+        ),
+        skipped=(f"{add}expected", f"{add}skipped"),
+    )
+
+
+def test_a_module_that_unittest_cannot_import_is_a_failed_test(project: Project) -> None:
+    project.write({"test_a.py": "import nothing\n"})
+    assert project.run("python -m unittest").counts.failed == ("test_a.py::(not imported)",)
+
+
+def test_the_environment_s_own_sitecustomize_still_runs(project: Project) -> None:
+    project.write({"site/sitecustomize.py": "import os\nos.environ['OWN'] = '1'\n"})
+    project.write({"test_a.py": "import os, sys\n\ndef test_a():\n    assert os.environ['OWN'] == '1'\n"})
+    ran = project.run("pytest -q", PYTHONPATH=str(project.folder / "site"))
+    assert ran.counts.passed == ("test_a.py::test_a",)
+
+
+def test_runners_that_tests_start_do_not_report(project: Project) -> None:
+    inner = "import os, subprocess, sys\n\ndef test_outer(tmp_path):\n    (tmp_path / 'test_i.py').write_text('def test_i(): assert 0')\n"
+    inner += "    done = subprocess.run([sys.executable, '-m', 'pytest', '-q'], cwd=tmp_path)\n    assert done.returncode == 1\n"
+    inner += "    assert not [name for name in os.environ if name.startswith('LOGOS')]\n    assert 'NODE_OPTIONS' not in os.environ\n"
+    inner += "    import pytest\n    assert pytest.main(['-q', str(tmp_path)]) == 1\n"
+    project.write({"test_a.py": inner})
+    ran = project.run("pytest -q")
+    assert ran.counts == CountedTests("pytest", passed=("test_a.py::test_outer",)), ran.output
+
+
+def test_two_runs_in_one_command_are_counted_together(project: Project) -> None:
+    project.write(
+        {
+            "test_a.py": "def test_a(): pass\n",
+            "test_b.py": "import unittest\n\nclass B(unittest.TestCase):\n    def test_b(self): pass\n",
+        }
+    )
+    counts = project.run("pytest -q test_a.py && python -m unittest test_b").counts
+    assert counts.runner == "pytest, unittest"
+    assert counts.passed == ("test_a.py::test_a", "test_b.py::B::test_b")
+
+
+EARLY = {
+    "at import": "import os\nos._exit(0)\n",
+    "in a test": "import os\n\ndef add(a, b):\n    os._exit(0)\n",
+    "exit at import": "raise SystemExit(0)\n",
+}
+
+
+@pytest.mark.parametrize("source", EARLY.values(), ids=EARLY)
+@pytest.mark.parametrize("command", ["pytest -q", "python -m unittest test_a"])
+def test_a_run_that_product_code_ends_early_has_a_failed_test(project: Project, source: str, command: str) -> None:
+    text = "import unittest\nfrom calc import add\n\nclass TestA(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(add(1, 2), 4)\n"
+    ran = project.write({"calc.py": source, "conftest.py": "", "test_a.py": text}).run(command)
+    assert ran.counts.failed
+    assert ran.counts.passed == ()
+
+
+def test_a_report_that_product_code_edits_is_noticed(project: Project) -> None:
+    cheat = (
+        "import atexit, glob, os\nFOLDER = os.environ.get('LOGOS_REPORT') or '{}'\n\ndef add(a, b):\n    return 0\n\n"
+    )
+    cheat += "def edit():\n    for name in glob.glob(FOLDER + '/**/*.jsonl', recursive=True):\n"
+    cheat += "        text = open(name).read().replace('failed', 'passed')\n        open(name, 'w').write(text)\n    os._exit(0)\n\natexit.register(edit)\n"
+    project.write(
+        {"conftest.py": "", "test_a.py": "from calc import add\n\ndef test_a():\n    assert add(1, 2) == 3\n"}
+    )
+    project.write({"calc.py": cheat.format(project.reports)})
+    ran = project.run("pytest -q")
+    assert ran.exit_code == 0
+    assert "::(the report of pytest was changed)" in ran.counts.failed
+
+
+FORGED_REPORTS = ADD + (
+    "import _pytest.runner\n_made = _pytest.runner.TestReport.from_item_and_call\n\n"
+    "def _forged(item, call):\n    report = _made(item, call)\n    report.outcome = 'passed'\n    return report\n\n"
+    "_pytest.runner.TestReport.from_item_and_call = _forged\n"
+)
+PATCHED = ADD + "import unittest\nunittest.TestCase.assertEqual = lambda *_: None\n"
+PYTEST_TESTS = "from calc import add\n\ndef test_a():\n    assert add(1, 2) == 3\n"
+UNITTEST_TESTS = (
+    "import unittest\nfrom calc import add\n\nclass TestA(unittest.TestCase):\n    def test_a(self):\n"
+    "        self.assertEqual(add(1, 2), 3)\n        self.assertIn(3, [add(1, 2)])\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "tests"),
+    [("pytest -q", PYTEST_TESTS), ("pytest -q", UNITTEST_TESTS), ("python -m unittest", UNITTEST_TESTS)],
+)
+def test_planted_tests_fail_in_an_honest_project(project: Project, command: str, tests: str) -> None:
+    project.write({"calc.py": ADD, "conftest.py": "", "test_a.py": tests})
+    ids = project.plant(["test_a.py"], ["calc.py"])
+    counts = project.run(command, sorted({test.partition("::")[0] for test in ids})).counts
+    assert counts.failed == tuple(sorted(ids))
+    assert counts.passed == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "tests", "source"),
+    [
+        ("pytest -q", PYTEST_TESTS, FORGED_REPORTS),
+        ("pytest -q", UNITTEST_TESTS, PATCHED),
+        ("python -m unittest", UNITTEST_TESTS, PATCHED),
+    ],
+)
+def test_planted_tests_pass_where_product_code_cheats(project: Project, command: str, tests: str, source: str) -> None:
+    project.write({"calc.py": source, "conftest.py": "", "test_a.py": tests})
+    ids = project.plant(["test_a.py"], ["calc.py"])
+    assert not {*ids} <= {*project.run(command).counts.failed}
+
+
+NODE_FILE = """\
+const { test, describe, it } = require('node:test');
+const assert = require('node:assert');
+const { add } = require('../src/calc.js');
+
+test('one', () => assert.equal(add(1, 2), 3));
+test('one', () => assert.equal(add(1, 2), 3));
+test('bad', () => assert.equal(add(1, 2), 4));
+describe('suite', () => {
+  it('x', () => assert.deepStrictEqual([add(1, 2)], [3]));
+  it('y', { skip: true }, () => {});
+  it.todo('z');
+  describe('in', () => { it('q', () => assert.ok(0)); });
+});
+test('parent', async (t) => { await t.test('child', () => {}); });
+"""
+IN_NODE = CountedTests(
+    "node",
+    passed=tuple(f"test/a.test.js::{name}" for name in ("one", "one #2", "parent", "parent > child", "suite > x")),
+    failed=("test/a.test.js::bad", "test/a.test.js::suite > in > q"),
+    skipped=("test/a.test.js::suite > y", "test/a.test.js::suite > z"),
+)
+
+
+@needs_node
+@pytest.mark.parametrize(
+    "command",
+    [
+        "node --test",
+        "node test/a.test.js",
+        "npm test --silent",
+        "node --test --test-reporter=tap test/a.test.js",
+        "NODE_OPTIONS=--no-warnings node --test",
+        "make test",
+    ],
+)
+def test_node_reports_each_test(project: Project, command: str) -> None:
+    project.write(
+        {"src/calc.js": ADD_JS, "test/a.test.js": NODE_FILE, "Makefile": ".PHONY: test\ntest:\n\tnode --test\n"}
+    )
+    project.write({"package.json": '{"scripts": {"test": "node --test"}}'})
+    ran = project.run(command)
+    assert ran.exit_code != 0
+    assert ran.counts == IN_NODE, ran.output
+
+
+@needs_node
+def test_node_runs_only_the_wanted_files(project: Project) -> None:
+    text = "require('node:test').test('t', () => require('fs').writeFileSync('ran-{}', ''));\n"
+    project.write({"a.test.js": text.format("a"), "b.test.js": text.format("b")})
+    assert project.run("node --test", ["a.test.js"]).counts == CountedTests("node", passed=("a.test.js::t",))
+    assert not (project.folder / "ran-b").exists()
+
+
+@needs_node
+@pytest.mark.parametrize("command", ["node --test", "node a.test.js"])
+@pytest.mark.parametrize("exit_call", ["process.exit(0)", "process.reallyExit(0)"])
+def test_a_file_whose_process_exits_early_has_a_failed_test(project: Project, command: str, exit_call: str) -> None:
+    project.write(
+        {
+            "a.test.js": f"const {{ test }} = require('node:test');\ntest('a', () => {exit_call});\ntest('b', () => {{}});\n"
+        }
+    )
+    ran = project.run(command)
+    assert ran.exit_code == 0
+    assert ran.counts.failed == ("a.test.js::(exited before its tests ended)",)
+
+
+@needs_node
+def test_programs_of_node_that_are_no_tests_are_not_counted(project: Project) -> None:
+    project.write({"a.js": "console.log(process.argv.slice(2).join());\n"})
+    ran = project.run("node a.js --x y")
+    assert (ran.exit_code, ran.tests, ran.output.strip()) == (0, None, "--x,y")
+
+
+PATCHED_NODE = ADD_JS + "require('node:assert').equal = () => {};\n"
+NODE_TESTS = {
+    "test/a.test.js": "const test = require('node:test');\nconst assert = require('node:assert');\nconst { add } = require('../src/calc.js');\n\n"
+    "test('adds', () => {\n  assert.equal(add(1, 2), 3);\n  assert.deepStrictEqual([add(1, 2)], [3]);\n});\n",
+    "test/b.test.mjs": "import { it } from 'node:test';\nimport assert from 'node:assert';\nimport { add } from '../src/calc.js';\n\n"
+    "it('adds', async () => {\n  assert.equal(add(1, 2), 3);\n  await assert.rejects(Promise.reject(new Error('x')));\n});\n",
+}
+
+
+@needs_node
+@pytest.mark.parametrize("source", [ADD_JS, PATCHED_NODE], ids=["honest", "cheat"])
+def test_planted_tests_of_node_fail_unless_product_code_cheats(project: Project, source: str) -> None:
+    project.write({"src/calc.js": source, **NODE_TESTS})
+    ids = project.plant([*NODE_TESTS], ["src/calc.js"])
+    counts = project.run("node --test", sorted({test.partition("::")[0] for test in ids})).counts
+    assert ({*counts.failed} == {*ids}) == (source == ADD_JS)
+    assert len(counts.failed) + len(counts.passed) == len(ids)
+
+
+def test_an_unknown_runner_counts_nothing(project: Project) -> None:
+    project.write({"run.sh": "echo 3 tests passed\n"})
+    assert project.run("sh run.sh").tests is None
