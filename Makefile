@@ -13,11 +13,15 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST_FLAGS ?= -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 PYTEST := $(BIN)/pytest $(PYTEST_FLAGS)
 
+<<<<<<< HEAD
 .PHONY: help demo test test-long fuzz mutants check format bench bench-trust tmux clis venv venv-dev clean
+=======
+.PHONY: help demo test test-long fuzz mutants check format bench packages clis venv venv-dev clean
+>>>>>>> 0290028dd9eb021bca9a6a59404904f927e91766
 
 help:
 	@echo "make demo       a whole run with scripted agents, no keys needed"
-	@echo "make test       check, then the quick tests (under 5 minutes; live ones need tmux)"
+	@echo "make test       check, then the quick tests (under 5 minutes; some need tmux and bubblewrap)"
 	@echo "make test-long  the long tests: kill matrices, random walks, all real agent CLIs, more examples"
 	@echo "make fuzz       random examples and walks until one fails"
 	@echo "make mutants    break the source one clause of the spec at a time; its own tests must notice (ONLY=CYC-04)"
@@ -30,13 +34,13 @@ help:
 demo: $(VENV)/.stamp-run
 	@$(BIN)/logos demo
 
-test: $(VENV)/.stamp-dev tmux
+test: $(VENV)/.stamp-dev packages
 	@$(BIN)/python tools/agent-clis codex || [ $$? = 3 ]
 	@$(MAKE) --no-print-directory check
 	$(PYTEST) -m "not long"
 
 # Tests with Hypothesis run again, with more examples; all seeds are fixed.
-test-long: $(VENV)/.stamp-dev tmux clis
+test-long: $(VENV)/.stamp-dev packages clis
 	HYPOTHESIS_PROFILE=long $(PYTEST) -m "long or hypothesis"
 
 fuzz: $(VENV)/.stamp-dev
@@ -87,27 +91,33 @@ $(VENV)/.stamp-dev: $(PINS) | $(BIN)/python
 	@$(PIP) --editable '.[dev,cao,web]'
 	@touch $@ $(VENV)/.stamp-run
 
-tmux:
-	@command -v tmux >/dev/null && exit 0; \
+# Debian packages that tests need, as PROGRAM:PACKAGE, and the tests that are skipped without them.
+PACKAGES := tmux:tmux bwrap:bubblewrap
+MISSING = for pair in $(PACKAGES); do command -v $${pair%%:*} >/dev/null || printf '%s ' $${pair\#\#*:}; done
+
+packages:
+	@missing=$$($(MISSING)); test -z "$$missing" && exit 0; \
 	if command -v apt-get >/dev/null; then \
 		if [ "$$(id -u)" = 0 ]; then root=; else root="sudo -n"; fi; \
-		echo "installing tmux" >&2; \
-		{ $$root apt-get install -qq -y --no-install-recommends tmux >/dev/null || \
-		  { $$root apt-get update -qq && $$root apt-get install -qq -y --no-install-recommends tmux >/dev/null; }; } || true; \
+		echo "installing $$missing" >&2; \
+		{ $$root apt-get install -qq -y --no-install-recommends $$missing >/dev/null || \
+		  { $$root apt-get update -qq && $$root apt-get install -qq -y --no-install-recommends $$missing >/dev/null; }; } || true; \
 	fi; \
-	command -v tmux >/dev/null && exit 0; \
+	missing=$$($(MISSING)); test -z "$$missing" && exit 0; \
 	if [ "$$CI" = true ]; then \
-		echo "error: tmux is missing and could not be installed; CI skips nothing" >&2; exit 1; \
+		echo "error: $$missing: missing and could not be installed; CI skips nothing" >&2; exit 1; \
 	fi; \
 	echo "*******************************************************************" >&2; \
-	echo "* tmux is missing and could not be installed: the tests in        *" >&2; \
-	echo "* tests/live (a real agent server in tmux) are SKIPPED.           *" >&2; \
-	echo "* Install tmux 3.3 or newer to run them.                          *" >&2; \
+	echo "* Missing, and could not be installed: $$missing" >&2; \
+	echo "* Without tmux (3.3 or newer), the tests in tests/live (a real    *" >&2; \
+	echo "* agent server) are SKIPPED; without bubblewrap, those of proofs  *" >&2; \
+	echo "* in a sandbox.                                                   *" >&2; \
 	echo "*******************************************************************" >&2
 
 # The real agent CLIs the live tests drive; where npm cannot be had, these tests say so.
 clis: $(VENV)/.stamp-dev
 	@$(BIN)/python tools/agent-clis || [ $$? = 3 ]
+	@$(BIN)/python tools/js-runners || [ $$? = 3 ]
 
 clean:
 	rm -rf $(VENV) .cache build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

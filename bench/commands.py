@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -64,6 +64,19 @@ def start_up() -> None:
                 milliseconds(used),
                 f"bare interpreter {milliseconds(bare)}, target < {milliseconds(target)}: {met}, n={TIMES}",
             )
+
+
+# A process starts with the peak of the one it was forked from, so a small one starts the command.
+_PEAK = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+
+
+def peak_of(command: Sequence[str], env: Mapping[str, str]) -> int:
+    """The most memory, in bytes, that a command or a program that it waited for has used."""
+    return int(subprocess.check_output([sys.executable, "-IS", "-c", _PEAK, *command], env=dict(env)))
 
 
 def cpu_of(command: Sequence[str], times: int = TIMES) -> float:

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import psutil
 from checkpoints import checkpoints, growth
-from commands import LOGOS, cpu_of, folds, local_looks, start_up
+from commands import LOGOS, cpu_of, folds, local_looks, peak_of, start_up
 from idle import idle_build, idle_cycle
 from measure import NOWHERE, PROMPT, begin_repository, milliseconds, percentile, row, run, settings_for, size_of
 
@@ -121,6 +121,33 @@ def memory() -> None:
     row("RSS of a driver, peak", f"{used / 1024:.0f} MB", f"bare interpreter {bare / 1024:.0f} MB, target < 80 MB")
 
 
+FLOOD = """
+import sys
+sys.stdin.read()
+for _ in range(1024):
+    sys.stdout.write("all work and no play makes a dull boy\\n" * 27594)
+"""
+
+
+def flood() -> None:
+    """The peak of a driver, or of a program that it waited for, while an agent prints a gigabyte."""
+    with tempfile.TemporaryDirectory(prefix="logos-bench-") as folder:
+        wd, agent = Path(folder) / "work", Path(folder) / "flood.py"
+        wd.mkdir()
+        agent.write_text(FLOOD)
+        env = {**os.environ, "LOGOS_HOST": "local", "PROVIDER": "command", "MAX_FILE_REMINDERS": "0"}
+        env |= {"AGENT_COMMAND": f"{sys.executable} -IS {agent}"}
+        used = peak_of([LOGOS, "run", "be flooded", "--test", "true", "--wd", str(wd)], env)
+        (printed,) = wd.glob(".telos/local/*/turn-1/out")
+        size = printed.stat().st_size
+    met = "met" if used < 150e6 else "missed"
+    row(
+        "RSS of a driver whose agent prints a lot, peak",
+        f"{used / 1e6:.0f} MB",
+        f"{size / 1e9:.2f} GB printed, target < 150 MB: {met}",
+    )
+
+
 def long_log(wd: Path, events: int) -> Settings:
     """A run of `events` events: one FAIL after the other."""
     settings = settings_for(wd, NOWHERE, MAX_ROUNDS="1000000", MIN_REVIEW_CYCLES_BEFORE_APPROVAL="1")
@@ -177,10 +204,11 @@ def long_runs() -> None:
             (page, 2.0),
             (("log", "--json"), 2.0),
         ):
-            used = cpu_of([LOGOS, *words, "--wd", str(wd)], times=3)
+            command = [LOGOS, *words, "--wd", str(wd)]
+            used, memory_used = cpu_of(command, times=3), peak_of(command, os.environ)
             met = "met" if used < target else "missed"
             what = f"CPU of logos {' '.join(words[:3])}, {events} events"
-            row(what, f"{used:.2f} s", f"target < {target:.0f} s: {met}, n=3")
+            row(what, f"{used:.2f} s", f"target < {target:.0f} s: {met}, n=3; {memory_used / 1e6:.0f} MB")
 
 
 def appends() -> None:
@@ -348,6 +376,7 @@ BENCHES: tuple[Callable[[], None], ...] = (
     setting_up,
     traffic,
     memory,
+    flood,
     local_turns,
     many_runs,
     a_build,

@@ -83,6 +83,10 @@ def form(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BareForm]:
         made.close()
 
 
+# Clauses that only these tests prove for the compat module, so that its own run is quick, too.
+both = pytest.mark.parametrize("form", [CYCLE, COMPAT], indirect=True)
+
+
 def answers(form: BareForm, **responses: list[Any]) -> None:
     form.cao.script = script(**responses)
 
@@ -92,6 +96,15 @@ def test_a_pass_exits_with_0(form: BareForm):
     done = form.call(**ONE_CYCLE)
     assert done.code == 0, done.err
     assert form.state["final_status"] == "PASS"
+
+
+@pytest.mark.scenario("CYC-17")
+@pytest.mark.parametrize(("verify", "verified"), [("", False), ("1", True)])
+def test_a_pass_is_verified_only_if_asked_for_and_said_to_be_unverified(form: BareForm, verify: str, verified: bool):
+    done = form.call(VERIFY_PASS=verify, PROJECT_TEST_CMD="true", START_AGENT="tester")
+    assert done.code == 0, done.err
+    assert ("PASSED, unverified" in done.err) != verified
+    assert (form.state["final_status"], form.state["verified"]) == ("PASS", verified)
 
 
 @pytest.mark.scenario("CYC-19")
@@ -147,6 +160,7 @@ def test_a_running_state_is_resumed_by_itself(form: BareForm):
 # What a person must hear
 
 
+@both
 @pytest.mark.scenario("PRD-21")
 def test_another_provider_than_configured_is_said_at_a_resume(form: BareForm):
     form.imported_state()
@@ -155,6 +169,7 @@ def test_another_provider_than_configured_is_said_at_a_resume(form: BareForm):
     assert "runs codex, the configuration says claude_code" in done.err
 
 
+@both
 @pytest.mark.scenario("PRD-18")
 def test_a_rename_that_fails_is_said(form: BareForm):
     form.cao.refuses_names = True

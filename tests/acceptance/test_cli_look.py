@@ -284,6 +284,15 @@ def test_following_a_run_that_has_ended_ends_too(sandbox: Sandbox) -> None:
     assert sandbox("log", "--follow").out == sandbox("log").out
 
 
+def test_following_an_abandoned_run_ends_too(sandbox: Sandbox) -> None:
+    begin(sandbox.wd, "abcd1234")
+    assert sandbox("reset", "abcd1234").code == 0
+    for flags in ((), ("--json",)):
+        done = sandbox("log", "abcd1234", "--follow", *flags)
+        assert done.code == 0
+        assert "abandoned" in done.out.splitlines()[-1]
+
+
 def test_following_as_json_gives_one_line_per_event(sandbox: Sandbox) -> None:
     sandbox.run()
     lines = sandbox("log", "--follow", "--json").out.splitlines()

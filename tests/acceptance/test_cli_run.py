@@ -17,7 +17,7 @@ from rich.console import Console
 
 from logos.cli.output.live import LiveView
 from logos.cli.run import split_words
-from logos.domain.events import Noted, Recorded, Topic, TurnAnswered
+from logos.domain.events import Noted, Recorded, TerminalOpened, Topic, TurnAnswered
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId, TurnId
 from logos.domain.usage import Usage
@@ -185,6 +185,12 @@ def test_a_provider_only_the_server_knows_is_accepted(sandbox: Sandbox, cao: Fak
             "run", "words", "--test", "true", *QUICK, "--set", f"api={server.url}", "--set", "provider=brand_new"
         )
     assert done.code == 0
+
+
+def test_a_server_gets_the_name_that_it_knows(sandbox: Sandbox, cao: FakeCao) -> None:
+    done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}", "--provider", "claude")
+    assert done.code == 0, done.err
+    assert {event.provider for event in sandbox.events(TerminalOpened)} == {"claude_code"}
 
 
 def test_the_untouched_template_is_refused(sandbox: Sandbox, cao: FakeCao) -> None:

@@ -103,6 +103,22 @@ def test_a_program_that_is_not_there_is_an_error_before_anything_starts(person: 
     assert person.logs() == {}
 
 
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [("", "its program `opencode` is not on PATH"), ("http://127.0.0.1:9", "unknown provider 'nonesuch'")],
+)
+def test_a_fallback_that_cannot_be_had_is_an_error_before_anything_starts(
+    person: Person, server: str, why: str
+) -> None:
+    notes = install_fake_cli(person.programs, "codex")
+    spare = "nonesuch" if server else "opencode"
+    agents = {"tester": {"provider": "codex", "providers": [spare]}}
+    (person.wd / "logos.json").write_text(json.dumps({"provider": "codex", "agents": agents}))
+    done = person.apart("run", ON_LIMIT="fallback", API=server)
+    assert (done.code, why in done.err) == (1, True), done.err
+    assert (person.logs(), calls(notes)) == ({}, [])
+
+
 def test_agents_get_the_mildest_leave_their_role_needs(person: Person) -> None:
     notes = install_fake_cli(person.programs, "claude")
     person.apart("run", PROVIDER="claude_code")

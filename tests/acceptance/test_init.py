@@ -174,6 +174,14 @@ def test_an_environment_without_pytest_is_told_instead_of_a_command_that_fails(s
     assert sandbox("init", "--force", "--json").json["notes"] == []
 
 
+def test_tools_that_nobody_installed_are_told(sandbox: Sandbox) -> None:
+    install(sandbox, "ruff")
+    put(sandbox.wd, "pytest.ini", "ruff.toml", "mypy.ini", "eslint.config.js")
+    make_venv(sandbox.wd, ".venv", "pytest")
+    (note,) = sandbox("init", "--json").json["notes"]
+    assert note.startswith("not installed here: mypy, npx; a build does not start without them")
+
+
 def test_an_environment_that_sees_the_systems_packages_may_have_pytest(sandbox: Sandbox) -> None:
     put(sandbox.wd, "pytest.ini")
     make_venv(sandbox.wd, ".venv")

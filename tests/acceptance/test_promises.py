@@ -234,6 +234,14 @@ def test_a_provider_that_was_named_is_never_replaced(machine: Sandbox, words: tu
     assert "the log holds no run yet" in machine("status").err
 
 
+def test_a_build_does_not_replace_a_provider_that_was_named_either(machine: Sandbox) -> None:
+    (machine.wd / "telos.toml").write_text('purpose = "Say hello."\n')
+    done = machine("build", "add bye()", "--provider", "claude", "--set", "host=local")
+    assert done.code == 1
+    assert "provider claude_code: its program `claude` is not on PATH" in done.err
+    assert machine.logs() == {}
+
+
 def test_without_a_name_the_first_installed_one_is_used_and_said(machine: Sandbox) -> None:
     done = machine("run", "add bye()", "--test", "true", "--set", "host=local")
     assert "agents run on this machine with opencode_cli (as configured; the first installed one" in done.err

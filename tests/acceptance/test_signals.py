@@ -18,14 +18,6 @@ LAST_RESORT_SECONDS = 120
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
-@pytest.fixture(autouse=True)
-def _hangups_are_not_ignored() -> Iterator[None]:
-    """Also where the tests themselves run under `nohup`: processes inherit this."""
-    before = signal.signal(HUP, signal.SIG_DFL)
-    yield
-    signal.signal(HUP, before)
-
-
 @contextmanager
 def started(wd: Path, ignored: str, *arguments: str, until: str) -> Iterator[subprocess.Popen[str]]:
     """`logos` under a shell that ignores some signals, once it has said something."""

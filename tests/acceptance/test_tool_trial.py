@@ -66,7 +66,7 @@ def test_a_failing_setup_stops_a_build_with_its_output(site: Sandbox) -> None:
 
 
 def test_tools_are_tried_where_setup_has_run_and_a_red_one_is_only_told(site: Sandbox) -> None:
-    proof = 'test -e set-up && test -e "$LOGOS_ROOT/shop.py" && test -e feature.py'
+    proof = 'test -e set-up && test -e "$LOGOS_ROOT/shop.py" && (test -e feature.py || ! echo feature.py is missing)'
     (site.wd / ".gitignore").write_text("set-up\n")
     site.git("add", ".gitignore")
     site.set_telos(TELOS + tool(2, proof) + setup("touch set-up"))
@@ -74,8 +74,38 @@ def test_tools_are_tried_where_setup_has_run_and_a_red_one_is_only_told(site: Sa
     assert done.code == 0, done.err
     assert "trying setup `touch set-up`" in done.err
     assert "L2 proof fails now (exit 1)" in done.err
+    assert "  feature.py is missing" in done.err
     # $LOGOS_ROOT is also there for the check that counts.
     assert [check.exit_code for check in site.events(CheckRan)] == [0]
+
+
+def test_a_tool_that_needs_a_file_that_git_ignores_stops_a_build_and_the_file_is_named(site: Sandbox) -> None:
+    (site.wd / ".gitignore").write_text("generated.py\ncache/\n")
+    site.git("add", ".gitignore")
+    (site.wd / "cache").mkdir()
+    (site.wd / "generated.py").write_text("version = 1\n")
+    (site.wd / "cache" / "old").touch()
+    site.set_telos(TELOS + tool(2, "python3 -c 'import generated'", "tests") + tool(1, "test -e feature.py", "lint"))
+    done = site.build("pay by invoice")
+    said = "it fails in a new worktree (exit 1) and passes with files of your work dir that git ignores: generated.py"
+    assert_stopped_before_a_run(site, done, "tests", said)
+    assert "L1 lint fails now (exit 1)" in done.err
+    assert "No module named 'generated'" in done.err
+    assert (site.wd / "cache" / "old").exists()
+    site.set_telos(f"{TELOS}{tool(2, 'test -e generated.py')}{setup('cp $LOGOS_ROOT/generated.py .')}")
+    done = site.build("pay by invoice", *QUICK)
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize(
+    ("tools", "verified"), [(tool(2, "true"), True), (tool(1, "true"), False), ("# no tools\n", False)]
+)
+def test_a_build_that_no_tests_prove_is_unverified(site: Sandbox, tools: str, verified: bool) -> None:
+    site.set_telos(TELOS + tools)
+    done = site.build("pay by invoice", *QUICK)
+    assert (done.code, done.json["outcome"], done.json["verified"]) == (0, "PASSED", verified), done.err
+    assert site.build_state["verified"] is verified
+    assert ("PASSED, unverified" in site("status").out) != verified
 
 
 def test_tools_of_levels_that_take_no_part_are_not_tried(site: Sandbox) -> None:
@@ -114,6 +144,7 @@ def test_telos_check_tries_setup_and_tools_without_a_build(site: Sandbox) -> Non
     assert done.json["tools"][1]["output"] == "red"
     assert done.json["tools"][1]["seconds"] >= 0
     assert done.json["setup"]["runs"] is True
+    assert "    red" in site("telos", "--check").out
     site.set_telos(TELOS + tool(2, "pytst", "tests"))
     done = site("telos", "--check")
     assert done.code == 2

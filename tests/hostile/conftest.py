@@ -23,6 +23,8 @@ from tests.support.sandbox import Sandbox
 REPRESENTATIVES = frozenset({
     "test_no_command_starts_a_planted_program",
     "test_no_module_is_imported_from_the_work_dir",
+    "test_checks_behind_a_link_are_not_cleared_away",
+    "test_a_worktree_behind_a_link_is_not_removed",
     "test_a_programmers_daemon_cannot_turn_the_testers_fail_into_a_pass",
     "test_a_check_that_outlived_its_driver_is_ended_before_the_next_one_runs",
     "test_a_resumed_run_neither_waits_for_a_stranger_nor_ends_it",
@@ -39,6 +41,12 @@ REPRESENTATIVES = frozenset({
     "test_the_table_has_what_it_promises",
     "test_a_cheat_does_not_pass",
     "test_an_honest_run_passes",
+    "test_no_planted_program_starts_when_a_room_is_made",
+    "test_objects_that_were_swapped_are_a_problem_and_nothing_runs",
+    "test_a_module_planted_in_a_lent_environment_is_noticed",
+    "test_a_sandbox_cannot_be_left",
+    "test_a_driver_killed_in_the_middle_of_a_step_leaves_nothing",
+    "test_rooms_work_for_a_user_who_is_not_root",
 })  # fmt: skip
 
 

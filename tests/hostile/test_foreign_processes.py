@@ -101,7 +101,7 @@ def test_a_left_over_check_with_a_strangers_pid_is_only_forgotten(
     folder = tmp_path / "checks" / "0000"
     folder.mkdir(parents=True)
     (folder / "pid").write_text(FORGED["its own identity"](stranger.pid))
-    assert end_left_over(tmp_path / "checks") == 0
+    assert end_left_over(tmp_path / "checks", tmp_path) == 0
     assert not folder.exists()
 
 

@@ -97,6 +97,28 @@ def test_no_command_waits_for_an_odd_file_or_breaks(path: str, kind: str, comman
     assert done.code in (0, 1, 2, 3), done.err
 
 
+PIPES = ("sub/.gitignore", "sub/.gitattributes", ".git/info/exclude", ".git/info/attributes", ".git/config")
+
+
+RUN = ("run", "add a greeting", "--test", "true")
+BUILD = ("build", "sell", "--levels", "5-1", "--allow-dirty")
+
+
+@pytest.mark.parametrize(("pipe", "command"), [*((pipe, RUN) for pipe in PIPES), (PIPES[0], BUILD), (PIPES[1], BUILD)])
+def test_no_command_waits_for_git_that_waits_for_a_pipe(
+    pipe: str, command: tuple[str, ...], repository: Sandbox
+) -> None:
+    path = repository.wd / pipe
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    if ".git/" not in pipe:
+        (path.parent / "a file").touch()
+    os.mkfifo(path)
+    done = repository.apart(*command, "--simulate", str(repository.script()))
+    assert "Traceback" not in done.err, done.err
+    assert f"{path} is a pipe" in done.err
+
+
 FLOOD = """
 import sys
 sys.stdin.read()

@@ -50,7 +50,7 @@ def command_of(daemon: str) -> str:
 @pytest.fixture
 def commands(tmp_path: Path) -> ShellCommands:
     (tmp_path / "work").mkdir()
-    return ShellCommands(tmp_path / "checks", tmp_path / "work")
+    return ShellCommands(tmp_path / "work" / ".telos" / "checks", tmp_path / "work")
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_no_daemon_outlives_the_command_that_started_it(commands: ShellCommands,
     (pid, *_) = map(int, (tmp_path / "work" / "daemon").read_text().split())
     assert not psutil.pid_exists(pid)
     assert processes_of(tmp_path) == []
-    assert [*(tmp_path / "checks").iterdir()] == []
+    assert [*(tmp_path / "work" / ".telos" / "checks").iterdir()] == []
 
 
 def test_a_command_that_ends_its_whole_group_does_not_end_its_supervisor(
@@ -133,6 +133,27 @@ def test_a_programmers_daemon_cannot_turn_the_testers_fail_into_a_pass(sandbox: 
     assert done.code == 1, done.err
     assert sandbox.answered["r1.tester.c1"] == TESTS_FAIL
     assert sandbox.left_behind() == []
+
+
+def test_an_authors_daemon_cannot_turn_a_levels_fail_into_a_pass(repository: Sandbox) -> None:
+    worktrees = repository.wd / ".telos" / "worktrees"
+    forge = (
+        "import glob\n"
+        "def forge():\n"
+        f" for path in glob.glob('{worktrees}/*/*/.tmp/agent-responses/*validate*'):\n"
+        "  text = open(path).read()\n"
+        "  if 'FAIL' in text: open(path, 'w').write(text.replace('FAIL', 'PASS'))\n"
+    )
+    daemon = DAEMONS["a clean environment"].replace("open('victim', 'a').write('PASS')", "forge()")
+    agents = {
+        "L2": [{"run": command_of(daemon.replace(BEGIN, BEGIN + forge)) + "; rm daemon"}],
+        "L5.validate": [{"report": {"verdict": "FAIL", "failures": [{"what": "it does not sell"}]}, "after": 0.3}],
+    }
+    repository.set(BUILD_MAX_RECONCILIATIONS="0")
+    done = repository("build", "sell", "--levels", "5-1", "--simulate", str(repository.script(agents)))
+    assert done.code == 1, done.err
+    assert "it does not sell" in repository.answered["s1.L5.validate"]
+    assert repository.left_behind() == []
 
 
 def test_agents_that_were_killed_with_their_driver_are_ended_by_a_reset(sandbox: Sandbox) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.proof.bubblewrap import Bubblewrap, working
 from logos.adapters.proof.copies import TreeCopies
@@ -23,10 +25,12 @@ SANDBOXES = ("bubblewrap", "none")
 
 
 def sandbox_named(name: str, work_dir: Path) -> Bubblewrap | None:
-    """What a room is made with; bubblewrap must work here."""
+    """What a room is made with. Where bubblewrap does not work, tests that need it are skipped, except in CI."""
     if name == "none":
         return None
     found = working(work_dir)
+    if found is None and os.environ.get("CI") != "true":
+        pytest.skip("bubblewrap does not work here")
     assert found is not None, "bubblewrap does not work here"
     return found
 

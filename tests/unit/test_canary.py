@@ -117,6 +117,16 @@ def test_a_copy_is_found_by_the_same_pattern(path: str, copy: str) -> None:
     assert beside(path, "w") == copy
 
 
+def test_a_class_with_a_base_of_the_project_is_planted_with_the_same_base() -> None:
+    text = "from support import Base\n\nclass TestA(Base):\n    def test_a(self):\n        assert self.value == 1\n"
+    found = planted({"tests/test_a.py": text}, [], words())
+    ((path, planted_text),) = found.files.items()
+    assert len(found.ids) == 1
+    assert found.ids[0].startswith(f"{path}::Testw")
+    assert "(Base):\n    def test_w" in planted_text
+    assert "self.assertEqual" not in planted_text
+
+
 def test_files_without_tests_or_with_broken_text_are_not_planted() -> None:
     files = {
         "tests/conftest.py": PYTEST,

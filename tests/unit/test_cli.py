@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from logos.adapters.hosts.providers import BY_PROGRAM
 from logos.app.setting_sources import load_settings
 from logos.app.start import run_here
 from logos.cli import main
@@ -80,6 +81,12 @@ def test_every_command_has_help_with_an_example(sandbox: Sandbox, command: tuple
     assert done.code == 0
     assert "Examples:\n" in done.out
     assert f"\n    logos {command[0]}" in done.out
+
+
+@pytest.mark.parametrize("command", ["run", "build"])
+def test_the_help_names_every_agent_cli(sandbox: Sandbox, command: str) -> None:
+    told = " ".join(sandbox(command, "--help").out.split())
+    assert f"--provider NAME The agents' CLI: {', '.join(BY_PROGRAM)}, or `command`." in told
 
 
 def test_the_version_is_shown(sandbox: Sandbox) -> None:

@@ -111,7 +111,6 @@ def test_what_steers_runners_and_builds_is_guarded(path: str) -> None:
         "src/index.ts",
         "src/protest.js",
         "main.go",
-        "src/lib.rs",
         "README.md",
         "docs/testing.md",
         "requirements.txt",
@@ -121,6 +120,19 @@ def test_what_steers_runners_and_builds_is_guarded(path: str) -> None:
         "statistics.py",
         "app/json/decode.py",
         "app/types.py",
+        "types/index.ts",
+        "src/types/models.py",
+        "src/logging/handlers.py",
+        "src/platform/index.ts",
+        "packaging/debian/control",
+        "py/app.py",
+        "tasks.py",
+        "app/tasks.py",
+        "karma.js",
+        "src/babel.js",
+        "spec_parser.js",
+        "src/vite-env.d.ts",
+        "site/index.md",
     ],
 )
 def test_product_files_are_not_guarded(path: str) -> None:
@@ -320,7 +332,32 @@ def test_switched_off_tests_of_a_crate_are_switched_on_again() -> None:
     assert found == {"package": {"name": "a"}, "dependencies": {"serde": "1"}}
 
 
-@given(st.sampled_from(["pyproject.toml", "package.json", "setup.cfg", "Cargo.toml"]), st.text(), st.text())
+RUST = """\
+pub fn add(a: i32, b: i32) -> i32 { a + b }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    // a brace in a comment: }
+    #[test]
+    fn adds() { assert_eq!(format!("}}{}", add(1, 2)), "}3"); let _ = '}'; }
+}
+"""
+
+
+def test_tests_inside_of_rust_source_are_put_back() -> None:
+    source = RUST.replace("a + b", "4").replace('add(1, 2)), "}3"', '1), "}1"') + "\npub fn new() {}\n"
+    assert put_back("src/lib.rs", RUST, source) == RUST.replace("a + b", "4") + "\npub fn new() {}\n"
+    gone = "pub fn add() {}\n"
+    assert put_back("src/lib.rs", RUST, gone) == gone + "\n" + RUST[RUST.index("#[cfg") :]
+    assert "cfg(test)" not in put_back("src/new.rs", None, RUST)
+    assert put_back("src/lib.rs", RUST, RUST.replace("a + b", "b + a")) == RUST.replace("a + b", "b + a")
+    assert put_back("src/lib.rs", RUST, RUST.rstrip().removesuffix("}")) == RUST
+
+
+@given(
+    st.sampled_from(["pyproject.toml", "package.json", "setup.cfg", "Cargo.toml", "src/lib.rs"]), st.text(), st.text()
+)
 def test_no_text_is_an_error(path: str, base: str, result: str) -> None:
     assert mixed(path)
     assert isinstance(put_back(path, base, result), str)

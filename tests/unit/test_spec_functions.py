@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Callable
 from itertools import combinations
@@ -101,6 +102,19 @@ def test_the_defaults_are_those_of_the_shell_script(loop: Any):
 @pytest.mark.scenario("PRD-02")
 def test_the_config_file_applies_where_the_environment_is_silent(loop: Any, tmp_path: Path):
     assert loop.load_config(config(tmp_path, limits={"max_rounds": 3}))["MAX_ROUNDS"] == 3
+
+
+@pytest.mark.scenario("PRD-02")
+@pytest.mark.parametrize("name", ["config.json", "settings.conf"])
+def test_main_reads_its_first_argument_whatever_its_name(
+    loop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+):
+    (tmp_path / name).write_text('{"limits": {"max_rounds": "many"}}')
+    monkeypatch.setattr(sys, "argv", ["prog", str(tmp_path / name)])
+    with pytest.raises(SystemExit) as stopped:
+        loop.main()
+    assert stopped.value.code == 1
+    assert "max_rounds" in capsys.readouterr().err
 
 
 def test_the_environment_wins_over_the_config_file(loop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

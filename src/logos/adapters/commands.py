@@ -5,7 +5,6 @@ A pid in a file counts only if the process that has it now is the supervisor tha
 
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +17,9 @@ from pathlib import Path
 from typing import IO
 
 from logos.adapters import supervisor
-from logos.adapters.files import end_of_file, open_to_append, private_folder, text_of_file
+from logos.adapters.files import end_of_file, folder_below, open_to_append, private_folder, remove, text_of_file
 from logos.adapters.supervisor import END_SECONDS, GRACE_SECONDS, end_children, identity, send, stat_of
+from logos.errors import HostError
 
 # In the environment of every process of a command, unless it removes it.
 MARK = "LOGOS_PROCESS"
@@ -145,18 +145,30 @@ def end_marked(folder: Path) -> None:
     if len(words) != 5 or (*identity(os.getpid())[:2],) != (*words[2:4],):
         return
     mark = f"{MARK}={words[1]}".encode()
+    until = time.monotonic() + END_SECONDS
+    # Again, until none is left: a process that is looked at may just have started another.
+    while _kill_marked(mark) and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+def _kill_marked(mark: bytes) -> bool:
+    """Kill every process with this variable in its environment; returns whether there was one."""
+    found = False
     for entry in Path("/proc").glob("[0-9]*/environ"):
         begun = identity(pid := int(entry.parent.name))[2]
+        # What has ended has no environment.
         with suppress(OSError):
             if mark in entry.read_bytes().split(b"\0") and pid != os.getpid():
-                send(pid, begun, signal.SIGKILL)
+                found |= send(pid, begun, signal.SIGKILL)
+    return found
 
 
 class SupervisedCommands:
     """Runs commands, each with a folder below `root`; nothing that a command started outlives it."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, below: Path | None = None) -> None:
+        """`below`: agents write there, so no link from there to `root` is followed."""
+        self._root, self._below = root, below or root
         self._running: dict[Path, subprocess.Popen[bytes]] = {}
 
     def execute(
@@ -179,7 +191,8 @@ class SupervisedCommands:
             end(folder, child)
             self._running.pop(folder, None)
             code, output = exit_code(folder), end_of_file(folder / "out", KEEP_BYTES)
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(HostError):
+                remove(folder, self._below)
         if not was_over:
             return TIMED_OUT, f"{output}\n(ended by Logos after {waited:.0f} s)"
         return (UNKNOWN, f"{output}\n(its supervisor was killed)") if code is None else (code, output)
@@ -197,18 +210,23 @@ class ShellCommands(SupervisedCommands):
     """
 
     def __init__(self, root: Path, work_dir: Path) -> None:
-        super().__init__(root)
+        super().__init__(root, work_dir)
         self._env = {**os.environ, "LOGOS_ROOT": str(work_dir)}
 
     def run(self, command: str, cwd: str, timeout: float, stop: threading.Event) -> tuple[int, str]:
         return self.execute(["/bin/sh", "-c", command], cwd, self._env, timeout, stop)
 
 
-def end_left_over(root: Path) -> int:
+def end_left_over(root: Path, below: Path) -> int:
     """End the commands that a killed driver has left; called by the only driver. Returns how many still ran."""
+    names: list[str] = []
+    # Where a link leads elsewhere, what is there is not ours.
+    with suppress(OSError), folder_below(below, root) as handle:
+        names = [entry.name for entry in os.scandir(handle) if entry.is_dir(follow_symlinks=False)]
     found = 0
-    for folder in [*root.glob("*/")]:
+    for folder in (root / name for name in names):
         found += supervisor_of(folder) is not None
         end(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(HostError):
+            remove(folder, below)
     return found

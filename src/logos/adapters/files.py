@@ -5,6 +5,7 @@ Agents can put a pipe, a device, a link or gigabytes in the place of any file in
 
 import errno
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Generator
@@ -12,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from logos.errors import LogosError, UsageError
+from logos.errors import HostError, LogosError, UsageError
 
 # More than any file that is read as a whole; the end of a larger one can still be read.
 MAX_BYTES = 64_000_000
@@ -121,6 +122,7 @@ def private_folder(folder: Path) -> None:
 
 def own_folder(folder: Path) -> None:
     """A private folder inside the user's repository, with a .gitignore for all its files."""
+    refuse_link(folder)
     private_folder(folder)
     rules = folder / ".gitignore"
     # Git would wait for ever for what is in a pipe.
@@ -170,6 +172,68 @@ def refuse_others(folder: Path, tell: Callable[[str], object]) -> None:
         except OSError as error:
             raise refused(f"other users can write to {folder}, and that cannot be changed", error) from error
         tell(f"warning: other users could write to {folder} and forge responses; they cannot any more (chmod go-w)")
+
+
+def refuse_link(folder: Path) -> None:
+    """An agent can make a link of a folder of ours, so that Logos would write or delete somewhere else."""
+    if folder.is_symlink():
+        raise UsageError(f"{folder} is a symbolic link, which Logos never makes; it is not followed: remove it")
+
+
+def refuse_links(folder: Path) -> None:
+    """The same for the folders in a folder that only Logos uses."""
+    refuse_link(folder)
+    for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if entry.is_symlink() and entry.is_dir():
+            refuse_link(entry)
+
+
+@contextmanager
+def folder_below(root: Path, folder: Path) -> Generator[int]:
+    """A handle of a folder below a root. No link on the way is followed, also none that is made meanwhile."""
+    handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in folder.relative_to(root).parts:
+            try:
+                inside = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+            except OSError as error:
+                if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+                    raise
+                raise OSError(errno.ELOOP, f"{part} is a symbolic link or no folder", str(folder)) from error
+            os.close(handle)
+            handle = inside
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def remove(path: Path, root: Path) -> None:
+    """Remove a file or a folder below a root with its contents, even if an agent has removed write permissions.
+
+    No link is followed: agents could have made one to somewhere else.
+    """
+    try:
+        with folder_below(root, path.parent) as parent:
+            _remove(path.name, parent)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise HostError(f"cannot remove {path}: {error.strerror}") from error
+
+
+def _remove(name: str, parent: int) -> None:
+    if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=parent)
+        return
+    try:
+        shutil.rmtree(name, dir_fd=parent)
+    except OSError:
+        os.chmod(name, 0o700, dir_fd=parent)
+        for _, folders, _, handle in os.fwalk(name, dir_fd=parent):
+            for folder in folders:
+                with suppress(OSError):
+                    os.chmod(folder, 0o700, dir_fd=handle, follow_symlinks=False)
+        shutil.rmtree(name, dir_fd=parent)
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 
+from logos.adapters.files import remove
 from logos.adapters.git.command import Git, is_repository, repository_of
 from logos.adapters.git.snapshots import Ref, held_by_nothing_else, refs_of_ours, remove_refs
-from logos.adapters.git.worktrees import remove
 from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.store.mirror import abandoned
@@ -119,7 +119,8 @@ def _remove(place: Path, planned: Iterable[Removal], in_use: list[str]) -> Itera
         folders: list[Path] = []
         for folder in removal.folders:
             try:
-                remove(folder)
+                # An agent could have made a link of .telos or of a folder in it; a mirror is the person's own.
+                remove(folder, folder.parents[2] if folder.parent.name in _HOSTS else folder.parent)
                 folders.append(folder)
             except HostError as error:
                 in_use.append(f"{folder} ({error})")

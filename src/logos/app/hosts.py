@@ -28,6 +28,7 @@ from logos.errors import ConfigError, HostError, HostUnreachable, StateError, Us
 from logos.ports import AgentHost
 from logos.views.cycle_state import RUNNING, Saved
 from logos.views.run import FLOW_WORDS, RunView
+from logos.waiting.provider_errors import OnLimit
 
 MakeHost = Callable[[Settings, Tell], AgentHost]
 
@@ -103,9 +104,10 @@ def choose_host(
     with `bare` the default.
     """
     on_machine = partial(_on_this_machine, settings, tell, agents_of, bare=bare)
+    on_server = partial(_on_a_server, settings, agents_of)
     match settings.host:
         case HostChoice.CAO:
-            return _with_known_names(settings, known_providers(settings)), cao_host
+            return on_server(known_providers(settings)), cao_host
         case HostChoice.LOCAL:
             return on_machine("as configured"), local_host
         case HostChoice.SCRIPTED:
@@ -119,7 +121,7 @@ def choose_host(
                 )
             known = _server_providers(settings)
             if session or "api" in settings.model_fields_set or known is not None:
-                return _with_known_names(settings, known or set(PROVIDERS)), cao_host
+                return on_server(known or set(PROVIDERS)), cao_host
             return on_machine(f"no CAO server answers at {settings.api}"), local_host
 
 
@@ -165,6 +167,21 @@ def _with_known_names(settings: Settings, known: Collection[str]) -> Settings:
     return settings.model_copy(update=update)
 
 
+def _on_a_server(settings: Settings, agents_of: AgentsOf, known: set[str]) -> Settings:
+    """Settings for the providers that a CAO server knows; it checks those of new terminals itself, no fallbacks."""
+    settings = _with_known_names(settings, known)
+    for agent in agents_of(settings):
+        for name in _fallbacks(settings, [agent]):
+            check_provider(f"{agent.name} (fallback)", name, known)
+    return settings
+
+
+def _fallbacks(settings: Settings, agents: Iterable[Agent]) -> list[str]:
+    """The providers that take over at a limit."""
+    used = settings.handoff.on_limit is OnLimit.FALLBACK
+    return [*dict.fromkeys(name for agent in agents for name in agent.spare)] if used else []
+
+
 def installed_providers(work_dir: Path) -> list[str]:
     """The agent CLIs on PATH; the first is used where no provider is named."""
     return [name for name, row in LOCAL_PROVIDERS.items() if is_installed(row.program, work_dir)]
@@ -197,7 +214,7 @@ def _on_this_machine(settings: Settings, tell: Tell, agents_of: AgentsOf, why: s
         why = f"{why}; the first installed one, as no provider was named"
         settings = settings.model_copy(update={"provider": installed[0]})
         used = dict.fromkeys(agent.provider for agent in agents_of(settings))
-    for name in used:
+    for name in (*used, *_fallbacks(settings, agents_of(settings))):
         row = LOCAL_PROVIDERS.get(name)
         if row is None and name != COMMAND:
             raise ConfigError(f"unknown provider {name!r}; on this machine Logos can run {_local_names()}")

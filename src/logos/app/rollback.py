@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from logos.adapters.files import bytes_of_file, write_atomically
+from logos.adapters.files import bytes_of_file, remove, write_atomically
 from logos.adapters.git.snapshots import GitSnapshots, kept_commit
 from logos.adapters.git.workspace import WRITTEN_BY_INIT, GitWorkspace
-from logos.adapters.git.worktrees import remove, run_setup
+from logos.adapters.git.worktrees import run_setup
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.lock import driver_lock, driver_of
 from logos.adapters.responses import ResponseFiles
@@ -291,7 +291,7 @@ def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
             f"`logos rollback --files {kept[:12]}` restores the files that it replaced"
         )
         write_run_state(settings, view.fold)
-    remove(mark)
+    remove(mark, mark.parent)
 
 
 def _rolled_back(mark: Path, log: SqliteLog) -> RunView | None:
@@ -315,7 +315,7 @@ def restore_files(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) 
         raise UsageError(f"{place} is not a git repository: no files were kept")
     with driver_lock(settings.paths.lock):
         # These files are wanted instead of those of an interrupted rollback.
-        remove(settings.paths.rollback_mark)
+        remove(settings.paths.rollback_mark, settings.paths.telos_dir)
         return RestoredFiles(place, commit, snapshots.restore(commit))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self, cast
 
+from logos.adapters.programs import is_installed
 from logos.app.environments import MAX_READ, PythonEnvironment, python_environment, read_beginning
 from logos.domain.levels import Level
 from logos.domain.specs import Tool
@@ -118,6 +119,13 @@ def _notes(wd: Path, environment: PythonEnvironment | None, found: list[Row]) ->
         yield (
             f"{environment.name} does not have pytest, which the tests need: install it with `{install}`, "
             f"then set project_test_cmd to `{command}`"
+        )
+    programs = dict.fromkeys(row.command.partition(" ")[0] for row in found)
+    absent = [name for name in programs if "/" not in name and not is_installed(name, wd)]
+    if absent:
+        yield (
+            f"not installed here: {', '.join(absent)}; a build does not start without them: install them, let "
+            "`[worktree] setup` install them, or remove the tools from telos.toml"
         )
 
 

@@ -2,13 +2,13 @@
 
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from logos.adapters.commands import TIMED_OUT, ShellCommands, end_left_over
 from logos.adapters.git.workspace import GitWorkspace, base_of
-from logos.adapters.git.worktrees import SetupFailed
+from logos.adapters.git.worktrees import SetupFailed, link_ignored
 from logos.adapters.lock import driver_lock
 from logos.app.setting_sources import settings_of
 from logos.app.telos_file import read_telos
@@ -22,6 +22,7 @@ from logos.flows.condense import tail
 # The name of its branch and folder; the ids of runs are shorter.
 _SCRATCH = RunId("scratch-worktree")
 _OUTPUT_LINES = 15
+_NAMES = 5
 HINT = (
     "Install it, let `[worktree] setup` in telos.toml install it, or change or remove the tool there. A worktree has "
     "only the files of the commit: .venv, node_modules and other ignored files are in your work dir, $LOGOS_ROOT. "
@@ -47,6 +48,10 @@ class Tried:
     @property
     def runs(self) -> bool:
         return not self.problem
+
+    @property
+    def fails(self) -> bool:
+        return self.runs and self.exit_code != 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +79,23 @@ def require_tools(wd: Path, commit: str, setup: str, tools: Sequence[Tool], time
         remove_scratch(wd)
         return
     trial = _try(wd, commit, setup, tools, timeout, tell)
+    for tried in trial.tools:
+        if tried.fails:
+            tell(f"{tried.level} {tried.name} fails now (exit {tried.exit_code}); a PASS needs it to pass")
+            _tell_output(tried, tell)
     for tried in trial.problems:
         tell(f"`{tried.command}`: {tried.problem}")
-        for line in tried.output.splitlines():
-            tell(f"  {line}")
+        _tell_output(tried, tell)
     if trial.problems:
         what = "; ".join(f"{tried.name} (`{tried.command}`): {tried.problem}" for tried in trial.problems)
         error = UsageError(f"the tools of telos.toml cannot run: {what}; no agent was asked")
         error.add_note(HINT)
         raise error
+
+
+def _tell_output(tried: Tried, tell: Tell) -> None:
+    for line in tried.output.splitlines():
+        tell(f"  {line}")
 
 
 def remove_scratch(wd: Path) -> None:
@@ -94,13 +107,14 @@ def remove_scratch(wd: Path) -> None:
 def _try(wd: Path, commit: str, setup: str, tools: Sequence[Tool], timeout: float, tell: Tell) -> Trial:
     workspace, began = GitWorkspace(wd, _SCRATCH, setup), time.monotonic()
     with driver_lock(WorkDir(wd).telos_dir / "scratch.lock"):
-        end_left_over(WorkDir(wd).trials)
+        end_left_over(WorkDir(wd).trials, wd)
         workspace.close(None)
         tell(f"trying {f'setup `{setup}`' if setup else 'the tools'} in a scratch worktree of {commit[:10]} …")
         try:
             folder = workspace.ready(Worktree("base", (commit,)))
             done = Tried("", "setup", setup, 0, time.monotonic() - began, "", "") if setup else None
-            return Trial(commit, done, tuple(_run(tool, folder, timeout, wd, tell) for tool in tools))
+            scratch = _Scratch(wd, folder, timeout, tell)
+            return Trial(commit, done, tuple(scratch.with_ignored_files([scratch.run(tool) for tool in tools])))
         except SetupFailed as error:
             code, output = (
                 TIMED_OUT if error.ended_with is None else error.ended_with,
@@ -112,15 +126,48 @@ def _try(wd: Path, commit: str, setup: str, tools: Sequence[Tool], timeout: floa
             workspace.close(None)
 
 
-def _run(tool: Tool, folder: str, timeout: float, wd: Path, tell: Tell) -> Tried:
-    name, began = f"{tool.level.name} {tool.name}", time.monotonic()
-    tell(f"trying {name}: `{tool.command}` …")
-    commands = ShellCommands(WorkDir(wd).trials, wd)
-    exit_code, output = commands.run(tool.command, folder, timeout, threading.Event())
-    problem = why_it_cannot_run(tool.command, exit_code, output)
-    if exit_code == TIMED_OUT and not problem:
-        problem = f"it did not end within {timeout:.0f} s (handoff.response_timeout)"
-    if exit_code and not problem:
-        tell(f"{name} fails now (exit {exit_code}); a PASS needs it to pass")
-    took, output = time.monotonic() - began, tail(output, _OUTPUT_LINES)
-    return Tried(tool.level.name, tool.name, tool.command, exit_code, took, output, problem)
+@dataclass(frozen=True, slots=True)
+class _Scratch:
+    """The scratch worktree, in which tools are tried."""
+
+    wd: Path
+    folder: str
+    timeout: float
+    tell: Tell
+
+    def run(self, tool: Tool) -> tuple[Tried, str]:
+        """A tool tried once, and its whole output."""
+        began = time.monotonic()
+        self.tell(f"trying {tool.level.name} {tool.name}: `{tool.command}` …")
+        exit_code, output = self._shell(tool.command)
+        problem = why_it_cannot_run(tool.command, exit_code, output)
+        if exit_code == TIMED_OUT and not problem:
+            problem = f"it did not end within {self.timeout:.0f} s (handoff.response_timeout)"
+        took, last = time.monotonic() - began, tail(output, _OUTPUT_LINES)
+        return Tried(tool.level.name, tool.name, tool.command, exit_code, took, last, problem), output
+
+    def with_ignored_files(self, tools: Sequence[tuple[Tried, str]]) -> Iterator[Tried]:
+        """Try each tool that fails again, with the files that git ignores in the work dir.
+
+        One that passes then would fail in every worktree of the build, whatever its agents do.
+        """
+        linked = link_ignored(self.wd, Path(self.folder)) if any(tried.fails for tried, _ in tools) else []
+        for tried, output in tools:
+            yield self._again(tried, output, linked) if tried.fails and linked else tried
+
+    def _again(self, tried: Tried, output: str, linked: Sequence[str]) -> Tried:
+        self.tell(f"trying {tried.level} {tried.name} again, with the files of the work dir that git ignores …")
+        exit_code, _ = self._shell(tried.command)
+        if exit_code != 0:
+            return tried
+        likely = sorted(linked, key=lambda path: Path(path).stem not in output)
+        more = f" and {len(likely) - _NAMES} more" if len(likely) > _NAMES else ""
+        problem = (
+            f"it fails in a new worktree (exit {tried.exit_code}) and passes with files of your work dir that git "
+            f"ignores: {', '.join(likely[:_NAMES])}{more}"
+        )
+        return replace(tried, problem=problem)
+
+    def _shell(self, command: str) -> tuple[int, str]:
+        commands = ShellCommands(WorkDir(self.wd).trials, self.wd)
+        return commands.run(command, self.folder, self.timeout, threading.Event())

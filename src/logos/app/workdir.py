@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from logos.adapters.commands import end_left_over
-from logos.adapters.files import bytes_of_file, refuse_others
+from logos.adapters.files import bytes_of_file, refuse_link, refuse_links, refuse_others
 from logos.adapters.lock import driver_lock, driver_of
 from logos.adapters.store.mirror import find
 from logos.adapters.store.recovery import open_readonly, repair
@@ -51,6 +51,8 @@ class WorkDir:
         # Exists while a rollback replaces files; names the run and the commit.
         self.rollback_mark = self.telos_dir / "rollback.json"
         self.response_dir = path / ".tmp" / "agent-responses"
+        # Prompts that are too long to send.
+        self.prompt_dir = path / ".tmp" / "agent-prompts"
         # The default of the setting `state_file`.
         self.cycle_state = path / ".tmp" / "agnostic-3agents-loop-state.json"
 
@@ -146,10 +148,13 @@ def open_log(telos_dir: Path, tell: Tell = say) -> Generator[SqliteLog]:
 def driving(place: Path, tell: Tell = say) -> Generator[SqliteLog]:
     """Become the one driver of a work dir: hold its lock, end the checks of a killed driver, and open its log."""
     paths = WorkDir(place)
+    refuse_links(paths.telos_dir)
+    for folder in (paths.prompt_dir.parent, paths.prompt_dir, paths.response_dir):
+        refuse_link(folder)
     for folder in (paths.telos_dir, paths.response_dir.parent, paths.response_dir):
         refuse_others(folder, tell)
     with driver_lock(paths.lock):
-        if left := end_left_over(paths.checks):
+        if left := end_left_over(paths.checks, place):
             tell(f"ended {count(left, 'check')} that a killed driver had left running in {place}")
         with open_log(paths.telos_dir, tell) as log:
             yield log

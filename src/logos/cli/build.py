@@ -34,6 +34,7 @@ def build(
     words: Annotated[list[str] | None, argument("FEATURE", "What to build, in plain words; - reads stdin.")] = None,
     levels: Annotated[str, value("LEVELS", "The levels that take part: 9-1 (all), 5-1, L9,L5,L3-L1.")] = "",
     max_parallel: Annotated[int | None, value("N", "Authors working at the same time (default 4).")] = None,
+    provider: drive.Provider = "",
     allow_dirty: Annotated[
         bool, flag("--allow-dirty", "Build on a snapshot of uncommitted changes; your files stay.")
     ] = False,
@@ -55,6 +56,7 @@ def build(
     """
     flags = [*(settings or []), *([f"levels={levels}"] if levels else [])]
     flags += [f"build.max_parallel={max_parallel}"] if max_parallel is not None else []
+    flags += [f"provider={provider}"] if provider else []
     flags += [f"wd={wd}"] if wd is not None else []
     again = drive.repeated(flags, simulate)
     flags += drive.start_flags(resume=resume, fresh=fresh)

@@ -32,6 +32,8 @@ from logos.views.usage import sum_in_words
 Overrides = Annotated[
     list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a setting; `logos schema --keys` lists them.")
 ]
+_PROGRAMS = "codex, claude, opencode, gemini, qwen, copilot, kimi, goose"
+Provider = Annotated[str, value("NAME", f"The agents' CLI: {_PROGRAMS}, or `command`.")]
 Simulate = Annotated[Path | None, value("SCRIPT", "Agents follow this YAML script; no agent CLI, no model.")]
 Recreate = Annotated[bool, flag("--recreate", "On resume, open new terminals for agents whose terminals are gone.")]
 RECREATE = "handoff.recreate_terminals=1"

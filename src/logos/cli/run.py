@@ -36,9 +36,9 @@ WORDS = "A JSON configuration (default: ./logos.json), then the task in plain wo
 def run(
     context: Context,
     words: Annotated[list[str] | None, argument("CONFIG|TEXT", WORDS)] = None,
-    prompt: Annotated[str, value("FILE", "A file with both parts of the prompt; - reads stdin.")] = "",
+    prompt: Annotated[str, value("FILE", "A file with the prompt: both parts, or plain words; - reads stdin.")] = "",
     test: Annotated[str, value("CMD", "The project's test command.")] = "",
-    provider: Annotated[str, value("NAME", "The agents' CLI: codex, claude, opencode, gemini, qwen, …")] = "",
+    provider: drive.Provider = "",
     no_change_expected: Annotated[bool, flag("--no-change-expected", "Accept a PASS without a changed file.")] = False,
     settings: drive.Overrides = None,
     resume: drive.Resume = False,

@@ -67,7 +67,7 @@ def _check(place: Path, *, as_json: bool) -> int:
             style = Severity.BAD if tried.problem else Severity.WARNING if tried.exit_code else Severity.GOOD
             head = f"{f'{tried.level} {tried.name}'.strip()}: {result}, after {duration(tried.seconds)}"
             show.put(target, f"{head}  {one_line(tried.command)}", show.STYLES[style])
-            for line in tried.output.splitlines() if tried.problem else ():
+            for line in tried.output.splitlines() if tried.exit_code else ():
                 show.put(target, f"    {line}")
     show.put(target, HINT if trial.problems else "a build can run its setup and all its tools", "bold")
     return exit_code

@@ -147,6 +147,10 @@ class Gather:
     declared: tuple[str, ...] = ()
     must_change: bool = True
     since: tuple[str, ...] = ()
+    # Whether `declared` must name all changes, because other authors worked at the same time.
+    vouched: bool = False
+    # When the process of the agent ended, in ns; 0 if nobody knows.
+    ended_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from logos.engine.runner import Dependencies, Runner
 from logos.engine.waiter import check_terminal
 from logos.errors import HostError, TerminalGone
 from logos.flows.levels.state import MAIN, LevelsState
-from logos.ports import ChangeSignal, ResponseFolder, Workspace
+from logos.ports import ChangeSignal, ExitReporter, ResponseFolder, Workspace
 
 # Makes the response folder of one turn, from the agent's folder and the name of its answer.
 ResponsesFor = Callable[[str, str], ResponseFolder]
@@ -73,15 +73,28 @@ class BuildRun(Runner[LevelsState]):
                 case Prove():
                     self._prove(action, context)
                 case Gather():
-                    if action.place.commits[0] in self._journal.state.left.values():
-                        # A fork holds unfinished work as a commit; the worktree may not exist yet.
-                        self._workspace.open(action.place, anew=False)
-                    context.post(self._workspace.gather(action))
+                    context.post(self._workspace.gather(self._prepared(action)))
                 case Merge():
                     context.post(self._workspace.merge(action))
         except OSError as error:
             raise HostError(f"{action.id}: {error}") from error
         self._close_idle(context)
+
+    def _prepared(self, action: Gather) -> Gather:
+        """With the time at which the author's process ended: what changes later is not the author's."""
+        state, host = self._journal.state, self._dependencies.host
+        if action.place.commits[0] in state.left.values():
+            # A fork holds unfinished work as a commit; the worktree may not exist yet.
+            self._workspace.open(action.place, anew=False)
+            return action
+        done = state.answered.get(action.place.name)
+        terminal = self._journal.ledger.terminals.get(AgentName(done.pending.key)) if done is not None else None
+        if terminal is None or not isinstance(host, ExitReporter):
+            return action
+        with suppress(TerminalGone):
+            ended = host.exit_of(terminal.id)
+            return replace(action, ended_at=ended[1] if ended is not None else 0)
+        return action
 
     def _ask(self, turn: Turn, context: WorkerContext) -> None:
         try:

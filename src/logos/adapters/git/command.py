@@ -7,20 +7,26 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from logos.adapters.programs import find_program, safe_path
+from logos.adapters.files import text_of_file
+from logos.adapters.programs import find_program, safe_path, why_missing
 from logos.errors import HostError, UsageError
 
 logger = logging.getLogger(__name__)
 
 Settings = tuple[tuple[str, str], ...]
 
-# An agent can make git wait for ever, for example with a pipe where git expects a file.
 LONGEST_SECONDS = 900.0
+# How often git is looked at that takes long: an agent can make it wait for ever, with a pipe where it expects a file.
+LOOK_SECONDS = 1.0
+# What Linux says of a process that opens a pipe which nobody writes to.
+_OPENS_PIPE = "wait_for_partner"
+_RULES = frozenset((".gitignore", ".gitattributes"))
 
 # These locate the user's settings; every other GIT_* variable could select another repository or index, or a program.
 _KEPT = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_CEILING_DIRECTORIES"}
@@ -79,13 +85,18 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 def is_repository(wd: Path) -> bool:
-    """Whether a folder is in a work tree; UsageError if git does not trust that repository."""
+    """Whether a folder is in a work tree; UsageError if git cannot use that repository, or does not trust it."""
+    if why_missing("git", wd):
+        return False
     try:
         done = Git(wd).run("rev-parse", "--is-inside-work-tree")
-    except HostError:
-        return False
+    except HostError as error:
+        raise UsageError(str(error)) from error
     if b"dubious ownership" in done.stderr:
         raise UsageError(dubious(wd))
+    if done.returncode != 0 and b"not a git repository" not in done.stderr:
+        # An agent may have broken its settings, so that no run has checkpoints.
+        raise UsageError(f"git cannot use the repository of {wd}: {provider_error(done)}")
     return done.stdout.strip() == b"true"
 
 
@@ -130,11 +141,7 @@ class Git:
         program = find_program("git", self.root or self.cwd)
         command, env = [program, name, *_OPTIONS.get(name, ()), *rest], self._environment()
         try:
-            done = subprocess.run(
-                command, cwd=self.cwd, env=env, input=stdin, capture_output=True, timeout=LONGEST_SECONDS
-            )
-        except subprocess.TimeoutExpired as error:
-            raise HostError(f"git {name} timed out after {LONGEST_SECONDS:.0f} s in {self.cwd}") from error
+            done = _completed(command, self.cwd, env, stdin)
         except FileNotFoundError as error:
             gone = not self.cwd.is_dir()
             raise HostError(f"the folder {self.cwd} is gone" if gone else "git is not installed") from error
@@ -305,4 +312,45 @@ def _refuse_pipes(folder: Path) -> None:
     """Git waits for ever for the rules in a pipe; the folders of Logos are those that it asks about most."""
     for place in (folder, folder / ".telos", folder / ".tmp"):
         if (rules := place / ".gitignore").is_fifo():
-            raise HostError(f"{rules} is a pipe, and git would wait for it for ever; remove it")
+            raise HostError(_WAITS.format(rules))
+
+
+_WAITS = "{} is a pipe, and git would wait for it for ever; remove it"
+
+
+def _completed(
+    command: list[str], cwd: Path, env: Mapping[str, str], stdin: bytes
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git to its end, unless it waits for a pipe."""
+    pipe, until, sent = subprocess.PIPE, time.monotonic() + LONGEST_SECONDS, stdin
+    with subprocess.Popen(command, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            while True:
+                try:
+                    out, err = process.communicate(sent, LOOK_SECONDS)
+                    return subprocess.CompletedProcess(command, process.returncode, out, err)
+                except subprocess.TimeoutExpired as error:
+                    sent = None
+                    if text_of_file(Path(f"/proc/{process.pid}/wchan")) == _OPENS_PIPE:
+                        raise HostError(_WAITS.format(_pipe_below(cwd) or "a file that git reads")) from error
+                    if time.monotonic() >= until:
+                        late = f"git {command[1]} timed out after {LONGEST_SECONDS:.0f} s in {cwd}"
+                        raise HostError(late) from error
+        except BaseException:
+            # Git removes its locks at SIGTERM.
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_SECONDS)
+            process.kill()
+            raise
+
+
+def _pipe_below(folder: Path) -> Path | None:
+    """The pipe that git most likely waits for: rules in any folder, or a file of the repository itself."""
+    for place, folders, names in os.walk(folder):
+        inside = ".git" in Path(place).relative_to(folder).parts
+        for name in names:
+            if (inside or name in _RULES) and (path := Path(place, name)).is_fifo():
+                return path
+        folders[:] = [name for name in folders if not (inside and name == "objects")]
+    return None

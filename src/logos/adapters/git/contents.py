@@ -172,6 +172,37 @@ def missing_paths(git: Git, commit: str, paths: Iterable[str], changed: list[Pat
     return [FileProblem(path, "is declared, but does not exist") for path in wanted if path not in there]
 
 
+def undeclared(changed: Iterable[PathChange], declared: Iterable[str]) -> list[FileProblem]:
+    """Changes that a report does not name: another author that works at the same time could have made them."""
+    named = tuple(map(os.fsencode, declared))
+    inside = tuple(path.rstrip(b"/") + b"/" for path in named)
+    strange = (it.path for it in changed if it.path not in named and not it.path.startswith(inside))
+    what = (
+        "was changed in your folder, but `files` does not name it: name it if it is your work, or else undo the change"
+    )
+    return [FileProblem(path, what) for path in strange]
+
+
+def changed_after(folder: Path, changed: Iterable[PathChange], ended_at: int) -> list[FileProblem]:
+    """Files that somebody changed after their author's process had ended (a time in ns; 0 if nobody knows it).
+
+    Unlike st_mtime, a process cannot set st_ctime. The folder of a deleted file tells when it was deleted.
+    """
+    what = "was changed after you had ended, so not by you: look at it, and repair or remove it"
+    late = (it.path for it in changed if ended_at and _ctime(os.path.join(os.fsencode(folder), it.path)) > ended_at)
+    return [FileProblem(path, what) for path in late]
+
+
+def _ctime(path: bytes) -> int:
+    """When a file or, where it is gone, the nearest folder above it was changed."""
+    try:
+        return os.lstat(path).st_ctime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return _ctime(os.path.dirname(path)) if path not in (b"", b"/") else 0
+    except OSError:
+        return 0
+
+
 def touched(git: Git, changed: list[PathChange], prefix: str) -> tuple[TouchedFile, ...]:
     """Each changed file with its blob and the names it newly defines; paths are relative to the work dir."""
     python = [change for change in changed if change.path.endswith(b".py") and change.mode.startswith("100")]

@@ -8,10 +8,9 @@ from functools import cached_property
 from hashlib import sha1, sha256
 from pathlib import Path
 
-from logos.adapters.files import own_folder, private_folder, text_of_file
+from logos.adapters.files import own_folder, private_folder, remove, text_of_file
 from logos.adapters.git.command import PLANTABLE, Git, checked_commit, is_repository, repository_of, without_drivers
 from logos.adapters.git.contents import OURS, FileProblem, differing, take
-from logos.adapters.git.worktrees import remove
 from logos.domain.turns import RunId, TurnId
 from logos.errors import HostError, UsageError
 
@@ -315,11 +314,11 @@ class GitSnapshots:
             own_folder(self._wd / ".telos")
         # Symbolic links are removed, too: they could lead to the user's GIT_DIR.
         if self._home.is_symlink() or not self._home.is_dir():
-            remove(self._home)
+            remove(self._home, self._home.parent)
         private_folder(self._home)
         for entry in self._home.iterdir():
             if entry != self._index or entry.is_symlink() or not entry.is_file():
-                remove(entry)
+                remove(entry, self._home)
         for name in ("info", "objects", "refs"):
             private_folder(self._home / name)
         _, names = self._settings.get("extensions.objectformat", ("", "sha1"))

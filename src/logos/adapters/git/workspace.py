@@ -10,19 +10,29 @@ from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 
-from logos.adapters.files import own_folder, private_folder, text_of_file, write_atomically
+from logos.adapters.files import (
+    folder_below,
+    own_folder,
+    private_folder,
+    refuse_link,
+    remove,
+    text_of_file,
+    write_atomically,
+)
 from logos.adapters.git.command import Git, checked_commit, dubious, provider_error, repository_of, text_of
 from logos.adapters.git.contents import (
     FileProblem,
+    changed_after,
     fresh_index,
     missing_paths,
     problems_in,
     stage,
     stage_as_user,
     touched,
+    undeclared,
 )
 from logos.adapters.git.merging import merge_contributions
-from logos.adapters.git.worktrees import WorktreePath, owner_of, remove, run_setup
+from logos.adapters.git.worktrees import WorktreePath, owner_of, run_setup
 from logos.domain.events import WorkGathered, WorkMerged
 from logos.domain.turns import Gather, Merge, RunId, TurnId, Worktree
 from logos.errors import HostError, UsageError
@@ -92,6 +102,10 @@ class GitWorkspace:
             if any(it.path == os.fsencode(prefix + TELOS) for it in changed):
                 problems.append(FileProblem(os.fsencode(prefix + TELOS), "belongs to the user and was restored"))
             problems += problems_in(git, checkout.folder, changed)
+            if action.ended_at or action.vouched:
+                mine = git.changes(start, commit) if commit != start else []
+                problems += changed_after(checkout.folder, mine, action.ended_at)
+                problems += undeclared(mine, declared) if action.vouched else []
             lines = dict.fromkeys(problem.describe(prefix) for problem in problems)
             files = touched(git, changed, prefix)
             if problems:
@@ -126,8 +140,7 @@ class GitWorkspace:
         main, work = f"refs/heads/logos/{self._run}", f"refs/heads/logos-work/{self._run}/"
         # A killed git may have left locks on refs of this run, which no other process uses.
         for folder in (f"refs/logos/{self._run}", work):
-            for lock in (self._repository.common / folder).rglob("*.lock"):
-                lock.unlink(missing_ok=True)
+            _remove_locks(self._repository.common, self._repository.common / folder)
         there = self._git.refs(main, work)
         folders = [entry.name for entry in self._home.iterdir()] if self._home.is_dir() else []
         for name in {MAIN, *folders, *(ref.removeprefix(work) for ref in there if ref.startswith(work))}:
@@ -135,7 +148,7 @@ class GitWorkspace:
                 self._delete(self._checkout(name))
         pointed = dict.fromkeys((ref for ref in there if ref != main or not result), None)
         self._git.point({**pointed, **({main: checked_commit(result)} if result else {})})
-        remove(self._home)
+        remove(self._home, self._wd)
         for folder in (self._home.parent, self._repository.common / "worktrees"):
             with suppress(OSError):  # not empty, or missing
                 folder.rmdir()
@@ -215,8 +228,9 @@ class GitWorkspace:
         own_folder(telos)
         if not (telos / ".gitignore").exists():
             write_atomically(telos / ".gitignore", "*\n", durable=False)
-        private_folder(self._home.parent)
-        private_folder(self._home)
+        for folder in (self._home.parent, self._home):
+            refuse_link(folder)
+            private_folder(folder)
         self._delete(checkout)
         self._git.point({f"refs/heads/{checkout.branch}": start})
         # What `git worktree add` writes: git is slower, and fails at a worktree that another thread has not finished.
@@ -253,8 +267,10 @@ class GitWorkspace:
     def _delete(self, checkout: WorktreePath) -> None:
         """Remove a worktree and whatever a killed driver left of it. Its branch stays."""
         ours = (checkout.mark, checkout.setup_mark, checkout.index, Path(f"{checkout.index}.lock"))
-        for path in (*ours, self._registration(checkout), *self._registered(checkout), checkout.folder):
-            remove(path)
+        for path in (*ours, checkout.folder):
+            remove(path, self._wd)
+        for path in (self._registration(checkout), *self._registered(checkout)):
+            remove(path, self._repository.common)
 
     def _registration(self, checkout: WorktreePath) -> Path:
         """The folder in GIT_DIR/worktrees that a new worktree gets."""
@@ -290,6 +306,15 @@ class GitWorkspace:
 
     def _is_intact(self, checkout: WorktreePath) -> bool:
         return (checkout.folder / ".git").is_file() and bool(self._registered(checkout))
+
+
+def _remove_locks(root: Path, folder: Path) -> None:
+    """Remove the locks in a folder of refs; where a link leads elsewhere, nothing is removed."""
+    with suppress(OSError), folder_below(root, folder) as handle:
+        for _, _, names, inside in os.fwalk(dir_fd=handle):
+            for name in names:
+                if name.endswith(".lock"):
+                    os.unlink(name, dir_fd=inside)
 
 
 def base_of(wd: Path, *, allow_dirty: bool) -> str:

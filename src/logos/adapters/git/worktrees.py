@@ -1,7 +1,6 @@
 """Worktrees on this machine: their paths, setup and removal."""
 
 import os
-import shutil
 import signal
 import tempfile
 from contextlib import suppress
@@ -10,11 +9,13 @@ from pathlib import Path
 from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 
 from logos.adapters.files import text_of_file
-from logos.adapters.git.command import repository_of, text_of
+from logos.adapters.git.command import Git, repository_of, text_of
 from logos.errors import HostError
 
 SETUP_SECONDS = 1800.0
 SETUP_TAIL = 2_000
+# Ignored files that belong to Logos, and caches, which no tool needs.
+_NOT_LINKED = {".telos", ".tmp", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,20 @@ def run_setup(command: str, folder: Path, root: Path) -> None:
         raise SetupFailed(command, folder, exit_code, output)
 
 
+def link_ignored(wd: Path, folder: Path) -> list[str]:
+    """Link the files and folders that git ignores in the work dir into its worktree, where it has none; their paths."""
+    flags = ("--others", "--ignored", "--exclude-standard", "--directory")
+    linked: list[str] = []
+    for path in map(os.fsdecode, Git(wd).paths("ls-files", "-z", *flags)):
+        link = folder / path.rstrip("/")
+        # A folder of the worktree may be a link to somewhere else.
+        inside = link.parent.is_dir() and link.parent.resolve().is_relative_to(folder.resolve())
+        if inside and not os.path.lexists(link) and _NOT_LINKED.isdisjoint(Path(path).parts):
+            link.symlink_to(wd / path)
+            linked.append(text_of(os.fsencode(path)))
+    return linked
+
+
 def worktrees_of(wd: Path) -> list[Path]:
     """This folder in every worktree of the repository; git itself would fail at an unfinished one."""
     here = repository_of(wd)
@@ -94,22 +109,3 @@ def owner_of(folder: Path) -> str:
     """The .git file of the worktree that a folder in GIT_DIR/worktrees belongs to; empty if unknown."""
     path = text_of_file(folder / "gitdir", "surrogateescape").strip()
     return os.path.normpath(folder / path) if path else ""
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a folder with its contents, even if an agent has removed write permissions."""
-    try:
-        if path.is_symlink() or not path.is_dir():
-            path.unlink(missing_ok=True)
-            return
-        try:
-            shutil.rmtree(path)
-        except OSError:
-            path.chmod(0o700)
-            for root, folders, _ in os.walk(path):
-                for folder in folders:
-                    with suppress(OSError):
-                        os.chmod(os.path.join(root, folder), 0o700, follow_symlinks=False)
-            shutil.rmtree(path)
-    except OSError as error:
-        raise HostError(f"cannot remove {path}: {error.strerror}") from error

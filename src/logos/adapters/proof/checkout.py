@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from logos.adapters.files import private_folder
+from logos.adapters.files import private_folder, remove
 from logos.adapters.git.command import Git, Settings, checked_commit, repository_of, text_of
-from logos.adapters.git.worktrees import remove
 from logos.adapters.proof.rooms import Room
 from logos.adapters.proof.trees import FILE, NESTED, Entries, Entry, FolderScan, object_hash, put, tree_hash
 from logos.errors import HostError
@@ -208,6 +207,6 @@ def _write(tree: Path, path: bytes, content: bytes, before: Entry | None) -> Non
     full = os.path.join(root, path)
     mode = 0o777 if before and before.mode == "100755" else 0o666
     if os.path.lexists(full):
-        remove(Path(os.fsdecode(full)))
+        remove(Path(os.fsdecode(full)), tree)
     with open(os.open(full, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as sink:
         sink.write(content)

@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from logos.adapters.git.worktrees import remove
+from logos.adapters.files import remove
 from logos.adapters.programs import find_program
 from logos.adapters.proof.rooms import Room
 
@@ -34,7 +34,7 @@ class CompiledModules:
         aside = {folder: found / str(number) for number, folder in enumerate(lent) if _below(found, folder).is_dir()}
         for folder, place in aside.items():
             os.rename(_below(found, folder), place)
-        remove(_below(found, top))
+        remove(_below(found, top), found)
         for folder, place in aside.items():
             _below(found, folder).parent.mkdir(parents=True, exist_ok=True)
             os.rename(place, _below(found, folder))
@@ -48,7 +48,7 @@ class CompiledModules:
         words = [find_program("cp", self._work_dir), "-R", "-p", str(self._folder), str(compiled_in(room))]
         done = subprocess.run(words, capture_output=True, timeout=_SECONDS, check=False)
         if done.returncode != 0:
-            remove(compiled_in(room))
+            remove(compiled_in(room), room.folder)
 
 
 def _below(folder: Path, path: Path) -> Path:

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logos.adapters.files import bytes_of_file, text_of_file
+from logos.adapters.files import bytes_of_file, remove, text_of_file
 from logos.adapters.git.command import text_of
-from logos.adapters.git.worktrees import remove
 from logos.adapters.programs import find_program
 from logos.adapters.proof.checkout import SnapshotStore
 from logos.adapters.proof.trees import Entries
@@ -210,6 +209,6 @@ def copy(borrowed: Borrowed, tree: Path, work_dir: Path) -> None:
         )
         if done.returncode == 0:
             for name in borrowed.caches:
-                remove(target / name)
+                remove(target / name, target)
             return
     raise HostError(f"cannot copy {borrowed.source}: {text_of(done.stderr).strip()}")

@@ -20,7 +20,7 @@ _Tests = dict[str, str]
 _KINDS = ("passed", "failed", "skipped")
 
 
-def tests_in_output(output: str) -> CountedTests | None:
+def count_output(output: str) -> CountedTests | None:
     """The tests that cargo or go printed; None where neither did."""
     lines = output.splitlines()
     for runner, (mark, read) in _READERS.items():
@@ -95,7 +95,9 @@ def _go(lines: list[str]) -> _Tests:
             package = match["package"]
             for test in sorted(started | outcomes.keys()):
                 found.add(f"::{package}.{test}", outcomes.get(test, "failed") if test in started else "failed")
-            if match["outcome"] == "FAIL" and "failed" not in outcomes.values():
+            # A package without test files has run none.
+            is_odd = match["outcome"] == "?   " and started
+            if is_odd or (match["outcome"] == "FAIL" and "failed" not in outcomes.values()):
                 found.add(f"::{package}.(did not run)", "failed")
             outcomes, started = {}, set()
     if started or outcomes:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logos.adapters.commands import end_left_over
-from logos.adapters.files import private_folder
-from logos.adapters.git.worktrees import remove
+from logos.adapters.files import private_folder, remove
 from logos.adapters.lock import driver_lock
 from logos.adapters.store.mirror import state_folder
 from logos.errors import Busy, HostError
@@ -81,12 +80,12 @@ class Rooms:
             room.make()
             yield room
         finally:
-            remove(room.folder)
+            remove(room.folder, room.folder.parent)
 
     def close(self) -> None:
         for folder in self.folder.glob("*/"):
-            end_left_over(folder / "commands")
-        remove(self.folder)
+            end_left_over(folder / "commands", folder)
+        remove(self.folder, self.folder.parent)
         self._held.close()
 
 
@@ -104,11 +103,11 @@ def remove_left_over(root: Path) -> int:
         try:
             with driver_lock(folder / _LOCK):
                 for room in [*folder.glob("*/")]:
-                    end_left_over(room / "commands")
+                    end_left_over(room / "commands", room)
                 # A prover that makes a folder of this name meanwhile gets a new one.
                 gone = folder.with_name(f"gone-{uuid.uuid4().hex[:12]}")
                 os.rename(folder, gone)
-                remove(gone)
+                remove(gone, gone.parent)
                 found += 1
         except (Busy, FileNotFoundError):
             continue

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from logos.adapters.files import bytes_of_file, text_of_file, write_atomically
-from logos.adapters.proof.outputs import tests_in_output
+from logos.adapters.proof.outputs import count_output
 from logos.domain.proof import CountedTests
 
 _VARIABLE = "LOGOS_REPORT"
@@ -40,7 +40,7 @@ _HELPERS = ("conftest.py", "__init__.py")
 # More tests than any project runs in one step.
 _MAX_BYTES = 256_000_000
 _MAX_FILES = 2_000
-# Exit codes of pytest that are not about tests: interrupted, internal error, usage error.
+# What pytest returns where it found no test.
 _NO_TESTS = 5
 _WORST = ("failed", "rerun", "flaky", "passed", "skipped")
 
@@ -98,27 +98,28 @@ def _write_reporters(folder: Path) -> None:
 
 def counted(folder: Path, command: str, output: str) -> CountedTests | None:
     """The tests that a command ran, after it has ended; None where its runner is unknown."""
-    token = str(_object(text_of_file(folder / _SETTINGS)).get("token", ""))
+    settings = _object(text_of_file(folder / _SETTINGS))
     reports = sorted((folder / _EVENTS).glob("*.jsonl"))[:_MAX_FILES]
     if not reports:
-        return tests_in_output(output) if command else None
+        return count_output(output) if command else None
     outcomes: dict[str, set[str]] = {}
     runners: dict[str, None] = {}
     for path in reports:
         runner = path.name.partition("-")[0]
         runners[runner] = None
-        for test, outcome in _read(path, runner, token):
+        for test, outcome in _read(path, runner, settings):
             outcomes.setdefault(test, set()).add(outcome)
     return _counted(", ".join(runners), outcomes)
 
 
-def _read(path: Path, runner: str, token: str) -> list[tuple[str, str]]:
+def _read(path: Path, runner: str, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The outcomes in one report, and a failed one of its own where the report is not whole."""
     found: list[tuple[str, str]] = []
     started, status = 0, 0
-    digest = ""
+    token, digest = str(settings.get("token", "")), ""
     try:
-        lines = bytes_of_file(path, limit=_MAX_BYTES).decode("utf-8", "replace").splitlines()
+        # A name may contain other ends of lines.
+        lines = bytes_of_file(path, limit=_MAX_BYTES).decode("utf-8", "replace").removesuffix("\n").split("\n")
     except OSError:
         lines = [""]
     for line in lines:
@@ -137,7 +138,8 @@ def _read(path: Path, runner: str, token: str) -> list[tuple[str, str]]:
                 found.append((str(event.get("id")), str(event.get("outcome"))))
     if started:
         found.append((f"::({runner} did not finish)", "failed"))
-    elif status not in (0, _NO_TESTS) and not any(outcome == "failed" for _, outcome in found):
+    elif status not in (0, _NO_TESTS) and not settings.get("only") and all(outcome != "failed" for _, outcome in found):
+        # In a narrowed run, a test that is not reported may have failed.
         found.append((f"::({runner} ended with status {status})", "failed"))
     return found
 

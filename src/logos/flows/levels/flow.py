@@ -13,6 +13,7 @@ from logos.domain.reports import ActionKind, NextAction, Proposal, Refused, Repo
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
 from logos.flows.levels import ascent, building, descent, middle, proving
 from logos.flows.levels.briefing import facts_for
+from logos.flows.levels.components import needs
 from logos.flows.levels.state import GATHERED, MAIN, RECONCILING, LevelsState, PendingTurn, Stage, with_item, without
 from logos.flows.levels.turn_ids import turn_of
 
@@ -163,7 +164,14 @@ def _gather_for(state: LevelsState, name: str) -> Gather:
     since = state.begins_at(name) if done.pending.component else (state.head,) if done.pending.key in state.left else ()
     # A component that is revisited may produce no diff.
     must_change = finished and name not in state.contributions
-    return Gather(_gather_id(done.pending), done.place, title, declared, must_change, since)
+    vouched = finished and _has_siblings(state, name)
+    return Gather(_gather_id(done.pending), done.place, title, declared, must_change, since, vouched)
+
+
+def _has_siblings(state: LevelsState, name: str) -> bool:
+    """Whether other authors may have worked at the same time: one of them could have written into this worktree."""
+    others = {*state.todo} - {name} - needs(name, state.components)
+    return state.plan.max_parallel > 1 and any(name not in needs(other, state.components) for other in others)
 
 
 def _merge_id(state: LevelsState) -> TurnId:

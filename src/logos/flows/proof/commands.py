@@ -64,6 +64,9 @@ IMPLIED = {
     "bun": ("package.json",),
     "just": ("justfile", "Justfile", ".justfile"),
     "task": ("Taskfile.yml", "Taskfile.yaml"),
+    "inv": ("tasks.py",),
+    "invoke": ("tasks.py",),
+    "doit": ("dodo.py",),
 }
 
 

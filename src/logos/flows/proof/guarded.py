@@ -13,6 +13,7 @@ __all__ = ["allowed", "is_guarded", "is_test", "mixed", "named_files", "put_back
 # More than any project has; a script that names more is not one.
 _MAX_NAMED = 200
 _SCRIPT = "[cm]?[jt]sx?"
+_CONFIG_WORD = "(conf|config|setup|workspace|preset|environment|global-?setup)"
 
 # Files that hold tests, or that only tests use, by name.
 _TEST_NAMES = (
@@ -23,7 +24,7 @@ _TEST_NAMES = (
     r"conftest\.py",
     # JavaScript and TypeScript
     rf".*[.\-_](test|spec|tests|cy|e2e)\.{_SCRIPT}",
-    rf"(test|tests|spec)([-_].*)?\.{_SCRIPT}",
+    rf"(tests?([-_].*)?|spec)\.{_SCRIPT}",
     r".*\.snap",
     # Go, Java and its relatives, Ruby, PHP, C#, Elixir
     r".*_test\.go",
@@ -56,8 +57,6 @@ _CONFIG_NAMES = (
     # Python
     r"\.?pytest\.(ini|toml)",
     r"noxfile\.py",
-    r"tasks\.py",
-    r"dodo\.py",
     r"\.coveragerc",
     r"hatch\.toml",
     r"(site|user)customize\.py",
@@ -68,7 +67,7 @@ _CONFIG_NAMES = (
     r"\.?[Jj]ustfile",
     r"[Tt]askfile(\.dist)?\.ya?ml",
     # JavaScript
-    rf"(jest|vitest|vite|mocha|ava|karma|cypress|playwright|wdio|nyc|babel)[.\-](.*\.)?({_SCRIPT}|json)",
+    rf"(jest|vitest|vite|mocha|ava|karma|cypress|playwright|wdio|nyc|babel)[.-]{_CONFIG_WORD}([.-].*)?\.({_SCRIPT}|json)",
     r"\.(mocharc|nycrc|c8rc|babelrc|taprc|swcrc|npmrc|yarnrc)(\..*)?",
     rf"(setup-?tests?|test-?setup)\.{_SCRIPT}",
     r"tsconfig\.(test|spec|jest|vitest)\.json",
@@ -106,11 +105,11 @@ _CONFIG_FOLDERS = (
     r"site-packages",
     r"sharness",
 )
-# Python modules that a test run imports from the library: a file of that name in the folder where it starts, or in
-# `src`, replaces them. No project works that has one by accident.
+# Python modules that a test run imports from elsewhere: a file of that name in the folder where it starts replaces
+# them. No project works that has one by accident.
 _RUNNER_MODULES = (
-    "pytest _pytest py unittest unittest2 mock nose nose2 ward doctest coverage pytest_cov pluggy "
-    "iniconfig packaging xdist execnet tox nox hypothesis trial testtools"
+    "pytest _pytest unittest unittest2 mock nose nose2 doctest coverage pytest_cov pluggy iniconfig packaging xdist "
+    "execnet tox nox hypothesis"
 )
 _LIBRARY_MODULES = (
     "__future__ abc argparse ast asyncio atexit base64 bdb bisect builtins codecs collections concurrent "
@@ -121,7 +120,18 @@ _LIBRARY_MODULES = (
     "subprocess sys tempfile textwrap threading time token tokenize traceback types typing uuid warnings "
     "weakref zipfile zipimport"
 )
-_SHADOWS = rf"(src/|lib/)?({'|'.join(f'{_RUNNER_MODULES} {_LIBRARY_MODULES}'.split())})(\.(py|pyc|so|pyi)|\..*\.so|/.*)"
+# A folder on PYTHONPATH replaces modules as well; names of the library are usual for packages below `src`.
+_BELOW_SOURCE = "pytest _pytest unittest pluggy iniconfig"
+_MODULE_END = r"(\.py|\.pyc|\.pyi|(\..*)?\.so|/(.*/)?[^/]*\.(py|pyc|so))"
+
+
+def _modules(names: str) -> str:
+    return f"({'|'.join(names.split())}){_MODULE_END}"
+
+
+_SHADOW = re.compile(
+    rf"{_modules(f'{_RUNNER_MODULES} {_LIBRARY_MODULES}')}|(src|lib|python)/{_modules(_BELOW_SOURCE)}", re.DOTALL
+)
 
 
 def _any_of(names: Iterable[str], folders: Iterable[str]) -> re.Pattern[str]:
@@ -130,7 +140,6 @@ def _any_of(names: Iterable[str], folders: Iterable[str]) -> re.Pattern[str]:
 
 _TESTS = _any_of(_TEST_NAMES, _TEST_FOLDERS)
 _CONFIG = _any_of(_CONFIG_NAMES, _CONFIG_FOLDERS)
-_SHADOW = re.compile(_SHADOWS, re.DOTALL)
 
 
 def is_test(path: str) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from posixpath import basename
 from typing import Any, cast
 
+from logos.flows.proof.rust_tests import put_back_tests
+
 _Keys = tuple[str, ...]
 
 # Sections by file name. A dotted path of keys for JSON and TOML, a pattern of section names for INI.
@@ -50,13 +52,15 @@ _INI: dict[str, re.Pattern[str]] = {
     ),
     "tox.ini": re.compile(r"pytest.*|tool:pytest|tox.*|testenv.*|coverage.*|gh.*|docker.*", re.DOTALL),
 }
+# Source files that have tests inside.
+_RUST = ".rs"
 # A dependency from elsewhere than the registry can replace a runner.
 _DEPENDENCIES = ("dependencies", "devDependencies", "optionalDependencies", "peerDependencies")
 _FROM_ELSEWHERE = re.compile(r"(?:file|link|portal|patch|npm|git|github|https?|exec|\.|/)[:+./@]|[^@\s]+/[^@\s]+$")
 
 
 def is_mixed(path: str) -> bool:
-    return basename(path) in {**_TOML, **_JSON, **_INI}
+    return basename(path) in {**_TOML, **_JSON, **_INI} or path.endswith(_RUST)
 
 
 def put_back(path: str, base: str | None, result: str | None) -> str:
@@ -72,7 +76,9 @@ def put_back(path: str, base: str | None, result: str | None) -> str:
             return _json(_JSON[name], base, result)
         if name in _TOML:
             return _toml(_TOML[name], base, result)
-        return _ini(_INI[name], base, result)
+        if name in _INI:
+            return _ini(_INI[name], base, result)
+        return put_back_tests(base or "", result)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, configparser.Error):
         return base or ""
 

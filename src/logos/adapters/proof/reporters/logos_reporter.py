@@ -11,6 +11,7 @@ import hashlib
 import importlib.abc
 import json
 import os
+import re
 import sys
 
 FOLDER = "LOGOS_REPORT"
@@ -342,12 +343,10 @@ class UnittestResults:
         return addSubTest
 
     def report(self, test, outcome):
-        test = getattr(test, "test_case", test)
-        self.reporter.write(event="test", id=self.id_of(test), outcome=outcome)
-
-    def id_of(self, test):
-        file, rest = place_of(test)
-        return f"{self.reporter.relative(file) if file else ''}::{rest}"
+        file, rest = place_of(getattr(test, "test_case", test))
+        if self.reporter.wants(file or ""):
+            name = self.reporter.relative(file) if file else ""
+            self.reporter.write(event="test", id=f"{name}::{rest}", outcome=outcome)
 
 
 def place_of(test):
@@ -361,7 +360,12 @@ def place_of(test):
         file, rest = place_of_name(name)
         return file, "::".join([*rest, f"({what})"])
     if kind.__name__ in ("_FailedTest", "ModuleImportFailure"):
-        file, rest = place_of_name(str(test._testMethodName))
+        name = str(test._testMethodName)
+        file, rest = place_of_name(name)
+        # The name may be the last part of the module's alone; the traceback in the message has the file.
+        trace = re.search(rf'File "([^"\n]*[/\\]{re.escape(name)}\.py)"', str(getattr(test, "_exception", "")))
+        if file is None and trace:
+            file, rest = trace.group(1), []
         return file, "::".join([*rest, "(not imported)"])
     if not hasattr(test, "_testMethodName"):
         return None, str(test.id())

@@ -1,13 +1,20 @@
 // Reports the tests of `node --test`, and of a file with tests that node runs itself. Its own output is empty.
 import { createRequire } from 'node:module';
 
-const { open, hide } = createRequire(import.meta.url)('./writer.cjs');
+const { open, hide, state } = createRequire(import.meta.url)('./writer.cjs');
 
 export default async function* report(source) {
   const report = open('node');
   // `node --test` starts a process for each file, which hides the report from what it starts.
   if (!process.execArgv.includes('--test')) hide();
   const names = [];
+  let ended = false;
+  const end = (code) => {
+    if (!ended && !state.running) report?.end(code);
+    ended = true;
+  };
+  // A file may exit when its tests have ended, and before node reads the end of the events.
+  process.once('exit', end);
   for await (const { type, data } of source) {
     if (!report) continue;
     if (type === 'test:start') {
@@ -18,7 +25,7 @@ export default async function* report(source) {
       report.test(data.file || process.argv[1], [...names.slice(0, data.nesting), nameOf(data)], outcomeOf(type, data));
     }
   }
-  report?.end(process.exitCode ?? 0);
+  end(process.exitCode ?? 0);
   yield '';
 }
 

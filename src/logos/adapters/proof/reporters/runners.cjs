@@ -7,9 +7,11 @@ const Module = require('module');
 const os = require('os');
 const path = require('path');
 
-const { open, hide } = require('./writer.cjs');
+const { open, hide, state } = require('./writer.cjs');
 
 const RESPAWNED = 'LOGOS_REPORT_RESPAWNED';
+const wasRespawned = Boolean(process.env[RESPAWNED]);
+delete process.env[RESPAWNED];
 
 // The program that this process runs, with its links followed; empty where there is none.
 function program() {
@@ -24,8 +26,7 @@ function program() {
 // reporters of a command line that names one reporter and no destination.
 function respawnWithReporters() {
   const [major, minor] = process.versions.node.split('.').map(Number);
-  const isChild = process.env.NODE_TEST_CONTEXT || process.env.NODE_CHANNEL_FD || process.env[RESPAWNED];
-  delete process.env[RESPAWNED];
+  const isChild = process.env.NODE_TEST_CONTEXT || process.env.NODE_CHANNEL_FD || wasRespawned;
   if (isChild || major < 18 || (major === 18 && minor < 15)) return;
   if (!process.execArgv.includes('--test') && !usesNodeTest(process.argv[1])) return;
   const names = (option) => process.execArgv.some((word) => word === option || word.startsWith(`${option}=`));
@@ -68,34 +69,29 @@ function hookRunners() {
   else if (/\/vitest\/(vitest\.mjs|dist\/cli.*\.js)$/.test(main)) addVitestReporter();
 }
 
-// A file whose process exits before its tests have ended would count as one that has none.
+// A file whose process exits in a test would count as one that has none. Files that exit when their tests have ended,
+// to close what they have opened, are honest.
 function watchExit() {
-  const isFile = Boolean(process.env.NODE_TEST_CONTEXT);
-  const forced = [...process.execArgv, process.env.NODE_OPTIONS || ''].some((word) => word.includes('--test-force-exit'));
-  if (forced) return;
-  const variables = { ...process.env };
   const file = process.argv[1];
-  let ended = false;
-  const check = (code) => {
-    if (ended || code || !isTestProcess()) return;
-    ended = true;
-    const report = open('node', variables);
-    report?.test(file, ['(exited before its tests ended)'], 'failed');
-    report?.end(1);
-  };
+  const isFile = Boolean(process.env.NODE_TEST_CONTEXT);
+  const variables = { ...process.env };
+  if (isFile) {
+    skipUnwanted(file);
+    hide();
+  }
+  if ((!isFile && !wasRespawned) || process.execArgv.includes('--test') || !usesNodeTest(file)) return;
+  const { beforeEach, afterEach } = require('node:test');
+  beforeEach?.(() => void (state.running += 1));
+  afterEach?.(() => void (state.running -= 1));
   const exit = process.reallyExit;
   process.reallyExit = function reallyExit(code) {
-    check(code);
+    if (state.running && !code) {
+      const report = open('node', variables);
+      report?.test(file, ['(exited in a test)'], 'failed');
+      report?.end(1);
+    }
     return exit.call(process, code);
   };
-  process.once('beforeExit', () => {
-    ended = true;
-  });
-  if (isFile) skipUnwanted(file) || hide();
-}
-
-function isTestProcess() {
-  return process.moduleLoadList.some((name) => name.endsWith('internal/test_runner/harness'));
 }
 
 // `node --test` starts a process for each file.

@@ -72,4 +72,7 @@ function hide() {
   for (const name of Object.keys(process.env)) if (name.startsWith(FOLDER)) delete process.env[name];
 }
 
-module.exports = { open, hide };
+// How many tests of node run now in this process.
+const state = { running: 0 };
+
+module.exports = { open, hide, state };

@@ -1,0 +1,70 @@
+"""A small project in which a command is run as in a clean room."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from logos.adapters.proof.runners import counted, instrument
+from logos.domain.proof import CountedTests
+from logos.flows.proof.canary import planted
+
+
+@dataclass(frozen=True)
+class CommandRan:
+    exit_code: int
+    tests: CountedTests | None
+    output: str
+
+    @property
+    def counts(self) -> CountedTests:
+        assert self.tests is not None, self.output
+        return self.tests
+
+
+class RunnerProject:
+    """A project in which a command is run as in a clean room."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "a project"
+        self.reports = folder / "the reports"
+
+    def write(self, files: dict[str, str]) -> RunnerProject:
+        for name, text in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return self
+
+    def run(self, command: str, only: Sequence[str] = (), **variables: str) -> CommandRan:
+        reports = self.reports / secrets.token_hex(4)
+        reports.mkdir(parents=True)
+        bins = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        # Plugins of the test environment take seconds to load.
+        env = {"PATH": bins, "HOME": str(self.reports), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
+        env["PYTEST_ADDOPTS"] = "-p no:cacheprovider" + (" -p xdist" if " -n " in command else "")
+        env["PYTHONDONTWRITEBYTECODE"] = "1"
+        env |= instrument(reports, only, env, self.folder)
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=self.folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=500,
+        )
+        return CommandRan(done.returncode, counted(reports, command, done.stdout), done.stdout)
+
+    def plant(self, tests: Sequence[str], changed: Sequence[str]) -> tuple[str, ...]:
+        texts = {name: (self.folder / name).read_text() for name in tests}
+        found = planted(texts, changed, lambda _: "k" + secrets.token_hex(5))
+        self.write(dict(found.files))
+        assert found.ids
+        return found.ids
