@@ -97,8 +97,9 @@ class Case:
     says: tuple[str, ...] = ()
     reach: Reach = Reach.ALWAYS
     plain: Plain = Plain.PASSES
-    # Runs in `make test`.
+    # A quick case is also in `make test`, a rare one only in `make bench-trust`, the others are in `make test-long`.
     quick: bool = False
+    rare: bool = False
 
     @property
     def command(self) -> str:

@@ -12,11 +12,11 @@ from bench.trust.play import Judgement, control, play
 
 
 def of(kind: Kind) -> list[Any]:
-    """The cases that Logos can decide; those that are not marked as quick are for the long suite."""
+    """The cases that Logos can decide, without rare ones; those that are not quick are for the long suite."""
     return [
         pytest.param(case, id=case.name, marks=() if case.quick else pytest.mark.long)
         for case in cases()
-        if case.kind is kind and case.reach in (Reach.ALWAYS, Reach.SANDBOX)
+        if case.kind is kind and not case.rare and case.reach in (Reach.ALWAYS, Reach.SANDBOX)
     ]
 
 
@@ -43,7 +43,7 @@ def test_the_tests_of_a_project_pass_unless_it_is_harmed(project: Project) -> No
 
 
 def test_the_table_has_what_it_promises() -> None:
-    decided = Counter(case.kind for case in cases() if case.reach in (Reach.ALWAYS, Reach.SANDBOX))
+    decided = Counter(case.kind for case in cases() if not case.rare and case.reach in (Reach.ALWAYS, Reach.SANDBOX))
     assert decided[Kind.CHEAT] >= 45
     assert decided[Kind.HONEST] >= 22
     for kind in Kind:
