@@ -106,6 +106,7 @@ def drive_purely(
     check: RunCheck = no_check,
     *,
     changed: Callable[[TurnId], tuple[str, ...] | None] = lambda _turn: None,
+    tree: Callable[[TurnId], str] = lambda _turn: "",
     prove: Callable[[Prove], ProofRan] = proves,
     before: Iterable[Event] = (),
     at_most: int = 500,
@@ -114,7 +115,7 @@ def drive_purely(
     """Take what is due and apply what becomes of it, from after `before` to the outcome.
 
     `answer` gives an agent's text for (turn, answer name), `check` a command's exit code, `changed` the files of a
-    comparison.
+    comparison, `tree` their digest.
     """
     events = list(before)
     state = replay(flow, events)
@@ -137,7 +138,7 @@ def drive_purely(
             case Check():
                 happen(CheckRan(action.id, action.command, check(action), "the output of the check"))
             case Compare():
-                happen(WorkCompared(action.id, changed(action.id), "c0ffee1"))
+                happen(WorkCompared(action.id, changed(action.id), "c0ffee1", tree(action.id)))
             case Prove():
                 happen(prove(action))
             case Turn():

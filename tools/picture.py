@@ -43,7 +43,7 @@ def put_settled(canvas: Console, story: RunView) -> None:
 
 
 PICTURES = (
-    # The tests have caught the first attempt, and the programmer repairs it.
+    # The proof has caught a weakened test, and the programmer repairs the code.
     Picture(
         "run",
         "logos demo",

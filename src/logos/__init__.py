@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from logos.app.certificate import certificate, export_proof, prove_again, prove_file_again, read_proof_file
     from logos.app.demo import prepare_demo, run_demo
     from logos.app.detach import stop
     from logos.app.diff import compare, diff
@@ -38,17 +39,20 @@ if TYPE_CHECKING:
     from logos.domain.turns import Outcome
     from logos.engine.runner import RunResult
     from logos.errors import LogosError, RunPaused, UsageError
+    from logos.views.proof import Certificate
     from logos.views.run import RunView
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "BlockedBuild", "Diagnosis", "InitResult", "LogosError", "Outcome", "Problem", "RunPaused"]
-__all__ += ["RunResult", "RunView", "Settings", "UsageError", "Validation", "build", "check_telos", "collect_garbage"]
-__all__ += ["compare", "diff", "doctor", "fork", "init", "install_profiles", "list_profiles", "list_sessions"]
-__all__ += ["load_settings", "open_question", "prepare_demo", "read_run", "report_on", "reset", "resolve"]
+__all__ = ["Answer", "BlockedBuild", "Certificate", "Diagnosis", "InitResult", "LogosError", "Outcome", "Problem"]
+__all__ += ["RunPaused", "RunResult", "RunView", "Settings", "UsageError", "Validation", "build", "certificate"]
+__all__ += ["check_telos", "collect_garbage", "compare", "diff", "doctor", "export_proof", "fork", "init"]
+__all__ += ["install_profiles", "list_profiles", "list_sessions", "load_settings", "open_question", "prepare_demo"]
+__all__ += ["prove_again", "prove_file_again", "read_proof_file", "read_run", "report_on", "reset", "resolve"]
 __all__ += ["restore_files", "resume", "rollback", "run", "run_demo", "run_settings", "simulate", "stop", "validate"]
 
 # Where each public name is defined.
 _MODULES = {
+    "logos.app.certificate": ("certificate", "export_proof", "prove_again", "prove_file_again", "read_proof_file"),
     "logos.app.demo": ("prepare_demo", "run_demo"),
     "logos.app.detach": ("stop",),
     "logos.app.diff": ("compare", "diff"),
@@ -70,6 +74,7 @@ _MODULES = {
     "logos.domain.turns": ("Outcome",),
     "logos.engine.runner": ("RunResult",),
     "logos.errors": ("LogosError", "RunPaused", "UsageError"),
+    "logos.views.proof": ("Certificate",),
     "logos.views.run": ("RunView",),
 }
 _RENAMED = {"run": "run_here", "build": "build_here"}

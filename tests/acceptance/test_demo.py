@@ -59,33 +59,61 @@ def verdicts(told: dict[str, Any]) -> dict[str, str]:
 
 def test_the_demo_passes_in_two_rounds(told: dict[str, Any]) -> None:
     assert (told["outcome"], told["exit_code"], told["rounds"], told["turns"]) == ("PASSED", 0, 2, 10)
-    assert told["reason"].startswith("the tester reported PASS and `")
+    assert told["reason"].startswith("the tester reported PASS, and Logos has proven it: ")
+    assert told["verified"] is True
     assert told["seconds"] > 0
 
 
-def test_the_first_review_objects_the_tests_catch_the_first_attempt_and_logos_checks_the_second(
+def test_the_first_review_objects_the_proof_catches_the_cheat_and_the_second_attempt_is_proven(
     told: dict[str, Any],
 ) -> None:
     assert verdicts(told) == {
+        "baseline": "5 passed, 4 failed",
         "r1.peer_analyst.c1": "REVISE",
         "r1.peer_analyst.c2": "APPROVED",
         "r1.peer_programmer.c1": "APPROVED",
-        "r1.tester.c1": "FAIL",
+        "r1.tester.c1": "PASS",
+        "r1.changes": "2 files changed",
+        "r1.proof.result": "exit 0, 9 passed",
+        "r1.proof.guarded": "exit 1, 8 passed, 1 failed",
         "r2.peer_programmer.c1": "APPROVED",
         "r2.tester.c1": "PASS",
         "r2.changes": "1 file changed",
-        "r2.verify": "exit 0",
+        "r2.proof.result": "exit 0, 9 passed",
+        "r2.proof.canary": "3 of 3 planted failures noticed",
     }
 
 
-def test_the_failure_is_the_tests_own_and_reaches_the_programmer(told: dict[str, Any]) -> None:
+def test_the_story_says_in_one_line_that_the_cheat_was_caught(
+    shown: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    told = [line for line in shown[1].stderr.splitlines() if line.startswith("CAUGHT: ")]
+    assert len(told) == 1
+    assert "test_discount.py" in told[0]
+
+
+def test_the_proof_of_the_demo_agrees_when_it_is_repeated(told: dict[str, Any], tmp_path: Path) -> None:
+    def proof(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([LOGOS, "proof", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+
+    at, empty, file = ("--wd", told["folder"]), tmp_path / "empty", tmp_path / "proof.tar"
+    empty.mkdir()
+    here = proof("--again", "--json", *at, cwd=empty)
+    assert (here.returncode, json.loads(here.stdout)["agrees"]) == (0, True), here.stderr
+    assert proof("--export", str(file), *at, cwd=empty).returncode == 0
+    elsewhere = proof("--again", str(file), "--trust-command", "--json", cwd=empty)
+    assert (elsewhere.returncode, json.loads(elsewhere.stdout)["agrees"]) == (0, True), elsewhere.stderr
+    assert not [*empty.iterdir()]
+
+
+def test_the_failure_is_that_of_the_test_before_the_run_and_reaches_the_programmer(told: dict[str, Any]) -> None:
     def show(turn: str) -> dict[str, Any]:
         done = subprocess.run(
             [LOGOS, "show", told["run"][:4], turn, "--wd", told["folder"], "--json"], capture_output=True, check=True
         )
         return json.loads(done.stdout)
 
-    assert "AssertionError: 1500 != 1350" in show("r1.tester")["response"]
+    assert "AssertionError: 1500 != 1350" in show("r1.proof.guarded")["response"]
     assert "AssertionError: 1500 != 1350" in show("r2.programmer")["prompt"]
 
 

@@ -34,6 +34,7 @@ from logos.domain.events import (
     TurnAnswered,
     TurnAsked,
     TurnSent,
+    WorkCompared,
     WorkGathered,
     WorkMerged,
 )
@@ -164,6 +165,8 @@ def cycle_world(wd: Path, *, slow: bool = False) -> World:
 
 def drive_cycle(world: World, life: Life) -> bool:
     environment = {"WD": str(world.wd), "PROMPT": PROMPT, "MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
+    # The files of a round that failed are compared with those of earlier rounds.
+    environment |= {"ON_NO_PROGRESS": "block"}
     # A run that is going on is gone on with; one whose state file is not there yet, or says that it is over, on request.
     asked_for = bool(world.events) and final_status(world) != "RUNNING"
     settings = load_settings(None, {**environment, "RESUME": "1" if asked_for else ""})
@@ -179,7 +182,8 @@ def drive_cycle(world: World, life: Life) -> bool:
         files = cast("Any", Mortal(ResponseFiles(settings.response_dir), life, {"clear"}, str))
         watchers = [state_file_writer(settings), life.after_event]
         journal, mode, options = start_plan.journal, start_plan.mode, settings.run_options()
-        run = CycleRun(journal, mode, options, dependencies, files, world.agents.change_signal, watchers)
+        looks: Any = {"changed_files": lambda _run, _base: (("cart.py",), "c0ffee1", "the same tree")}
+        run = CycleRun(journal, mode, options, dependencies, files, world.agents.change_signal, watchers, **looks)
         run.run(start_plan.first)
 
     return life.lead(driver)
@@ -201,6 +205,7 @@ def state_of(world: World) -> dict[str, Any]:
 def check_cycle(world: World, undisturbed: World, why: str) -> None:
     check_nothing_was_lost_or_repeated(world, undisturbed, why)
     assert len(world.answers) == TURNS
+    assert [event.turn for event in world.of(WorkCompared)] == ["r1.changes"], why
     assert state_of(world) == state_of(undisturbed), why
 
 

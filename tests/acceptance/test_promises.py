@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from logos.domain.events import CheckRan, RunResumed, RunStarted
+from logos.domain.events import ProofRan, RunResumed, RunStarted
 from logos.domain.plans import CyclePlan, GivenSetting, SettingSource
+from logos.domain.proof import ProofStep
 from tests.support.sandbox import Done, Sandbox
 
 HASTE = {"MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1", "POLL_SECONDS": "0.05", "EXPECT_CHANGE": ""}
@@ -35,7 +36,8 @@ def test_a_pass_on_failing_tests_is_a_fail(shop: Sandbox) -> None:
     done = run(shop, "add bye()", "--test", "false", "--set", "limits.max_rounds=2")
     assert done.code == 1
     assert "FAILED: no PASS in 2 rounds" in done.out
-    assert [check.exit_code for check in shop.events(CheckRan)] == [1, 1]
+    proofs = [(ran.step, ran.exit_code) for ran in shop.events(ProofRan)]
+    assert proofs == [(ProofStep.BASELINE, 1), (ProofStep.RESULT, 1), (ProofStep.RESULT, 1)]
 
 
 def test_a_pass_on_passing_tests_is_verified_and_says_so_to_programs(shop: Sandbox) -> None:
@@ -60,7 +62,7 @@ def test_a_pass_that_nobody_verified_is_called_so_everywhere(shop: Sandbox) -> N
 def test_the_environment_turns_verification_off(shop: Sandbox) -> None:
     shop.set(VERIFY_PASS="0")
     assert run(shop, "add bye()", "--test", "false").code == 0
-    assert shop.events(CheckRan) == []
+    assert shop.events(ProofRan) == []
 
 
 # --- work was done

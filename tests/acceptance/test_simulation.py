@@ -69,7 +69,7 @@ def test_the_example_of_the_how_to_does_what_it_says(stage: Rehearsal) -> None:
     stage.unset("PROMPT", "MIN_REVIEW_CYCLES_BEFORE_APPROVAL")
     done = stage("run", "logos.json", "--simulate", "script.yaml", "--json")
     assert (done.code, done.json["outcome"], done.json["rounds"]) == (0, "PASSED", 2), done.err
-    assert done.json["reason"].startswith("the tester reported PASS and `python3 -m unittest` exited 0")
+    assert done.json["reason"].startswith("the tester reported PASS, and Logos has proven it: `python3 -m")
     for line in re.findall(r"^\d\d:\d\d:\d\d  (.*)$", text, re.MULTILINE):
         assert re.search(re.escape(line).replace("…", ".*"), done.err), line
 

@@ -281,10 +281,16 @@ def test_only_variables_that_are_listed_reach_the_room(make: Make, monkeypatch: 
 def test_dependency_folders_are_lent_and_may_not_change(make: Make) -> None:
     shop = make({**SHOP, ".gitignore": "node_modules/\n", "package.json": "{}"})
     write_files(shop.wd, {"node_modules/dep/index.js": "1", "node_modules/.cache/x": "cached"})
-    before = shop.baseline("cat node_modules/dep/index.js; ls -A node_modules node_modules/.cache")
+    (shop.wd / "node_modules" / "link").symlink_to("dep")
+    (shop.wd / "node_modules" / "file").write_text("2")
+    look = "cat node_modules/dep/index.js node_modules/link/index.js node_modules/file; ls -A node_modules/.cache"
+    before = shop.baseline(f"{look}; mkdir node_modules/.vite && echo made; echo 3 >node_modules/dep/index.js")
     assert [folder.path for folder in before.room.lent] == ["node_modules"]
-    assert before.output.startswith("1")
+    assert before.output.startswith("112")
+    assert "made" in before.output
     assert "x" not in before.output.split()
+    assert (shop.wd / "node_modules" / "dep" / "index.js").read_text() == "1"
+    assert not (shop.wd / "node_modules" / ".vite").exists()
     write_files(shop.wd, {"node_modules/.cache/y": "cached", "shop.py": "x = 1\n"})
     assert shop.result("true", before).problem == ""
     write_files(shop.wd, {"node_modules/dep/index.js": "2"})
@@ -293,6 +299,15 @@ def test_dependency_folders_are_lent_and_may_not_change(make: Make) -> None:
     assert "proof.setup" in ran.problem
     assert "ran" not in ran.output
     assert shop.result("echo ran", before, setup="true").problem == ""
+
+
+def test_a_large_lent_folder_is_lent_as_a_whole(make: Make) -> None:
+    shop = make({**SHOP, ".gitignore": "node_modules/\n"})
+    packages = {f"node_modules/dep{number}/index.js": "1" for number in range(201)}
+    write_files(shop.wd, {**packages, "node_modules/.cache/x": "cached"})
+    ran = shop.baseline("cat node_modules/dep200/index.js; echo; ls node_modules | wc -l; ls -A node_modules/.cache")
+    assert ran.output.split()[:2] == ["1", "201"]
+    assert "x" not in ran.output.split()
 
 
 def test_a_lent_folder_that_is_new_or_gone_has_changed(make: Make) -> None:

@@ -300,6 +300,35 @@ def test_the_files_that_differ_between_two_snapshots_are_named(wd: Path) -> None
     ]
 
 
+def test_the_digest_of_what_differs_stands_for_paths_and_contents_outside_a_folder(wd: Path) -> None:
+    snapshots = GitSnapshots(wd)
+    base = snapshots.take()
+
+    def digest() -> str:
+        return snapshots.digest(base, snapshots.take(), "openspec/")
+
+    unchanged = digest()
+    write(wd, "openspec/changes/x/tasks.md", "- [x] done")
+    assert digest() == unchanged
+    write(wd, "cart.py", "def add(item): ...")
+    changed = digest()
+    assert changed != unchanged
+    write(wd, "cart.py", "def add(item): return 1")
+    assert digest() not in (unchanged, changed)
+    write(wd, "cart.py", "def add(item): ...")
+    assert digest() == changed
+    (wd / "cart.py").rename(wd / "basket.py")
+    assert digest() != changed
+
+
+def test_the_digest_leaves_out_a_folder_of_the_work_dir_also_below_the_top(wd: Path) -> None:
+    snapshots = GitSnapshots(wd / "docs")
+    base = snapshots.take()
+    unchanged = snapshots.digest(base, base, "openspec/")
+    write(wd, "docs/openspec/tasks.md", "- [x] done")
+    assert snapshots.digest(base, snapshots.take(), "openspec/") == unchanged
+
+
 def test_snapshots_outlive_the_cleaning_of_the_repository(wd: Path) -> None:
     snapshots, commits = GitSnapshots(wd), list[str]()
     for name in ("pointed", "held", "kept"):

@@ -82,6 +82,11 @@ class Album:
         self._may("changed")
         return [] if since == now else self.tree.split()
 
+    def digest(self, since: str, now: str, without: str) -> str:
+        self._may("digest")
+        paths = (path for path in self.changed(since, now) if not path.startswith(f"{self.prefix}{without}"))
+        return " ".join(("of", *paths))
+
     def altered(self, since: str, now: str) -> list[str]:
         return [path for path in self.changed(since, now) if path in since]
 
@@ -424,9 +429,18 @@ def test_what_differs_from_the_first_checkpoint_has_changed_but_for_the_specs() 
 def test_what_is_compared_is_named_also_where_the_changes_are_not_known() -> None:
     album = Album()
     compare = changed_files(album, lambda _told: None)
-    assert compare(RUN, "+base") == (("start",), "+start")
+    assert compare(RUN, "+base") == (("start",), "+start", "of start")
     album.broken["changed"] = HostError("git is gone")
-    assert compare(RUN, "+base") == (None, "+start")
+    assert compare(RUN, "+base") == (None, "+start", "")
+
+
+def test_a_task_ticked_in_the_specs_is_the_same_tree() -> None:
+    album = Album()
+    compare = changed_files(album, lambda _told: None)
+    album.tree = "shop/cart.py"
+    before = compare(RUN, "+base")[2]
+    album.tree = "shop/cart.py shop/openspec/changes/x/tasks.md"
+    assert compare(RUN, "+base")[2] == before
 
 
 def test_without_a_first_checkpoint_nobody_knows_what_has_changed() -> None:
@@ -435,7 +449,7 @@ def test_without_a_first_checkpoint_nobody_knows_what_has_changed() -> None:
     assert changed_since_start(album) is None
 
 
-@pytest.mark.parametrize("broken", ["of", "take", "changed"])
+@pytest.mark.parametrize("broken", ["of", "take", "changed", "digest"])
 def test_a_comparison_that_fails_is_told_and_nobody_knows(broken: str) -> None:
     album, told = Album(), list[str]()
     album.point(RUN, {1: album.take()})

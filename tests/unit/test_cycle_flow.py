@@ -25,7 +25,15 @@ from logos.domain.events import (
     TurnSent,
     WorkCompared,
 )
-from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, OnExhausted, ReviewRules, RulesVersion
+from logos.domain.plans import (
+    CondenseRules,
+    CyclePlan,
+    CycleSeed,
+    OnExhausted,
+    OnNoProgress,
+    ReviewRules,
+    RulesVersion,
+)
 from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.turns import AgentName, Check, Compare, Outcome, RunId, TerminalId, Turn, TurnId
 from logos.flows.condense import programmer_for_tester
@@ -643,9 +651,10 @@ POOL = {
 plans = st.builds(
     a_plan,
     start=st.sampled_from(list(Role)),
-    max_rounds=st.integers(1, 3),
+    max_rounds=st.integers(1, 4),
     verify_pass=st.booleans(),
     expect_change=st.booleans(),
+    on_no_progress=st.none() | st.sampled_from(OnNoProgress),
     test_command=st.sampled_from(["", "make test"]),
     review=st.builds(
         ReviewRules,
@@ -670,6 +679,7 @@ class Cast:
         self._said: dict[str, str] = {}
         self._exits: dict[str, int] = {}
         self._files: dict[str, tuple[str, ...] | None] = {}
+        self._trees: dict[str, str] = {}
 
     def answer(self, turn: TurnId, name: str) -> str:
         key = name if name == self._stubborn else turn
@@ -687,8 +697,14 @@ class Cast:
             self._files[turn] = self._data.draw(st.sampled_from([None, ("a.py",), ()]), label=turn)
         return self._files[turn]
 
+    def tree(self, turn: TurnId) -> str:
+        if turn not in self._trees:
+            self._trees[turn] = self._data.draw(st.sampled_from(["a", "a", "b", ""]), label=f"tree of {turn}")
+        return self._trees[turn]
+
     def drive(self, flow: Cycle, before: Sequence[Event] = (), at_most: int = 500) -> Driven:
-        return drive_purely(flow, self.answer, self.check, changed=self.changed, before=before, at_most=at_most)
+        looks = {"changed": self.changed, "tree": self.tree}
+        return drive_purely(flow, self.answer, self.check, **looks, before=before, at_most=at_most)
 
 
 def bound(plan: CyclePlan) -> int:

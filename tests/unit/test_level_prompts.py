@@ -57,7 +57,7 @@ OWN_FACTS = {"decompose": ("sections", "judges", "divides"), "author": ("section
 COMMON_FIELDS = {"work_summary", "spec_updates", "validation_results", "tool_usage", "next_recommended_action"}
 OWN_FIELDS: dict[str, set[str]] = {
     "decompose": set(),
-    "author": {"files", "tests", "provides", "constraint"},
+    "author": {"files", "tests", "why_no_tests", "provides", "constraint"},
     "lint": set(),
     "validate": {"verdict", "failures"},
     "position": {"position"},

@@ -965,3 +965,52 @@ def test_the_state_file_has_the_standing_of_every_level_when_a_build_is_cut_off(
         *(f"L{n}.v1" for n in range(9, 2, -1)),
         "L2.one.v1",
     ]
+
+
+# --- a component without tests
+
+UNTESTED = {"s1.L2.one.author": {"tests": ()}}
+AUTHORS = (Level.L3, Level.L2)
+
+
+def test_an_author_without_tests_and_without_a_reason_is_asked_again() -> None:
+    built = drive_levels(flow_of(*AUTHORS), World(UNTESTED))
+    assert ids_of(built, "author") == ["s1.L2.one.author", "s1.L2.one.author.t2"]
+    assert "why_no_tests" in built.facts("s1.L2.one.author.t2")["errors"]
+    assert built.state.outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"tests": (), "why_no_tests": "It only moves a constant."},
+        {"tests": (), "files": (), "constraint": Constraint("there is no such library")},
+    ],
+    ids=["a reason", "a constraint"],
+)
+def test_a_reason_or_a_constraint_stands_for_tests(reply: dict[str, Any]) -> None:
+    built = drive_levels(flow_of(*AUTHORS), World({"s1.L2.one.author": reply}), until=lambda s: bool(s.gathered))
+    assert ids_of(built, "author") == ["s1.L2.one.author"]
+
+
+def test_a_word_is_no_reason() -> None:
+    world = World({"s1.L2.one.author": {"tests": (), "why_no_tests": "none"}})
+    assert "s1.L2.one.author.t2" in drive_levels(flow_of(*AUTHORS), world).asked
+
+
+def test_a_component_that_is_worked_on_again_keeps_its_tests() -> None:
+    world = World({"s1.L3.validate": fails(), "s2.L2.one.author": {"tests": ()}})
+    built = drive_levels(flow_of(*AUTHORS), world)
+    assert "s2.L2.one.author" in built.asked
+    assert "s2.L2.one.author.t2" not in built.asked
+
+
+def test_a_build_of_before_that_rule_accepts_components_without_tests() -> None:
+    flow = flow_of(*AUTHORS, rules=RulesVersion.QUOTED_VERDICTS_DO_NOT_COUNT)
+    assert ids_of(drive_levels(flow, World(UNTESTED)), "author") == ["s1.L2.one.author"]
+
+
+def test_who_judges_the_work_is_told_the_reason_for_no_tests() -> None:
+    world = World({"s1.L2.one.author": {"tests": (), "why_no_tests": "It only moves a constant."}})
+    built = drive_levels(flow_of(*AUTHORS), world)
+    assert "Tests: none: It only moves a constant." in every_fact(built.turn("s1.L3.validate"))

@@ -408,7 +408,10 @@ def test_a_build_tells_specs_components_and_levels_with_their_sessions() -> None
     by_part = {part: [entry for entry in done.sections.completed if entry.part == part] for part in PARTS}
     assert [entry.what.split()[0] for entry in by_part["spec"]] == ["L9", "L8", "L7", "L6", "L5", "L4", "L3"]
     assert {entry.session for entry in by_part["spec"]} == {1}
-    assert lines(by_part["component"])[0] == "component price merged; 1 file"
+    assert (
+        lines(by_part["component"])[0]
+        == "component price merged; 1 file, no tests: This is an example, which does nothing."
+    )
     assert [entry.what.split()[0] for entry in by_part["validation"]] == [f"L{n}" for n in range(1, 10)]
     assert lines(by_part["validation"])[0] == "validation L1 Syntax-Linter proven by `ruff check`, run by Logos"
     assert {entry.session for part in ("component", "validation") for entry in by_part[part]} == {2}
@@ -426,7 +429,7 @@ def test_components_that_wait_for_others_are_blocked_dependencies() -> None:
     assert lines(done.sections.blocked) == ["component tax waits for price"]
     assert done.sections.blocked[0].about == "what the state gets"
     assert lines(entry for entry in done.sections.completed if entry.part == "component") == [
-        "component cart built, not merged yet; 1 file"
+        "component cart built, not merged yet; 1 file, no tests: This is an example, which does nothing."
     ]
     assert [act.turn for act in done.in_flight] == ["s1.L2.price.author"]
     assert lines(done.sections.pending)[:3] == [

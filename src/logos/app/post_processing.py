@@ -11,7 +11,8 @@ from logos.adapters.git.contents import stage_as_user
 from logos.adapters.programs import command_of
 from logos.app.settings import Settings
 from logos.domain.events import Noted, Topic
-from logos.domain.turns import Outcome
+from logos.domain.turns import Outcome, RunId
+from logos.engine.checkpoints import SPECS, ChangedFiles
 from logos.engine.journal import Journal
 from logos.errors import HostError, ProgramNotFound
 from logos.flows.cycle.flow import CycleState
@@ -23,6 +24,8 @@ SECONDS = 120
 # Files that Logos writes are never committed; the state file, which may lie elsewhere, is added to them.
 OURS = (".telos", ".tmp")
 
+# How many files a message names.
+_NAMES = 5
 _HOOKS = ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit")
 
 Tell = Callable[[str], object]
@@ -113,13 +116,35 @@ def is_left(view: RunView) -> bool:
     return all(note.topic is not Topic.POST_PROCESSED for note in notes)
 
 
-def post_process_once(journal: Journal[CycleState], settings: Settings) -> None:
-    """Do it, and record that it is done; done again after a kill in between, it finds nothing to do."""
+def post_process_once(journal: Journal[CycleState], settings: Settings, changed: ChangedFiles) -> None:
+    """Do it, and record that it is done; done again after a kill in between, it finds nothing to do.
+
+    A work tree that is not the proven one stays as it is. Its post-processing is left to be done.
+    """
+    post = settings.post_processing
+    if not (post.openspec_archive or post.git_commit):
+        return
+    if problem := not_as_proven(journal.state, journal.run, changed):
+        journal.record(Noted(Topic.AFTERWARDS, f"{problem}; nothing is archived or committed"))
+        return
     explore = journal.state.plan.explore
     post_process(settings.work_dir, settings, explore, lambda text: journal.record(Noted(Topic.AFTERWARDS, text)))
-    post = settings.post_processing
-    if post.openspec_archive or post.git_commit:
-        journal.record(Noted(Topic.POST_PROCESSED, "post-processing is done"))
+    journal.record(Noted(Topic.POST_PROCESSED, "post-processing is done"))
+
+
+def not_as_proven(state: CycleState, run: RunId, changed: ChangedFiles) -> str:
+    """How the work tree differs from the one that was proven; empty if it does not, or if nothing was proven.
+
+    Specs are not compared: archiving moves them.
+    """
+    if state.proof is None:
+        return ""
+    files, *_ = changed(run, state.proof.result)
+    if files is None:
+        return "what has changed in the work tree since it was proven is not known"
+    names = [path for path in files if not path.startswith(SPECS)]
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f"the work tree has changed since it was proven ({', '.join(names[:_NAMES])}{more})" if names else ""
 
 
 def post_process(wd: Path, settings: Settings, explore: str, tell: Tell) -> None:

@@ -81,6 +81,7 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
         verify_pass=bool(settings.verify_pass),
         expect_change=bool(settings.expect_change),
         proof=proof_rules(settings),
+        on_no_progress=settings.limits.on_no_progress,
         review=ReviewRules(**{name: getattr(settings.limits, key) for name, key in OF_REVIEWS.items()}),
         condense=CondenseRules(**{name: getattr(settings.condensation, key) for name, key in OF_HANDOFFS.items()}),
         rules=CURRENT_RULES,

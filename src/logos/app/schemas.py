@@ -9,7 +9,7 @@ from logos.app.setting_sources import json_schema
 from logos.app.telos_file import telos_schema
 from logos.errors import UsageError
 from logos.views.build_state import TelosState
-from logos.views.document import output_schema
+from logos.views.output_schema import output_schema
 
 
 def _published(schema: dict[str, Any], title: str) -> dict[str, Any]:

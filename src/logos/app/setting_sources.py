@@ -206,7 +206,9 @@ def _from_text(leaf: Leaf, text: str, source: str) -> object:
     if not text.strip() and type(None) in kinds:
         return None
     if get_origin(leaf.kind) is tuple:
-        return [word for part in text.split(",") if (word := part.strip())]
+        # One per line, where one of them may contain a comma.
+        parts = text.splitlines() if "\n" in text else text.split(",")
+        return [word for part in parts if (word := part.strip())]
     if bool in kinds:
         value = _BOOLEANS.get(text.strip().lower())
         if value is None:
@@ -323,7 +325,7 @@ def _pinned(plan: Plan, *, named: bool) -> Json:
                 "verify_pass": plan.verify_pass,
                 "expect_change": plan.expect_change,
                 "agents": agents,
-                "limits": {"max_rounds": plan.max_rounds, **reviews},
+                "limits": {"max_rounds": plan.max_rounds, "on_no_progress": plan.on_no_progress, **reviews},
                 "condensation": {key: getattr(plan.condense, name) for name, key in OF_HANDOFFS.items()},
                 "proof": _pinned_proof(plan),
             }

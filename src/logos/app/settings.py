@@ -16,7 +16,7 @@ from typing_extensions import Annotated  # noqa: UP035 - get_args sees through A
 from logos.adapters.hosts.providers import BY_PROGRAM, PROVIDERS
 from logos.app.workdir import WorkDir
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
-from logos.domain.plans import OnExhausted
+from logos.domain.plans import OnExhausted, OnNoProgress
 from logos.domain.proof import Network, ProofRules
 from logos.domain.roles import ROLE_DEFS, Role
 from logos.domain.turns import Agent, AgentName
@@ -99,6 +99,9 @@ class Limits(SettingsSection):
     )
     on_review_exhausted: OnExhausted = Field(
         OnExhausted.PROCEED, description="When no review cycle approves: proceed with the objections, or block."
+    )
+    on_no_progress: OnNoProgress | None = Field(
+        None, description="When a round ends as an earlier one did: block after one more try, or go_on."
     )
 
     max_tokens: PositiveInt | None = Field(None, description="Stop the run between turns after this many tokens.")

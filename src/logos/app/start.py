@@ -42,7 +42,7 @@ from logos.app.settings import Settings
 from logos.app.telos_file import Telos, read_telos
 from logos.app.trial import remove_scratch, require_tools
 from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, reading, say
-from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, Plan
+from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, OnNoProgress, Plan
 from logos.domain.turns import RunId
 from logos.engine.build_run import BuildRun
 from logos.engine.checkpoints import Checkpoints, changed_files, merged_work, no_checkpoints, work_tree
@@ -55,7 +55,7 @@ from logos.errors import AlreadyEnded, HostError, LogError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import UNFINISHED
 from logos.flows.levels.state import LevelsState
-from logos.ports import AgentHost, ChangeSignal, Prover
+from logos.ports import AgentHost, ChangeSignal, Prover, Snapshots
 from logos.views.run import RunView
 
 
@@ -91,6 +91,7 @@ def run_here(
         snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
         if not bare:
             settings = _with_promises(settings, has_snapshots=snapshots is not None)
+        settings = _judging_progress(settings, OnNoProgress.GO_ON if bare else OnNoProgress.BLOCK, snapshots)
         files = () if pinned else current_files(settings, settings.role_agents())
         settings = with_profiles(settings, pinned or files)
         start_plan = start_run(settings, continued, log, given, files)
@@ -113,7 +114,7 @@ def run_here(
             keeper = WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints and not bare else None
 
             def after_pass() -> None:
-                post_process_once(start_plan.journal, settings)
+                post_process_once(start_plan.journal, settings, changed)
 
             with closing(FileWatcher(settings.response_dir)) as change_signal:
                 wiring = options, needs, responses, change_signal, watching, after_pass, changed
@@ -145,6 +146,13 @@ def _with_promises(settings: Settings, *, has_snapshots: bool) -> Settings:
     """What holds where nobody said otherwise: a PASS is verified, and something was changed for it."""
     changed = settings.expect_change is not False and has_snapshots
     return settings.model_copy(update={"verify_pass": settings.verify_pass is not False, "expect_change": changed})
+
+
+def _judging_progress(settings: Settings, otherwise: OnNoProgress, snapshots: Snapshots | None) -> Settings:
+    """What happens to a round that ends as an earlier one did; without snapshots nobody can tell."""
+    rule = (settings.limits.on_no_progress or otherwise) if snapshots is not None else None
+    limits = settings.limits.model_copy(update={"on_no_progress": rule})
+    return settings.model_copy(update={"limits": limits})
 
 
 def build_here(
@@ -359,8 +367,8 @@ def _post_process_later(settings: Settings, view: RunView, tell: Tell = say) -> 
         if not (settings.post_processing.openspec_archive or settings.post_processing.git_commit):
             return
         journal = cycle_journal(log, view.fold)
-        tell(f"run {view.run} was stopped before its post-processing, which is done now")
-        post_process_once(journal, settings)
+        tell(f"run {view.run} has passed and its post-processing is left to be done")
+        post_process_once(journal, settings, changed_files(snapshots_for(settings, tell), tell))
 
 
 def newest_unfinished(place: Path, kind: type[Plan]) -> RunView | None:

@@ -38,6 +38,8 @@ def build(
     allow_dirty: Annotated[
         bool, flag("--allow-dirty", "Build on a snapshot of uncommitted changes; your files stay.")
     ] = False,
+    known_failing: drive.KnownFailing = None,
+    may_change: drive.MayChange = None,
     settings: drive.Overrides = None,
     resume: drive.Resume = False,
     fresh: drive.Fresh = False,
@@ -59,6 +61,8 @@ def build(
     flags += [f"provider={provider}"] if provider else []
     flags += [f"wd={wd}"] if wd is not None else []
     again = drive.repeated(flags, simulate)
+    # A resume knows these from the log.
+    flags += drive.proof_flags(known_failing, may_change)
     flags += drive.start_flags(resume=resume, fresh=fresh)
     if detach:
         place = load_settings(config or default_config(), os.environ, flags).work_dir
@@ -117,6 +121,7 @@ def _after_build(run: str, state: LevelsState, at: str) -> list[tuple[str, str]]
         (state.outcome is Outcome.BLOCKED, f"logos resolve{at}", "the question, and how to answer it"),
         (bool(state.result), f"git diff {state.plan.base[:10]}..logos/{run}", "what was built"),
         (state.outcome is Outcome.PASSED, f"git merge logos/{run}", "merge it into your branch"),
+        (state.outcome is Outcome.PASSED, f"logos proof {run}{at}", "what was proven, and how to repeat it"),
         (True, f"logos lineage {run}{at}", "from the purpose down to each file and its test"),
         (True, f"logos log {run}{at}", "every event of the build"),
     ]

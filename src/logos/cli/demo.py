@@ -19,7 +19,9 @@ from logos.errors import Interrupted, LogosError
 from logos.flows.levels.reconcile import Dispute
 from logos.views.document import TurnDocument
 from logos.views.events import Severity, proposal_in_short
+from logos.views.proof import Caught, caught_in
 from logos.views.run import RunView
+from logos.views.text import count, listed
 
 TESTS = ("test_*.py", "journeys.py")
 
@@ -39,8 +41,8 @@ def demo(
 ) -> int:
     """See a whole run in seconds: no keys, no server. The agents are scripts, the tests they face are real.
 
-    They analyse a small shop's missing bulk discount, review each other, get it wrong, are caught by the tests, fix it
-    and pass; Logos runs the tests itself before it accepts the PASS.
+    They analyse a small shop's missing bulk discount and review each other. The programmer gets it wrong and changes a
+    test, so that the tester reports PASS. Logos proves each PASS in a clean room: the cheat is caught, then mended.
 
     With --levels, nine levels from purpose to syntax build discount, gift wrapping and receipt: three authors work in
     parallel, two of them conflict, a bill comes out wrong, and both times the levels reconcile before they continue.
@@ -94,8 +96,18 @@ def _put_demo(target: Console, ended: RunView, folder: Path) -> None:
         show.put(target, "\nWhat every file is for:", "bold")
         put_lineage(target, ended.run, build, None)
     show.put(target, "")
+    for caught in caught_in(ended):
+        show.put(target, _caught_in_words(caught), show.STYLES[Severity.BAD])
     show.put_summary(target, ended)
     show.put_next(target, _next_commands(ended, folder))
+
+
+def _caught_in_words(caught: Caught) -> str:
+    files = listed(caught.files)
+    return (
+        f"CAUGHT: an agent had changed {files}, and the tester reported PASS; {caught.turn} put {files} back, and "
+        f"{count(caught.failed, 'test')} failed."
+    )
 
 
 def put_settled(target: Console, settled: Dispute) -> None:
@@ -111,7 +123,8 @@ def _next_commands(ended: RunView, folder: Path) -> show.Commands:
     at, git = wd_flag(folder), "git" if folder == Path.cwd() else f"git -C {shlex.quote(str(folder))}"
     if ended.build is None:
         return [
-            (f"logos show {ended.run} r1.tester{at}", "how the tests caught the first attempt"),
+            (f"logos proof {ended.run}{at}", "what was proven; --again repeats it"),
+            (f"logos show {ended.run} r1.proof.guarded{at}", "how the cheat was caught"),
             (f"logos show {ended.run} r2.programmer{at}", "what the programmer was told then"),
             (f"logos log {ended.run}{at}", "every event"),
             ("logos demo --levels", "the nine levels of `logos build`"),

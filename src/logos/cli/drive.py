@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from typer import Context, Option
 
+from logos.app.certificate import missing_proof
 from logos.app.checkpoints import checkpoint_at
 from logos.app.detach import start_detached
 from logos.app.rollback import fork_at
@@ -24,6 +25,9 @@ from logos.cli.output.live import View
 from logos.domain.plans import LevelsPlan
 from logos.errors import BudgetReached, Interrupted, LimitReached, LogosError, PromptError, StateError, UsageError
 from logos.views.document import RunDocument
+from logos.views.events import Severity
+from logos.views.proof import certificate_of
+from logos.views.redact import one_line
 from logos.views.run import RunView
 from logos.views.status import BUDGET, RunStatus
 from logos.views.text import count, date, duration, listed
@@ -45,6 +49,14 @@ FromState = Annotated[
 Reread = Annotated[
     bool, flag("--reread", "On resume, take logos.json, telos.toml and profiles as they are now, not as at the start.")
 ]
+KnownFailing = Annotated[
+    list[str] | None,
+    value("PATTERN", "Tests that fail before the run and may go on failing: a part of their ids; repeatable."),
+]
+MayChange = Annotated[
+    list[str] | None,
+    value("PATTERN", "Tests, or what steers them, that the run may change, as in a .gitignore; repeatable."),
+]
 Detach = Annotated[
     bool, flag("--detach", "Start a driver that outlives this terminal, and return when its run has begun.")
 ]
@@ -65,6 +77,13 @@ def start_flags(*, resume: bool, fresh: bool) -> list[str]:
     if resume and fresh:
         raise UsageError("--resume and --fresh exclude each other: give one")
     return ["resume=1"] if resume else ["resume=0"] if fresh else []
+
+
+def proof_flags(known_failing: Sequence[str] | None, may_change: Sequence[str] | None) -> list[str]:
+    """Settings; one pattern per line, because it may contain a comma."""
+    given = {"known_failing": known_failing or (), "may_change": may_change or ()}
+    lines = {key: "".join(f"{pattern}\n" for pattern in patterns) for key, patterns in given.items()}
+    return [f"proof.{key}={text}" for key, text in lines.items() if text]
 
 
 def repeated(settings: Sequence[str], simulate: Path | None) -> list[str]:
@@ -161,6 +180,13 @@ def put_end(
     """The end of a run: its outcome, what changed, where to look next. Returns the exit code."""
     target = show.console(stderr=as_json)
     show.put_summary(target, view)
+    if unproven := missing_proof(settings, view):
+        exit_code = LogosError.exit_code
+        show.put(target, f"proof.required is set, and the PASS is not verified: {unproven}", show.STYLES[Severity.BAD])
+    for declared in certificate_of(view).declared:
+        why, files = f" ({one_line(declared.why)})" if declared.why else "", ", ".join(declared.files)
+        if files:
+            show.put(target, f"changed as declared{why}: {files}; `logos proof` shows the difference")
     head = head_of_run(settings.work_dir, view.run)
     show.put(target, f"head of the log: {head} (`logos doctor --trust` checks the records)")
     for line in changed:

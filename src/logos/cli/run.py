@@ -40,6 +40,8 @@ def run(
     test: Annotated[str, value("CMD", "The project's test command.")] = "",
     provider: drive.Provider = "",
     no_change_expected: Annotated[bool, flag("--no-change-expected", "Accept a PASS without a changed file.")] = False,
+    known_failing: drive.KnownFailing = None,
+    may_change: drive.MayChange = None,
     settings: drive.Overrides = None,
     resume: drive.Resume = False,
     fresh: drive.Fresh = False,
@@ -58,6 +60,7 @@ def run(
     """
     flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
     flags += ["expect_change=0"] if no_change_expected else []
+    flags += drive.proof_flags(known_failing, may_change)
     flags += [*([f"provider={provider}"] if provider else []), *([f"wd={wd}"] if wd else [])]
     flags += drive.start_flags(resume=resume, fresh=fresh)
     flags += [drive.RECREATE] if recreate else []
@@ -112,7 +115,10 @@ def run_cycle(
     place, at = settings.work_dir, wd_flag(settings.work_dir)
     ended, changed = recorder.view(place, result.run), changes(place)
     last = ended.last_of(Role.TESTER) or (ended.turns[-1] if ended.turns else None)
-    commands = [(f"logos log {ended.run}{at}", "every event of the run")]
+    commands = [
+        *([(f"logos proof {ended.run}{at}", "what was proven, and how to repeat it")] if ended.state.verified else []),
+        (f"logos log {ended.run}{at}", "every event of the run"),
+    ]
     if last is not None:
         commands.append((f"logos show {ended.run} {last.turn}{at}", "one prompt and its response in full"))
     changed = ["\nUncommitted changes in the work dir:", *changed] if changed else []

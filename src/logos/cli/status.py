@@ -2,15 +2,21 @@
 
 import time
 
+from rich.console import Console
+
 from logos.app.runs import read_status
 from logos.app.workdir import has_log, place_of, wd_flag
 from logos.cli.options import AsJson, WorkDir, command
 from logos.cli.output import console as show
 from logos.views.document import VERSION, status_document
 from logos.views.events import Severity
+from logos.views.findings import findings_in_words
+from logos.views.run import RunView
 from logos.views.status import RunStatus, next_command
 from logos.views.text import clock, count, date, duration
 from logos.views.usage import sum_in_words
+
+_MOST_FINDINGS = 10
 
 
 @command("logos status", "logos status --json --wd ~/project")
@@ -48,9 +54,22 @@ def _put_status(status: RunStatus, at: str) -> None:
             show.put(target, f"it rests: {turn.rests}", show.STYLES[Severity.WARNING])
     if view.outcome is None:
         show.put(target, f"driver: pid {status.driver}" if status.driver else "no driver is attached to it")
+    _put_findings(target, view)
     if view.damage:
         show.put(target, f"damaged: {view.damage}", show.STYLES[Severity.BAD])
     if view.question is not None:
         show.put_question(target, view.question, at)
         show.put(target, "")
     show.put(target, f"next: {next_command(status, at)}", "bold")
+
+
+def _put_findings(target: Console, view: RunView) -> None:
+    """The number of findings, and those that stand."""
+    if not view.findings:
+        return
+    show.put(target, f"findings: {findings_in_words(view.findings)}")
+    standing = [finding for finding in view.findings if not finding.is_settled]
+    for finding in standing[:_MOST_FINDINGS]:
+        show.put(target, f"  {finding.id} {finding.state}, {finding.raised_by.replace('_', ' ')}: {finding.text}")
+    if len(standing) > _MOST_FINDINGS:
+        show.put(target, f"  and {len(standing) - _MOST_FINDINGS} more; `logos report` lists them")

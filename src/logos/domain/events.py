@@ -146,12 +146,14 @@ class CheckRan:
 class WorkCompared:
     """The files outside the specs that have changed since the run started; None where that is not known.
 
-    `commit` is the snapshot that was compared, which the proof is about; empty where there is none.
+    `commit` is the snapshot that was compared, which the proof is about; empty where there is none. `tree` stands for
+    these files and their contents; empty where that is not known.
     """
 
     turn: TurnId
     files: tuple[str, ...] | None
     commit: str = ""
+    tree: str = ""
     kind: Literal["work_compared"] = "work_compared"
 
 

@@ -24,6 +24,8 @@ class RulesVersion(IntEnum):
     ASK_ABOUT_TOOLS = 3
     # A verdict inside a code fence or a quotation is not a verdict.
     QUOTED_VERDICTS_DO_NOT_COUNT = 4
+    # An author that hands in no tests must say why.
+    TESTS_OR_A_REASON = 5
 
 
 CURRENT_RULES = max(RulesVersion).value
@@ -56,6 +58,13 @@ class OnExhausted(StrEnum):
 
     PROCEED = "proceed"
     BLOCK = "block"
+
+
+class OnNoProgress(StrEnum):
+    """What to do when a round ends as an earlier one did."""
+
+    BLOCK = "block"
+    GO_ON = "go_on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,8 @@ class CyclePlan:
     condense: CondenseRules = field(default_factory=CondenseRules)
     # None: a PASS is verified by running the test command in the work tree, or not at all.
     proof: ProofRules | None = None
+    # None: nobody compares the files of rounds.
+    on_no_progress: OnNoProgress | None = None
     flow: Literal["cycle"] = "cycle"
     rules: int = RulesVersion.FIRST.value
 

@@ -124,6 +124,7 @@ class Report:
     components: tuple[Component, ...] = ()
     files: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
+    why_no_tests: str = ""
     provides: tuple[str, ...] = ()
     constraint: Constraint | None = None
     failures: tuple[Failure, ...] = ()

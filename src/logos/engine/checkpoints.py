@@ -21,8 +21,9 @@ Tell = Callable[[str], None]
 Take = Callable[[], str]
 # Returns the commit of the work tree after an event; None when the event cannot have changed it.
 Look = Callable[[Event, Take], str | None]
-# The files that a run has changed since a snapshot, None where that is not known, and the snapshot of what is now.
-ChangedFiles = Callable[[RunId, str], tuple[tuple[str, ...] | None, str]]
+# The files that a run has changed since a snapshot, None where that is not known, the snapshot of what is now, and the
+# digest of these files.
+ChangedFiles = Callable[[RunId, str], tuple[tuple[str, ...] | None, str, str]]
 
 # Files of the analyst; they implement nothing.
 SPECS = "openspec/"
@@ -133,19 +134,20 @@ class Checkpoints:
 def changed_files(snapshots: Snapshots | None, tell: Tell) -> ChangedFiles:
     """Compares the work tree with a snapshot, by default the first checkpoint of a run."""
 
-    def look(run: RunId, base: str) -> tuple[tuple[str, ...] | None, str]:
+    def look(run: RunId, base: str) -> tuple[tuple[str, ...] | None, str, str]:
         now = ""
         try:
             start = base or (snapshots.of(run).get(1) if snapshots is not None else None)
             if snapshots is None or start is None:
-                return None, ""
+                return None, "", ""
             now = snapshots.take()
             changed = [path.removeprefix(snapshots.prefix) for path in snapshots.changed(start, now)]
+            tree = snapshots.digest(start, now, SPECS)
         except (HostError, UsageError, OSError) as error:
             tell(f"warning: what the run has changed is not known: {error}")
-            return None, now
+            return None, now, ""
         names = tuple(path for path in changed if not path.startswith(SPECS))
-        return names if len(names) <= _MOST_NAMES else None, now
+        return names if len(names) <= _MOST_NAMES else None, now, tree
 
     return look
 

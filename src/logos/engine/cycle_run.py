@@ -38,7 +38,7 @@ class CycleRun(Runner[CycleState]):
         change_signal: ChangeSignal,
         watchers: Sequence[Watcher[CycleState]] = (),
         after_pass: AfterPass | None = None,
-        changed_files: ChangedFiles = lambda _run, _base: (None, ""),
+        changed_files: ChangedFiles = lambda _run, _base: (None, "", ""),
         *,
         harvest: bool = False,
         keeper: WorkKeeper | None = None,

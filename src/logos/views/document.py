@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
-from pydantic.json_schema import JsonSchemaMode
+from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from logos.domain.usage import Usage
 from logos.views.status import RunStatus, Unreadable
@@ -167,6 +166,19 @@ class QuestionDocument(Document):
     evidence: str = shown("what led to it: commands that Logos ran, exit codes, the end of their output")
 
 
+class FindingDocument(Document):
+    """What a reviewer or a test has found."""
+
+    id: str = shown("the same whenever it is raised again")
+    text: str = shown("its beginning; a test by its id")
+    raised_by: str = shown("role that raised it first; `logos` for tests that Logos ran itself")
+    state: str = shown("new, open, settled, or raised again (it had been settled)")
+    first_turn: str = shown("turn that raised it first", "first")
+    last_turn: str = shown("turn that raised it last", "last")
+    first_at: InstantOrNull = shown("end of that turn, ISO 8601, UTC")
+    last_at: InstantOrNull = shown("end of that turn, ISO 8601, UTC")
+
+
 class RunDocument(Document):
     """A run or build."""
 
@@ -210,6 +222,9 @@ class RunDocument(Document):
     characters: int = shown("characters of all prompts sent", "view.characters")
     usage: SpentDocument = shown("tokens and cost", "view.bill")
     sessions: list[SessionDocument] = shown("oldest first, inherited ones included", "view.sessions")
+    findings: list[FindingDocument] = shown(
+        "what reviewers and tests found, at most 100: those that stand, then the settled ones", "view.findings"
+    )
     branch: NonEmpty = shown("git branch with the merged work of a build", "view.branch")
     reconciliations: Length = shown("reconciliations settled, in a build", "view.build.settled", default=0)
     unproven: list[str] = shown("levels of a passed build that no tool proves", "view.unproven")
@@ -420,41 +435,6 @@ class ReportDocument(ReportParts, RunDocument):
     """`logos report`."""
 
     effort: EffortDocument = shown("time and usage per role or level")
-
-
-DOCUMENTS: dict[str, Any] = {
-    "logos run, build, resume": ResultDocument,
-    "logos status": StatusDocument,
-    "logos status, before the first run": NoRunDocument,
-    "logos runs": RunsDocument,
-    "logos show RUN": TimelineDocument,
-    "logos show RUN TURN": TurnTextDocument,
-    "logos log": EventsDocument,
-    "logos cost": CostDocument,
-    "logos report": ReportDocument,
-    "logos sessions": SessionsDocument,
-    "logos compare": CompareDocument,
-}
-
-_MODE: JsonSchemaMode = "serialization"
-
-
-def output_schema() -> dict[str, Any]:
-    """One definition per document; `anyOf` says which command prints which."""
-    inputs: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
-        (command, _MODE, TypeAdapter(shape)) for command, shape in DOCUMENTS.items()
-    ]
-    refs, schema = TypeAdapter.json_schemas(inputs)
-    for definition in schema["$defs"].values():
-        for field in definition["properties"].values():
-            field.pop("default", None)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Logos output",
-        "description": "The documents that commands print with --json. Fields may be added without a new version.",
-        "anyOf": [{"title": command, **refs[command, _MODE]} for command in DOCUMENTS],
-        "$defs": schema["$defs"],
-    }
 
 
 def status_document(status: RunStatus, next_command: str) -> dict[str, Any]:

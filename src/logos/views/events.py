@@ -1,5 +1,6 @@
 """Events as text, one line each, with what they changed: for the log, the live view and piped output."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,6 +22,7 @@ from logos.flows.levels.flow import ATTEMPTS, ReadReport
 from logos.flows.levels.reconcile import Dispute
 from logos.flows.levels.state import LevelsState
 from logos.flows.levels.turn_ids import level_turn
+from logos.views.proof import failure_of
 from logos.views.run import FLOW_WORDS, State
 from logos.views.text import count, cut, duration, first_line, listed, number
 from logos.views.turns import PROOF_STEPS, changed_in_words, proof_in_words, verdict_of
@@ -58,7 +60,10 @@ _TOPICS: dict[Topic, Words] = {
     Topic.POST_PROCESSED: ("", Severity.QUIET),
     Topic.FILES_CHANGED: ("", Severity.ALARM),
 }
+_NOTICED = re.compile(r"(\d+) of \1 planted failures noticed")
 _GOOD = ("PASS", "APPROVED", "exit 0", "ALIGNED", "AGREE", "merged")
+# Results of steps in which tests may fail, or must.
+_PLAIN = re.compile(r"(\d+ (passed|failed|flaky|skipped)(, )?)+|\d+ tests? of \d+ failed without the change")
 _JUDGES = (TurnKind.VALIDATE, TurnKind.AGREE, TurnKind.ALIGN)
 # Longer texts are cut; `logos show` prints them whole.
 _MAX_FAILURES = 5
@@ -67,8 +72,10 @@ _LAST_LINES = 3
 
 
 def severity_of(verdict: str) -> Severity:
-    if verdict in _GOOD:
+    if verdict in _GOOD or verdict.startswith("exit 0,") or _NOTICED.fullmatch(verdict):
         return Severity.GOOD
+    if _PLAIN.fullmatch(verdict):
+        return Severity.NORMAL
     if verdict.startswith(("FAIL", "exit", "MISALIGNED")):
         return Severity.BAD
     return Severity.WARNING if verdict and not verdict.startswith("gathered") else Severity.NORMAL
@@ -91,7 +98,7 @@ class EventFormatter:
         first = EventLine(record.at, *self._words(record))
         news: Iterable[Words] = ()
         if isinstance(before, CycleState) and isinstance(after, CycleState):
-            news = _unapproved(record, before, after)
+            news = (*_unapproved(record, before, after), *_disbelieved(record, before))
         if isinstance(before, LevelsState) and isinstance(after, LevelsState):
             news = (*_objections(record, after, self._read_report), *changes(before, after))
         return [first, *(EventLine(record.at, cut(text, _LONGEST), severity) for text, severity in news)]
@@ -226,6 +233,12 @@ def _unapproved(record: Recorded, before: CycleState, after: CycleState) -> Iter
         words, severity = approval(before, record.event.text)
         if severity is Severity.WARNING:
             yield words, severity
+
+
+def _disbelieved(record: Recorded, before: CycleState) -> Iterator[Words]:
+    why = failure_of(before, record.event) if isinstance(record.event, events.ProofRan) else ""
+    if why:
+        yield f"the tester's PASS is not believed: {why}", Severity.BAD
 
 
 def approval(before: CycleState, review: str) -> Words:

@@ -17,6 +17,7 @@ from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import RunFold, flow_for, started_by
 from logos.flows.levels.flow import ReadReport
 from logos.flows.levels.state import LevelsState, LevelStatus
+from logos.views.findings import FindingView, findings_of
 from logos.views.sessions import Session, sessions_of
 from logos.views.text import count, first_line
 from logos.views.turns import TurnView, TurnViewBuilder
@@ -96,6 +97,11 @@ class RunView:
         """Which files that later runs take their settings from were changed during it, in words."""
         notes = (record.event for record in reversed(self.records) if isinstance(record.event, Noted))
         return next((note.text for note in notes if note.topic is Topic.FILES_CHANGED), "")
+
+    @property
+    def findings(self) -> tuple[FindingView, ...]:
+        """What reviewers and tests have found so far, and what became of it."""
+        return findings_of(self.state, self.records, self.turns)
 
     @property
     def before_tampering(self) -> str:

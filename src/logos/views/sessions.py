@@ -97,7 +97,7 @@ def _session(index: int, records: Sequence[Recorded], *, inherited: bool) -> Ses
         # A clock that was set back must not give a session that ends before it begins.
         max(record.at for record in driven),
         tuple(event.turn for event in own if isinstance(event, events.TurnAnswered)),
-        tuple(event.turn for event in own if isinstance(event, events.CheckRan)),
+        tuple(event.turn for event in own if isinstance(event, events.CheckRan | events.ProofRan)),
         _last(left),
         inherited,
         _last(event.outcome.value for event in ends),

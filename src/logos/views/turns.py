@@ -237,6 +237,12 @@ def proof_in_words(ran: ProofRan) -> str:
     tests = ran.tests
     if tests is None:
         return f"exit {ran.exit_code}, tests not counted"
+    if ran.step is ProofStep.CANARY and ran.subject:
+        noticed = sum(planted in tests.failed for planted in ran.subject)
+        return f"{noticed} of {len(ran.subject)} planted failures noticed"
+    if ran.step is ProofStep.RED:
+        return f"{count(len(tests.failed), 'test')} of {len(tests.executed)} failed without the change"
     parts = {"passed": tests.passed, "failed": tests.failed, "flaky": tests.flaky, "skipped": tests.skipped}
-    counted = ", ".join(f"{len(ids)} {word}" for word, ids in parts.items() if ids)
-    return f"exit {ran.exit_code}, {counted or 'no tests'}"
+    counted = ", ".join(f"{len(ids)} {word}" for word, ids in parts.items() if ids) or "no tests"
+    # That tests fail before the run is no verdict.
+    return counted if ran.step is ProofStep.BASELINE else f"exit {ran.exit_code}, {counted}"

@@ -9,7 +9,15 @@ from hashlib import sha1, sha256
 from pathlib import Path
 
 from logos.adapters.files import own_folder, private_folder, remove, text_of_file
-from logos.adapters.git.command import PLANTABLE, Git, checked_commit, is_repository, repository_of, without_drivers
+from logos.adapters.git.command import (
+    PLANTABLE,
+    Git,
+    PathChange,
+    checked_commit,
+    is_repository,
+    repository_of,
+    without_drivers,
+)
 from logos.adapters.git.contents import OURS, FileProblem, differing, take
 from logos.domain.turns import RunId, TurnId
 from logos.errors import HostError, UsageError
@@ -97,6 +105,9 @@ class GitSnapshots:
 
     def changed(self, since: str, now: str) -> list[str]:
         return [change.path.decode("utf-8", "replace") for change in self._git.changes(since, now)]
+
+    def digest(self, since: str, now: str, without: str) -> str:
+        return digest_of(self._git.changes(since, now), f"{self.prefix}{without}")
 
     def altered(self, since: str, now: str) -> list[str]:
         return [os.fsdecode(change.path) for change in self._git.changes(since, now) if change.old_mode]
@@ -347,6 +358,15 @@ class GitSnapshots:
         fields = os.fsdecode(Git(self._wd).ask("config", "--list", "-z", "--show-scope")).split("\0")
         split = ((scope, *setting.partition("\n")) for scope, setting in zip(fields[::2], fields[1::2], strict=False))
         return {key: (scope, value) for scope, key, _, value in split}
+
+
+def digest_of(changes: Iterable[PathChange], without: str) -> str:
+    """Paths and contents of the changed files in one hash, but for those below a folder."""
+    left_out, hashed = os.fsencode(without), sha256()
+    for change in changes:
+        if not change.path.startswith(left_out):
+            hashed.update(b"\0".join((change.path, change.mode.encode(), change.blob.encode(), b"")))
+    return hashed.hexdigest()
 
 
 def _is_intact(index: Path) -> bool:

@@ -230,7 +230,8 @@ def good_report(turn: LevelTurn, edit: Edit, changes: Mapping[str, Any]) -> Json
         files = {path: file.get("text") if isinstance(file, dict) else file for path, file in edit.items()}
         code = [text or "" for path, text in files.items() if path.endswith(".py") and path not in tests]
         public = dict.fromkeys(name for text in code for name in _DEFINED.findall(text))
-        report |= {"files": [*edit], "tests": tests, "provides": [*public]}
+        why = "" if tests else "The script of this agent names none."
+        report |= {"files": [*edit], "tests": tests, "why_no_tests": why, "provides": [*public]}
     return _merged(report, changes)
 
 

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,11 +22,16 @@ _OF_ROOT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVI
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """A folder outside the room that commands see, read-only, at a path of its own. `hidden` are empty there."""
+    """A folder outside the room that commands see at another path.
+
+    With `parts`, these are read-only in a folder of the room, where tools can make caches. Without, all of it is
+    read-only, and the folders `hidden` are empty.
+    """
 
     source: Path
     path: Path
-    hidden: tuple[Path, ...] = ()
+    parts: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Bubblewrap:
             *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
             *_temporary(view),
             *("--bind", str(view.room.tree), str(view.top)),
-            *_shown(view.lent),
+            *_shown(view),
             *("--tmpfs", str(view.state)),
             *_own(view.room),
             *(("--ro-bind", str(view.objects), str(view.room.objects)) if view.objects else ()),
@@ -87,12 +92,27 @@ def _temporary(view: View) -> list[str]:
     return words
 
 
-def _shown(lent: Iterable[Lent]) -> list[str]:
+def _shown(view: View) -> list[str]:
     words: list[str] = []
-    for folder in lent:
-        words += ["--ro-bind", str(folder.source), str(folder.path)]
-        for path in folder.hidden:
-            words += ["--tmpfs", str(path)]
+    for folder in view.lent:
+        if folder.parts:
+            words += _in_own_folder(folder, view.room.tree / folder.path.relative_to(view.top))
+        else:
+            words += ["--ro-bind", str(folder.source), str(folder.path)]
+            words += [word for name in folder.hidden for word in ("--tmpfs", str(folder.path / name))]
+    return words
+
+
+def _in_own_folder(folder: Lent, own: Path) -> list[str]:
+    own.mkdir(parents=True, exist_ok=True)
+    words: list[str] = []
+    for name in folder.parts:
+        source = folder.source / name
+        if not source.is_symlink():
+            words += ["--ro-bind", str(source), str(folder.path / name)]
+        elif not os.path.lexists(own / name):
+            # A mount would follow it.
+            os.symlink(os.readlink(source), own / name)
     return words
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from logos.adapters.files import private_folder
 from logos.adapters.git.command import Git, checked_commit, is_repository, repository_of
 from logos.adapters.git.contents import OURS, take
-from logos.adapters.git.snapshots import KEPT, LARGEST_FILE, MOST_BYTES, MOST_FILES, SnapshotRefused
+from logos.adapters.git.snapshots import KEPT, LARGEST_FILE, MOST_BYTES, MOST_FILES, SnapshotRefused, digest_of
 from logos.adapters.proof.checkout import AS_STORED, SnapshotStore, bare_git_dir
 from logos.adapters.proof.lending import DEPENDENCIES
 from logos.adapters.store.mirror import state_folder
@@ -71,6 +71,9 @@ class TreeCopies:
 
     def changed(self, since: str, now: str) -> list[str]:
         return [change.path.decode("utf-8", "replace") for change in self._git.changes(since, now)]
+
+    def digest(self, since: str, now: str, without: str) -> str:
+        return digest_of(self._git.changes(since, now), f"{self.prefix}{without}")
 
     def altered(self, since: str, now: str) -> list[str]:
         return [os.fsdecode(change.path) for change in self._git.changes(since, now) if change.old_mode]

@@ -37,6 +37,9 @@ _COMPILED = "__pycache__"
 _POINTERS = (".pth", ".egg-link", "direct_url.json")
 _FINDER = "__editable__"
 _LARGEST_POINTER = 1_000_000
+# Mounting them takes 0.1 s; 1000 take 1.6 s, but vite ends with an error where it cannot make its cache.
+_MOST_PARTS = 200
+_MOST_PARTS_OF_VITE = 1_000
 _COPY_SECONDS = 900.0
 
 
@@ -48,6 +51,8 @@ class Borrowed:
     source: Path
     caches: tuple[str, ...]
     digest: str
+    # What is directly in it, without caches, where a room can have a folder of its own with these things in it.
+    parts: tuple[str, ...] = ()
     # A file that leads out of the folder into the work tree; empty if there is none.
     pointer: str = ""
 
@@ -86,7 +91,7 @@ class Lender:
             hashed.update(name + b"\0" + self._mark(os.path.join(os.fsencode(source), name), about) + b"\n")
             pointer = pointer or self._leads_back(source, name, about)
         caches = tuple(name for name in _CACHES if (source / name).is_dir())
-        return Borrowed(path, source, caches, hashed.hexdigest(), pointer)
+        return Borrowed(path, source, caches, hashed.hexdigest(), _parts(source), pointer)
 
     def _mark(self, full: bytes, about: os.stat_result) -> bytes:
         """What changes when a file changes. A new hard link changes the time of a file: then its content counts."""
@@ -133,6 +138,13 @@ def _beside_manifests(entries: Entries) -> Iterator[tuple[str, tuple[str, ...]]]
             found[folder] = (*found.get(folder, ()), *_FOLDERS[name])
     for folder, names in found.items():
         yield os.fsdecode(folder), tuple(dict.fromkeys(names))
+
+
+def _parts(source: Path) -> tuple[str, ...]:
+    """Empty where there are too many to mount each of them."""
+    names = tuple(sorted(name for name in os.listdir(source) if name not in _CACHES))
+    most = _MOST_PARTS_OF_VITE if "vite" in names else _MOST_PARTS
+    return names if len(names) <= most else ()
 
 
 def _files(source: bytes) -> Iterator[tuple[bytes, os.stat_result]]:

@@ -10,7 +10,7 @@ from logos.adapters.commands import UNKNOWN
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.proof import lending
 from logos.adapters.proof.bubblewrap import NAME, Bubblewrap, working
-from logos.adapters.proof.checkout import Checkouts, NotAsStored, repository_store
+from logos.adapters.proof.checkout import Checkouts, NotAsStored, SnapshotStore, repository_store
 from logos.adapters.proof.copies import TreeCopies
 from logos.adapters.proof.environment import folders_on_path
 from logos.adapters.proof.lending import Borrowed, Lender
@@ -28,6 +28,16 @@ _RERUN = (ProofStep.BASELINE, ProofStep.RESULT, ProofStep.GUARDED)
 _HINT = "set proof.setup to a command that makes the dependencies in the room"
 
 
+def _store_of(work_dir: Path, snapshots: GitSnapshots | TreeCopies | SnapshotStore) -> SnapshotStore:
+    match snapshots:
+        case SnapshotStore():
+            return snapshots
+        case TreeCopies():
+            return snapshots.store
+        case GitSnapshots():
+            return repository_store(work_dir)
+
+
 class RoomProver:
     """The port Prover. Without a sandbox, rooms are plain folders, and the network cannot be turned off.
 
@@ -37,12 +47,11 @@ class RoomProver:
     def __init__(
         self,
         work_dir: Path,
-        snapshots: GitSnapshots | TreeCopies,
+        snapshots: GitSnapshots | TreeCopies | SnapshotStore,
         find_sandbox: Callable[[Path], Bubblewrap | None] = working,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        store = snapshots.store if isinstance(snapshots, TreeCopies) else repository_store(work_dir)
-        self._store = store
+        self._store = store = _store_of(work_dir, snapshots)
         self._sandbox = sandbox = find_sandbox(store.top)
         self._environ = dict(os.environ if environ is None else environ)
         self._rooms = Rooms(rooms_folder())

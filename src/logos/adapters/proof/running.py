@@ -123,10 +123,7 @@ class RoomRunner:
         homes = (Path(value) for name, value in env.items() if name.endswith(("_HOME", "_ROOT", "_DIR", "ROOT")))
         kept = (*folders_on_path(env), *homes, *named_installations(command), *lending.interpreters(order.borrowed))
         lent = tuple(
-            Lent(
-                folder.source, place.top / folder.path, tuple(place.top / folder.path / name for name in folder.caches)
-            )
-            for folder in order.borrowed
+            Lent(folder.source, place.top / folder.path, folder.parts, folder.caches) for folder in order.borrowed
         )
         objects = self._store.common / "objects" if self._store.common else None
         view = View(room, place.top, place.work_dir, state_folder(), objects, lent, kept)

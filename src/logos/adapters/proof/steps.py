@@ -105,7 +105,11 @@ def _guarded(both: _Snapshots) -> StepFiles:
     action, base = both.action, both.base
     rules = _with_named(both, action.rules)
     free = (*action.declared, *rules.may_change)
-    differing = {name: path for name, path in both.differing().items() if is_guarded(name, rules)}
+    # A file that only the command names, and that the base does not have, is what the run was to make.
+    unnamed = replace(rules, command="")
+    differing = {
+        name: path for name, path in both.differing().items() if is_guarded(name, rules if path in base else unnamed)
+    }
     steering = {name: path for name, path in differing.items() if not allowed(name, free)}
     parts = {name: path for name, path in steering.items() if mixed(name)}
     merged = _merged(both, parts)
@@ -135,12 +139,17 @@ def _merged(both: _Snapshots, parts: Mapping[str, bytes]) -> dict[str, str | Non
 
 def _with_named(both: _Snapshots, rules: ProofRules) -> ProofRules:
     """Files that the command names steer the tests as well, and so do those that these files name."""
+    return replace(rules, guarded=(*rules.guarded, *(f"/{path}" for path in _named(both))))
+
+
+def _named(both: _Snapshots) -> tuple[str, ...]:
+    """The files that the command names, and that these name in turn, as they were before the run."""
 
     def read(path: str) -> str | None:
         full = both.full(path)
         return both.texts(both.base, [full]).get(full)
 
-    return replace(rules, guarded=(*rules.guarded, *(f"/{path}" for path in named_files(rules.command, read))))
+    return named_files(both.action.rules.command, read)
 
 
 def _canary(both: _Snapshots) -> StepFiles:
@@ -150,7 +159,8 @@ def _canary(both: _Snapshots) -> StepFiles:
     ran = {*action.ran}
     tests = [path for name, path in inside.items() if (name in ran if ran else is_test(name))]
     texts = {both.relative(path): text for path, text in both.texts(result, tests).items()}
-    plants = planted(texts, action.changed, random_word, named_by(action.rules.command))
+    in_place = named_by(action.rules.command) | {*_named(both)}
+    plants = planted(texts, action.changed, random_word, in_place)
     files = {both.full(name): text.encode() for name, text in plants.files.items()}
     skipped = "" if files else "(not run: there is no test file of a known kind to plant a copy of)"
     return StepFiles(action.result, result, files, plants.ids, tuple(sorted(plants.files)), skipped)

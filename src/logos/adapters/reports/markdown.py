@@ -237,7 +237,7 @@ def _proposal(body: str) -> Json:
 
 
 _READERS: dict[str, Callable[[str], object]] = {
-    **dict.fromkeys(("work_summary", "verdict", "violation", "position", "objection"), str),
+    **dict.fromkeys(("work_summary", "verdict", "violation", "position", "objection", "why_no_tests"), str),
     **dict.fromkeys(("files", "tests", "provides"), _names),
     "spec_updates": _rows("section", "text"),
     "validation_results": _rows("what", "result", "detail", row=_finding),

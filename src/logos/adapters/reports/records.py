@@ -201,7 +201,8 @@ _EXTRA_KEYS: dict[Variant, dict[str, Key]] = {
     TurnKind.AUTHOR: {
         "constraint": _optional(_CONSTRAINT_OR_NONE, "null, or {statement, affects, touches_journeys}"),
         "files": Key(_FILES, "a list of the files written, paths inside the repository"),
-        "tests": Key(values.Paths, "a list, perhaps empty, of the test files written"),
+        "tests": Key(values.Paths, "a list of the test files written; if it is empty, why_no_tests says why"),
+        "why_no_tests": _optional(Remark, "a text: why nothing is tested, in a sentence"),
         "provides": _optional(Texts, "a list of the names it defines for others"),
     },
     TurnKind.VALIDATE: {
@@ -284,6 +285,7 @@ def example(kind: TurnKind, level: Level) -> Json:
         "files": ["feature.py"],
         "position": f"{level.name} holds to its spec.",
         "proposal": {"summary": "Say it more exactly.", "changes": [change], "rework": []},
+        "why_no_tests": "This is an example, which does nothing.",
         **dict.fromkeys(("violation", "objection"), ""),
         "constraint": None,
     }

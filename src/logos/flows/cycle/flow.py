@@ -6,15 +6,17 @@ from types import MappingProxyType
 
 from logos.domain import events
 from logos.domain.events import Event, ProofRan
-from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted
+from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted, OnNoProgress
 from logos.domain.proof import ProofStep
 from logos.domain.records import replace
 from logos.domain.roles import ANSWERS, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
 from logos.domain.turns import Action, AgentName, Check, Compare, Fact, FailureKind, Outcome, Turn, TurnId, Worktree
 from logos.flows import Position, condense
+from logos.flows.cycle import findings as ledger
+from logos.flows.cycle.progress import MOST_ROUNDS, FailedRound, blocked_reason, failed_round, standstill
 from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
 from logos.flows.proof.declared import declared_in
-from logos.flows.proof.verdict import ProofProgress, action_for, in_words, judged
+from logos.flows.proof.verdict import ProofProgress, action_for, failed_tests, in_words, judged
 
 EXPLORE_BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
 UPSTREAM_BACK_REFERENCE = "(Same as in your first turn of this round -- refer to your conversation history.)"
@@ -70,6 +72,13 @@ class CycleState:
     # The tests before the run, and the proof that is due, or that the PASS rests on.
     baseline: ProofRan | None = None
     proof: ProofProgress | None = None
+    # The files of this round, once they were compared; how it has failed, while they are; how earlier rounds have.
+    tree: str | None = None
+    failing: FailedRound | None = None
+    failed_rounds: tuple[FailedRound, ...] = ()
+    # What the programmer is told when a round ended as an earlier one did.
+    no_progress: str = ""
+    findings: ledger.Findings = ()
     # Whether Logos itself has proven the result, or run the test command with exit code 0, after the tester's PASS.
     verified: bool = False
     stalled: str | None = None
@@ -159,9 +168,9 @@ class Cycle:
             case events.CheckRan(turn, command, exit_code, output):
                 awaited = state.checking and turn == state.action_id and state.outcome is None
                 return _checked(state, command, exit_code, output) if awaited else state
-            case events.WorkCompared(turn, files, commit):
+            case events.WorkCompared(turn, files, commit, tree):
                 awaited = state.comparing and turn == state.action_id and state.outcome is None
-                return _compared(state, files, commit) if awaited else state
+                return _compared(replace(state, tree=tree), files, commit) if awaited else state
             case ProofRan(_, ProofStep.BASELINE):
                 return replace(state, baseline=event)
             case ProofRan(turn):
@@ -185,8 +194,12 @@ def _resumed(state: CycleState, plan: CyclePlan) -> CycleState:
     """New settings may change what follows the tester's PASS."""
     before = state.plan.proof
     state = replace(state, plan=replace(plan, rules=state.plan.rules), stalled=None, trouble=None)
+    if state.outcome is Outcome.BLOCKED and state.phase is Phase.TESTER and plan.on_no_progress is OnNoProgress.GO_ON:
+        return _retry(replace(state, outcome=None, reason=""))
     if state.outcome is not None or not state.proving:
         return state
+    if state.failing is not None:
+        return state if plan.on_no_progress is not None else _round_failed(state, state.failing)
     # The work tree may have changed since then. Where it has not, steps that ran are not repeated.
     kept = state.proof if plan.proof == before else None
     return _claimed(replace(state, comparing=False, checking=False, proof=kept))
@@ -236,6 +249,8 @@ def _new_conversation(state: CycleState, role: Role) -> CycleState:
 
 def _reviewed(state: CycleState, text: str, *, counts: bool = True) -> CycleState:
     stage, rules = phase_def(state.phase), state.plan.review
+    raised = ledger.in_review(text, state.role, state.findings)
+    state = replace(state, findings=ledger.updated(state.findings, state.role, state.role, state.turn_id, raised))
     nothing_reviewed = not state.said(stage.author)
     if (
         counts
@@ -270,7 +285,7 @@ def _tested(state: CycleState, text: str) -> CycleState:
     if verdict is ReportedResult.UNCLEAR and state.cycle < TESTER_TRIES:
         return replace(state, cycle=state.cycle + 1)
     if verdict is not ReportedResult.PASS:
-        return failed(state, condense.test_evidence(text, state.plan.condense))
+        return _failed(state, condense.test_evidence(text, state.plan.condense), state.turn_id, Role.TESTER)
     return _claimed(state)
 
 
@@ -291,8 +306,10 @@ def _can_prove(state: CycleState) -> bool:
 
 
 def _compared(state: CycleState, files: tuple[str, ...] | None, commit: str) -> CycleState:
+    if state.failing is not None:
+        return _round_failed(state, state.failing)
     if files == () and _expects_change(state):
-        return failed(replace(state, comparing=False), f"RESULT: FAIL\nEVIDENCE:\n{NOTHING_CHANGED}")
+        return _failed(state, f"RESULT: FAIL\nEVIDENCE:\n{NOTHING_CHANGED}", state.action_id)
     if not _can_prove(state):
         return _verify(replace(state, comparing=False, proof=None))
     if not commit:
@@ -319,7 +336,11 @@ def _proven(state: CycleState, ran: ProofRan) -> CycleState:
     if judgement.failure:
         told = condense.tail(judgement.failure, max(state.plan.condense.test_evidence_lines - 3, 1))
         told = f"The tester reported PASS, but the proof fails.\n{judgement.failure.splitlines()[0]}\n{told}"
-        return failed(replace(state, proof=None), f"RESULT: FAIL\nEVIDENCE:\n{told}")
+        planted = ran.subject if ran.step is ProofStep.CANARY else ()
+        raised = ledger.of_tests(failed_tests(ran, baseline, rules)) or ledger.in_failed_step(
+            judgement.failure, planted
+        )
+        return _failed(replace(state, proof=None), f"RESULT: FAIL\nEVIDENCE:\n{told}", ran.turn, raised=raised)
     if judgement.progress.step is not None:
         return state
     words = in_words(judgement.progress, baseline)
@@ -334,28 +355,60 @@ def _verify(state: CycleState) -> CycleState:
 
 
 def _checked(state: CycleState, command: str, exit_code: int, output: str) -> CycleState:
-    state = replace(state, checking=False)
+    turn, state = state.action_id, replace(state, checking=False)
     if exit_code == 0:
         return _passed(replace(state, verified=True), f"the tester reported PASS and `{command}` exited 0")
-    cap = max(state.plan.condense.test_evidence_lines - 3, 1)
     told = f"The tester reported PASS, but `{command}`, run by Logos, exited {exit_code}:"
-    return failed(state, f"RESULT: FAIL\nEVIDENCE:\n{told}\n{condense.tail(output, cap)}")
+    end = condense.tail(output, max(state.plan.condense.test_evidence_lines - 3, 1))
+    return _failed(state, f"RESULT: FAIL\nEVIDENCE:\n{told}\n{end}", turn, raised=ledger.in_evidence(end))
 
 
 def _passed(state: CycleState, reason: str) -> CycleState:
+    state = replace(state, findings=ledger.updated(state.findings, ledger.TESTS, ledger.LOGOS, state.turn_id, ()))
     return replace(state, phase=Phase.DONE, outcome=Outcome.PASSED, reason=reason)
+
+
+def _failed(
+    state: CycleState, evidence: str, turn: TurnId, who: str = ledger.LOGOS, raised: ledger.Raised = ()
+) -> CycleState:
+    """A round has failed; its files are compared with those of earlier rounds, unless they were, or it is the last."""
+    raised = raised or ledger.in_evidence(evidence)
+    state = replace(state, findings=ledger.updated(state.findings, ledger.TESTS, who, turn, raised), comparing=False)
+    how, is_last = failed_round(state.round, evidence, raised), state.round >= state.plan.max_rounds
+    if is_last or state.plan.on_no_progress is None or state.tree is not None:
+        return _round_failed(state, how)
+    return replace(state, comparing=True, failing=how)
+
+
+def _round_failed(state: CycleState, how: FailedRound) -> CycleState:
+    """A round that ended as an earlier one did gets one more try, in which the programmer is told; then it blocks."""
+    how, rule, told = replace(how, tree=state.tree or ""), state.plan.on_no_progress, bool(state.no_progress)
+    same = standstill(state.failed_rounds, how) if rule is not None else ""
+    rounds = (*state.failed_rounds, replace(how, evidence=""))[-MOST_ROUNDS:]
+    state = replace(state, comparing=False, failing=None, failed_rounds=rounds, no_progress=same)
+    if same and told and rule is OnNoProgress.BLOCK and state.round < state.plan.max_rounds:
+        return replace(_heard(state, how.evidence), outcome=Outcome.BLOCKED, reason=blocked_reason(same))
+    return failed(state, how.evidence)
 
 
 def failed(state: CycleState, evidence: str) -> CycleState:
     """A FAIL starts the next round at the programmer, with the evidence and a summary of the changes."""
-    context = condense.programmer_for_tester(state.said(Role.PROGRAMMER), state.plan.condense)
-    state = replace(state, feedback=evidence, retry_context=context, fresh=False)
+    state = _heard(state, evidence)
     if state.round >= state.plan.max_rounds:
         reason = f"no PASS in {state.round} round{'s' if state.round > 1 else ''}"
         return replace(state, phase=Phase.DONE, outcome=Outcome.FAILED, reason=reason)
+    return _retry(state)
+
+
+def _heard(state: CycleState, evidence: str) -> CycleState:
+    context = condense.programmer_for_tester(state.said(Role.PROGRAMMER), state.plan.condense)
+    return replace(state, feedback=evidence, retry_context=context, fresh=False)
+
+
+def _retry(state: CycleState) -> CycleState:
     kept = ("analyst", "analyst_review")
     outputs = {answer: text if answer in kept else "" for answer, text in state.outputs.items()}
-    state = replace(state, round=state.round + 1, outputs=MappingProxyType(outputs), programmer_feedback="")
+    state = replace(state, round=state.round + 1, outputs=MappingProxyType(outputs), programmer_feedback="", tree=None)
     return _enter(state, Phase.PROGRAMMER)
 
 
@@ -389,7 +442,8 @@ def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
         case Role.ANALYST:
             return {"feedback": state.feedback, "review_feedback": state.analyst_feedback}
         case Role.PEER_ANALYST:
-            return {"author_output": analyst or nothing, "again": ASKED_AGAIN if state.attempt > 1 else ""}
+            again = ASKED_AGAIN if state.attempt > 1 else ""
+            return {"author_output": analyst or nothing, "again": again, "findings": _own_findings(state)}
         case Role.PROGRAMMER:
             handoff = condense.analyst_for_programmer(analyst, plan.condense) or nothing
             repeated = state.cycle > 1 and briefed and plan.condense.upstream_on_repeat
@@ -401,11 +455,14 @@ def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
                 "retry_context": state.retry_context,
                 "review_feedback": state.programmer_feedback,
                 "scenario_test": plan.scenario_test,
+                "findings": ledger.raised_anew(state.findings, (ledger.TESTS, Role.PEER_PROGRAMMER)),
+                "no_progress": state.no_progress,
             }
         case Role.PEER_PROGRAMMER:
             # A reviewer of a repair must know what was broken.
             again = ASKED_AGAIN if state.attempt > 1 else ""
-            return {"author_output": programmer or nothing, "feedback": state.feedback, "again": again}
+            own = _own_findings(state)
+            return {"author_output": programmer or nothing, "feedback": state.feedback, "again": again, "findings": own}
         case Role.TESTER:
             return {
                 "handoff": condense.programmer_for_tester(programmer, plan.condense) or nothing,
@@ -414,3 +471,9 @@ def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
                 "test_command": plan.test_command,
                 "again": NO_VERDICT if state.cycle > 1 else "",
             }
+
+
+def _own_findings(state: CycleState) -> str:
+    """What a reviewer has found so far, from its second turn in a phase on."""
+    own = (finding for finding in state.findings if finding.source == state.role)
+    return ledger.as_list(own) if state.cycle > 1 else ""

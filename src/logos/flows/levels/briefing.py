@@ -89,7 +89,8 @@ def work_in_words(state: LevelsState) -> str:
         contribution, spec = state.contributions.get(component.name), state.spec_of(Level.L2, component.name)
         if contribution is not None and spec is not None:
             files = ", ".join(contribution.files) or "none"
-            tests = ", ".join(contribution.tests) or "none"
+            why = contribution.report.why_no_tests
+            tests = ", ".join(contribution.tests) or (f"none: {why}" if why else "none")
             parts.append(f"{spec_in_words(spec)}\nFiles: {files}\nTests: {tests}")
     return "\n\n".join(parts)
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from logos.domain import events
 from logos.domain.events import Event, WorkGathered
 from logos.domain.levels import LEVELS, Level
-from logos.domain.plans import LevelsPlan
+from logos.domain.plans import LevelsPlan, RulesVersion
 from logos.domain.proof import ProofStep
 from logos.domain.reports import ActionKind, NextAction, Proposal, Refused, Report, TurnKind
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
@@ -21,6 +21,8 @@ ReadReport = Callable[[TurnKind, Level, str], Report | Refused]
 
 # Attempts at a report before a person is asked.
 ATTEMPTS = 3
+# A reason has at least so many words.
+_REASON_WORDS = 3
 # What to do in turns that cannot be handed back.
 _INSTEAD = {TurnKind.AUTHOR: "report a constraint", TurnKind.VALIDATE: "give the verdict FAIL with failures"}
 
@@ -234,9 +236,21 @@ def _problems_with(state: LevelsState, pending: PendingTurn, report: Report) -> 
             if component.name == MAIN:
                 name = f"components[{place}].name = {MAIN!r}"
                 problems.append(f"{name}: this is where all work is merged; choose another name")
+    if pending.kind is TurnKind.AUTHOR:
+        problems += _untested(state, pending, report)
     if pending.kind is TurnKind.PROPOSE:
         problems += _wrong_proposal(state, report.proposal) if report.proposal else ["proposal: is missing"]
     return tuple(problems)
+
+
+def _untested(state: LevelsState, pending: PendingTurn, report: Report) -> Iterator[str]:
+    """A component without tests needs a reason; a constraint is one, and so are its tests of earlier turns."""
+    before = state.contributions.get(pending.component)
+    tested = report.tests or (before is not None and before.tests)
+    finished = report.constraint is None and report.next.step is ActionKind.PROCEED
+    applies = finished and state.plan.rules >= RulesVersion.TESTS_OR_A_REASON
+    if applies and not tested and len(report.why_no_tests.split()) < _REASON_WORDS:
+        yield "tests = []: write tests for this component, or say in why_no_tests, in a sentence, why there are none"
 
 
 def _wrong_action(state: LevelsState, pending: PendingTurn, action: NextAction) -> Iterator[str]:

@@ -101,7 +101,8 @@ def in_words(progress: ProofProgress, baseline: ProofRan) -> str:
         f"`{result.command}` passes in a clean room"
         + (f" ({len(tests.executed)} tests)" if tests is not None else " (tests not counted)")
     ]
-    if (guarded := by_step.get(ProofStep.GUARDED)) is not None:
+    guarded = by_step.get(ProofStep.GUARDED)
+    if guarded is not None and guarded.subject:
         told.append(f"so do the tests of before the run ({_listed(guarded.subject, 3)} put back)")
     if (canary := by_step.get(ProofStep.CANARY)) is not None and canary.subject:
         told.append("planted failures are noticed")
@@ -121,11 +122,12 @@ def in_words(progress: ProofProgress, baseline: ProofRan) -> str:
 def _next(progress: ProofProgress, baseline: ProofRan, rules: ProofRules) -> ProofStep | None:
     """Steps that could show nothing are left out."""
     done = {ran.step for ran in progress.ran}
-    # Where no test ran before, none can be put back.
+    # Where no test ran before, none can be put back. The prover knows best which files steer the tests: if none of
+    # them has changed, it does not run the command again.
     had_tests = baseline.tests is None or bool(baseline.tests.executed)
     wanted = {
         ProofStep.RESULT: True,
-        ProofStep.GUARDED: had_tests and (bool(guarded_changes(progress, rules)) or progress.changed is None),
+        ProofStep.GUARDED: had_tests and progress.changed != (),
         ProofStep.CANARY: progress.ran[0].tests is not None,
         ProofStep.RED: bool(test_changes(progress, rules)) and not turned_green(progress, baseline),
     }
@@ -206,8 +208,8 @@ def _passes(ran: ProofRan, baseline: ProofRan, rules: ProofRules, declared: Iter
     if not tests.executed:
         return f"{told}, but no test was run:\n{_end(ran)}"
     was_flaky = {*before.flaky} if before is not None else set[str]()
-    excused = {test for test in tests.failed if test in was_flaky or _matches(test, rules.known_failing)}
-    wrong = [test for test in tests.failed if test not in excused]
+    wrong = failed_tests(ran, baseline, rules)
+    excused = {*tests.failed} - {*wrong}
     if wrong:
         return f"{told}; {_count(wrong)}: {_listed(wrong)}\n{_end(ran)}"
     newly_flaky = [test for test in tests.flaky if test not in was_flaky]
@@ -219,6 +221,14 @@ def _passes(ran: ProofRan, baseline: ProofRan, rules: ProofRules, declared: Iter
     if missing:
         return f"{told}, but tests of before the run were not run: {_listed(missing)}. Restore them."
     return ""
+
+
+def failed_tests(ran: ProofRan, baseline: ProofRan, rules: ProofRules) -> list[str]:
+    """The tests that failed and should not: neither known to fail, nor flaky before the run, nor planted."""
+    if ran.tests is None or ran.step not in (ProofStep.RESULT, ProofStep.GUARDED):
+        return []
+    was_flaky = {*baseline.tests.flaky} if baseline.tests is not None else set[str]()
+    return [test for test in ran.tests.failed if test not in was_flaky and not _matches(test, rules.known_failing)]
 
 
 def _missing(tests: CountedTests, before: CountedTests | None, declared: Iterable[str]) -> list[str]:

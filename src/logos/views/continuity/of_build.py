@@ -3,14 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from logos.domain.events import QuestionResolved, WorkMerged
+from logos.domain.events import ProofRan, QuestionResolved, WorkMerged
 from logos.domain.levels import LEVELS, Level
 from logos.domain.reports import TurnKind
 from logos.domain.turns import Outcome
 from logos.flows.levels.state import LevelsState, LevelStatus, Stage
 from logos.views.continuity.entries import Entry, Sections, Transition, entry, printable
 from logos.views.events import Severity, proposal_in_short
+from logos.views.proof import failure_of
 from logos.views.text import count, listed
+from logos.views.turns import PROOF_STEPS, proof_in_words
 
 Steps = Sequence[Transition[LevelsState]]
 
@@ -39,13 +41,26 @@ def completed(state: LevelsState, steps: Steps) -> Iterator[Entry]:
         contribution = state.contributions.get(component.name)
         if contribution is not None and not _again(state, component.name):
             done = "merged" if contribution.merged else "built, not merged yet"
-            tests = f", {count(len(contribution.tests), 'test')}" if contribution.tests else ""
+            why = contribution.report.why_no_tests
+            untested = f", no tests: {why}" if why else ""
+            tests = f", {count(len(contribution.tests), 'test')}" if contribution.tests else untested
             how = f"{done}; {count(len(contribution.files), 'file')}{tests}"
             severity = Severity.GOOD if contribution.merged else Severity.NORMAL
             yield entry("component", component.name, how, severity, step=origins.get(component.name))
     for level in reversed(state.levels):
         if state.standing.get(level) in (LevelStatus.PROVEN, LevelStatus.PASSED):
             yield entry("validation", title(level), _valid(state, level), Severity.GOOD, step=origins.get(level))
+    yield from proof_steps(steps)
+
+
+def proof_steps(steps: Steps) -> Iterator[Entry]:
+    """What Logos ran in clean rooms, in order."""
+    for step in steps:
+        ran, progress = step.record.event, step.before.proof
+        if isinstance(ran, ProofRan) and progress is not None and progress.step is ran.step:
+            why = failure_of(step.before, ran)
+            severity = Severity.BAD if why else Severity.GOOD
+            yield entry("proof", PROOF_STEPS[ran.step], proof_in_words(ran), severity, why, step)
 
 
 def title(level: Level) -> str:
@@ -96,6 +111,9 @@ def pending(state: LevelsState) -> Iterator[Entry]:
                 yield entry(part, title(level), _awaited(state, level))
             case LevelStatus.PROVEN | LevelStatus.PASSED:
                 pass
+    if state.plan.proof is not None and state.baseline is not None and state.outcome is None:
+        when = "due now" if state.stage is Stage.PROVE else "when every level is satisfied"
+        yield entry(part, f"proof with `{state.plan.proof.command}`, by Logos in clean rooms", when)
 
 
 def _awaited(state: LevelsState, level: Level) -> str:

@@ -2,15 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 
-from logos.domain.events import CheckRan, TurnAnswered, WorkCompared
+from logos.domain.events import CheckRan, ProofRan, TurnAnswered, WorkCompared, WorkUndone
 from logos.domain.roles import PHASE_DEFS, Phase, PhaseDef, phase_def
 from logos.domain.turns import Outcome
 from logos.flows.cycle.flow import CycleState
 from logos.flows.cycle.verdicts import ReportedResult, read_result
 from logos.views.continuity.entries import Entry, Sections, Transition, entry
 from logos.views.events import Severity, approval
+from logos.views.proof import failure_of
+from logos.views.text import listed
+from logos.views.turns import PROOF_STEPS, proof_in_words
 
 Steps = Sequence[Transition[CycleState]]
+
+# A line names no more files than this.
+_FILES = 5
 
 
 def sections(state: CycleState, steps: Steps) -> Sections:
@@ -30,6 +36,9 @@ def completed(steps: Steps) -> Iterator[Entry]:
             case CheckRan(_, command, exit_code) if before.checking and not after.checking:
                 what, severity = f"`{command}`, run by Logos", _severity(exit_code == 0)
                 yield entry(part, what, f"exit {exit_code}", severity, step=step)
+            case ProofRan(_, kind) if before.proof is not None and before.proof.step is kind:
+                why = failure_of(before, step.record.event)
+                yield entry(part, PROOF_STEPS[kind], proof_in_words(step.record.event), _severity(not why), why, step)
             case _:
                 pass
 
@@ -53,7 +62,10 @@ def pending(state: CycleState) -> Iterator[Entry]:
         what = "test" if stage.reviewer is None else f"review of the {stage.author}'s work"
         who = (stage.reviewer or stage.author).replace("_", " ")
         yield entry(part, f"{what} by the {who}", _when(state, stage))
-    if plan.verify_pass and plan.test_command:
+    if plan.proof is not None and state.baseline is not None:
+        when = "due now" if state.proving else "after the tester's PASS"
+        yield entry(part, f"proof with `{plan.proof.command}`, by Logos in clean rooms", when)
+    elif plan.verify_pass and plan.test_command:
         when = "due now" if state.checking else "after the tester's PASS"
         yield entry(part, f"`{plan.test_command}`, run by Logos", when)
 
@@ -70,7 +82,9 @@ def _when(state: CycleState, stage: PhaseDef) -> str:
 
 
 def blocked(state: CycleState) -> Iterator[Entry]:
-    if state.outcome is Outcome.BLOCKED:
+    if state.outcome is Outcome.BLOCKED and state.phase is Phase.TESTER:
+        yield entry("progress", f"round {state.round}", state.reason, Severity.BAD, state.feedback)
+    elif state.outcome is Outcome.BLOCKED:
         phase = state.phase
         yield entry("review", f"{phase}'s work", state.reason, Severity.BAD, _objections(state, phase))
 
@@ -83,7 +97,12 @@ def decisions(steps: Steps) -> Iterator[Entry]:
             case CheckRan(_, command, exit_code) if before.checking and exit_code != 0:
                 how = f"the tester's PASS is not believed: `{command}` exits {exit_code}"
                 yield entry("verdict", f"round {before.round}", how, Severity.BAD, step=step)
-            case WorkCompared(_, ()) if before.comparing:
+            case ProofRan() if why := _disbelief(before, step.record.event):
+                yield entry("verdict", f"round {before.round}", why, Severity.BAD, step=step)
+            case WorkUndone(turn, files):
+                how = f"{listed(files[:_FILES])}, changed by an agent that was to judge, put back"
+                yield entry("role", turn, how, Severity.BAD, step=step)
+            case WorkCompared(_, ()) if before.comparing and before.failing is None:
                 how = "the tester's PASS is not believed: no file has changed since the run started"
                 yield entry("verdict", f"round {before.round}", how, Severity.BAD, step=step)
             case TurnAnswered(_, text) if before.phase not in (after.phase, Phase.TESTER):
@@ -93,6 +112,11 @@ def decisions(steps: Steps) -> Iterator[Entry]:
                     yield entry("review", f"round {before.round}", how, Severity.WARNING, objections, step)
             case _:
                 pass
+
+
+def _disbelief(before: CycleState, ran: ProofRan) -> str:
+    why = failure_of(before, ran)
+    return f"the tester's PASS is not believed: {why}" if why else ""
 
 
 def _severity(good: bool) -> Severity:

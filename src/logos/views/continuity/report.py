@@ -6,19 +6,22 @@ from enum import Enum
 from functools import reduce
 from typing import Any, cast
 
-from logos.domain.events import CheckRan, RunAbandoned, RunForked, RunResumed
+from logos.domain.events import CheckRan, ProofRan, RunAbandoned, RunForked, RunResumed
 from logos.domain.levels import Level
 from logos.domain.turns import FailureKind
+from logos.flows.cycle.findings import FindingState
 from logos.views.continuity import of_build, of_cycle
 from logos.views.continuity.entries import Entry, Sections, Steps, entry, printable, printable_columns, transitions
 from logos.views.continuity.turns import Effort, TurnSpan, efforts_of, lanes_of, spans_of
 from logos.views.document import EffortDocument, ReportParts, RunDocument
 from logos.views.events import Severity
+from logos.views.findings import FindingView
+from logos.views.proof import certificate_of, failure_of
 from logos.views.run import RunView
 from logos.views.sessions import Session
 from logos.views.status import BUDGET, SEVERITIES, RunStatus
 from logos.views.text import first_line, number
-from logos.views.turns import LOGOS
+from logos.views.turns import LOGOS, PROOF_STEPS, proof_in_words
 
 _ASKED_FOR = 200
 _END = 120
@@ -91,6 +94,7 @@ class ContinuityReport:
     spans: tuple[TurnSpan, ...]
     in_flight: tuple[TurnSpan, ...]
     sections: Sections
+    findings: tuple[Entry, ...]
     changed: Changes
     lanes: tuple[str, ...]
     efforts: tuple[Effort, ...]
@@ -124,6 +128,7 @@ def continuity(status: RunStatus, since: int, next_step: str, files: Iterable[st
         spans=spans,
         in_flight=() if view.outcome else tuple(span for span in spans if span.in_flight),
         sections=sections,
+        findings=tuple(_finding(own) for own in view.findings),
         changed=Changes(sections.since(since), new, tuple(map(printable_columns, files))),
         lanes=lanes,
         efforts=efforts_of(spans, lanes),
@@ -145,12 +150,20 @@ def _sections(status: RunStatus, steps: Steps) -> Sections:
             severity = Severity.GOOD if event.exit_code == 0 else Severity.BAD
             how = f"`{event.command}` exits {event.exit_code}"
             checks.append(entry("check", event.turn, how, severity, step=step))
+        if isinstance(event, ProofRan):
+            why = failure_of(step.before, event)
+            how = f"{PROOF_STEPS[event.step]}: {proof_in_words(event)}"
+            checks.append(entry("check", event.turn, how, Severity.BAD if why else Severity.GOOD, why, step))
         if isinstance(event, RunResumed | RunForked):
             changed = _changed_settings(step.before.plan, step.after.plan)
             settings += [entry("setting", name, how, step=step) for name, how in changed]
         if after is not None and after is not before:
             severity = SEVERITIES.get(after.value, Severity.BAD)
             outcomes.append(entry("outcome", after.value, step.after.reason, severity, step=step))
+    for declared in certificate_of(status.view).declared:
+        if declared.files:
+            how = f"{', '.join(declared.files)} changed as declared by {declared.by}"
+            decisions.append(entry("tests", declared.path, how, Severity.WARNING, declared.why))
     return replace(
         own,
         blocked=(*own.blocked, *_stopped(status)),
@@ -160,6 +173,18 @@ def _sections(status: RunStatus, steps: Steps) -> Sections:
         settings=tuple(settings),
         outcomes=tuple(outcomes),
     )
+
+
+_FINDING_SEVERITIES = {FindingState.SETTLED: Severity.GOOD, FindingState.AGAIN: Severity.BAD}
+
+
+def _finding(found: FindingView) -> Entry:
+    """One finding, under its state."""
+    severity = _FINDING_SEVERITIES.get(found.state, Severity.WARNING)
+    since = f"{found.first} to {found.last}" if found.last != found.first else ""
+    who = ", ".join(part for part in (found.raised_by.replace("_", " "), since) if part)
+    own = entry(found.state, f"{found.id} {found.text}", who, severity)
+    return replace(own, turn=printable(found.last), at=found.last_at)
 
 
 def _changed_settings(before: object, after: object, name: str = "") -> Iterator[tuple[str, str]]:
