@@ -13,11 +13,7 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST_FLAGS ?= -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 PYTEST := $(BIN)/pytest $(PYTEST_FLAGS)
 
-<<<<<<< HEAD
-.PHONY: help demo test test-long fuzz mutants check format bench bench-trust tmux clis venv venv-dev clean
-=======
-.PHONY: help demo test test-long fuzz mutants check format bench packages clis venv venv-dev clean
->>>>>>> 0290028dd9eb021bca9a6a59404904f927e91766
+.PHONY: help demo test test-long fuzz mutants check format bench bench-trust packages clis venv venv-dev clean
 
 help:
 	@echo "make demo       a whole run with scripted agents, no keys needed"

@@ -50,7 +50,13 @@ class Place:
         return self.root / "outside"
 
     def fill(self, text: str) -> str:
-        known = {"PYTHON": python_with_pytest(), "WORK": self.work, "HOME": self.home, "OUTSIDE": self.outside}
+        known = {
+            "PYTHON": python_with_pytest(),
+            "WORK": self.work,
+            "HOME": self.home,
+            "OUTSIDE": self.outside,
+            "ID": self.root.name,
+        }
         for name, value in known.items():
             text = text.replace(f"@{name}@", str(value))
         return text
@@ -195,6 +201,7 @@ def place_of(case: Case, *, keep: bool = False) -> Iterator[Place]:
     finally:
         if not keep:
             shutil.rmtree(root, ignore_errors=True)
+            Path("/dev/shm", root.name).unlink(missing_ok=True)
 
 
 def _telos(place: Place) -> str:
