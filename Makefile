@@ -13,7 +13,7 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST_FLAGS ?= -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 PYTEST := $(BIN)/pytest $(PYTEST_FLAGS)
 
-.PHONY: help demo test test-long fuzz mutants check format bench packages clis venv venv-dev clean
+.PHONY: help demo test test-long fuzz mutants check format bench bench-trust packages clis venv venv-dev clean
 
 help:
 	@echo "make demo       a whole run with scripted agents, no keys needed"
@@ -24,6 +24,7 @@ help:
 	@echo "make check      lint, format, types, import layers"
 	@echo "make format     rewrite the code as 'make check' wants it"
 	@echo "make bench      measure"
+	@echo "make bench-trust  agents that cheat and agents that do not: how often a PASS is wrong (ONLY=NAME, ARGS=--json)"
 	@echo "make clean      remove the virtual environment and caches"
 
 demo: $(VENV)/.stamp-run
@@ -63,6 +64,9 @@ format: $(VENV)/.stamp-dev
 
 bench: $(VENV)/.stamp-dev
 	@$(BIN)/python bench/run.py
+
+bench-trust: $(VENV)/.stamp-dev
+	@$(BIN)/python -m bench.trust $(if $(ONLY),--only '$(ONLY)') $(ARGS)
 
 venv: $(VENV)/.stamp-run
 venv-dev: $(VENV)/.stamp-dev
