@@ -379,3 +379,9 @@ def test_steering_sections_are_base_s_and_all_others_the_result_s(base: str, res
         assert found.get("tool", {}).get(name) == before.get("tool", {}).get(name)
     assert found.get("tool", {}).get("ruff") == after.get("tool", {}).get("ruff")
     assert found.get("project") == after.get("project")
+
+
+def test_the_specs_of_an_analyst_are_no_tests() -> None:
+    spec = "openspec/changes/bye/specs/orders/spec.md"
+    assert not is_guarded(spec, RULES)
+    assert is_guarded("openspec/specs/test_orders.py", RULES)

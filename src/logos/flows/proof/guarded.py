@@ -142,9 +142,13 @@ _TESTS = _any_of(_TEST_NAMES, _TEST_FOLDERS)
 _CONFIG = _any_of(_CONFIG_NAMES, _CONFIG_FOLDERS)
 
 
+# What the analyst writes; OpenSpec keeps it in folders named specs.
+_SPECS = re.compile(r"openspec/.*\.md", re.DOTALL)
+
+
 def is_test(path: str) -> bool:
     """Whether a file holds tests, or is a helper or data that only tests use."""
-    return _TESTS.fullmatch(path) is not None
+    return _TESTS.fullmatch(path) is not None and not _SPECS.fullmatch(path)
 
 
 def is_guarded(path: str, rules: ProofRules) -> bool:
