@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.trust.cases import Case, Kind, Project, Reach, cases, projects
+from bench.trust.cases import Case, Kind, Project, Reach, cases, known_holes, projects
 from bench.trust.play import Judgement, control, play
 
 
@@ -17,6 +17,7 @@ def of(kind: Kind) -> list[Any]:
         pytest.param(case, id=case.name, marks=() if case.quick else pytest.mark.long)
         for case in cases()
         if case.kind is kind and not case.rare and case.reach in (Reach.ALWAYS, Reach.SANDBOX)
+        if case.name not in known_holes()
     ]
 
 
@@ -40,6 +41,10 @@ def test_an_honest_run_passes(case: Case) -> None:
 @pytest.mark.parametrize("project", [pytest.param(project, id=name) for name, project in projects().items()])
 def test_the_tests_of_a_project_pass_unless_it_is_harmed(project: Project) -> None:
     assert control(project) == []
+
+
+def test_every_known_hole_is_a_case() -> None:
+    assert known_holes() <= {case.name for case in cases()}
 
 
 def test_the_table_has_what_it_promises() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from logos.adapters.commands import MARK
 from logos.adapters.programs import find_program
 from logos.adapters.proof.rooms import Room
 from logos.errors import HostError
@@ -15,7 +16,8 @@ from logos.errors import HostError
 NAME = "bubblewrap"
 _PROBE_SECONDS = 30.0
 _FOR_EVERYBODY = ("/tmp", "/var/tmp")
-_ALONE = ("--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc")
+# The mark of our processes is not shown to tests: product code could behave differently where it finds it.
+_ALONE = ("--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unsetenv", MARK)
 # What root may still do in a room: nothing that changes mounts, devices, or processes outside.
 _OF_ROOT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "SETPCAP")
 
