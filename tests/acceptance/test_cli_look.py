@@ -371,8 +371,8 @@ def test_show_without_a_turn_lists_them(sandbox: Sandbox) -> None:
 def test_show_tells_what_logos_checked_itself(sandbox: Sandbox) -> None:
     sandbox.hire(tester=[PASS])
     run = sandbox.run(VERIFY_PASS="1", PROJECT_TEST_CMD="echo checked; exit 3", MAX_ROUNDS="1").run
-    document = sandbox("show", run, "r1.verify", "--json").json
-    assert (document["agent"], document["verdict"]) == ("logos", "exit 3")
+    document = sandbox("show", run, "r1.proof.result", "--json").json
+    assert (document["agent"], document["verdict"]) == ("logos", "exit 3, tests not counted")
     assert document["response"] == "checked\n"
 
 

@@ -209,7 +209,8 @@ def test_the_run_id_is_said_before_any_agent_is_asked(sandbox: Sandbox, cao: Fak
     done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}")
     run = sandbox("runs", "--json").json["runs"][0]["run"]
     lines = done.err.splitlines()
-    assert [line[10:] for line in lines[:2]] == ["running `true` once, before the first turn", "the tests pass now"]
+    assert lines[0][10:] == "running `true` once in a clean room, before the first turn"
+    assert lines[1][10:].startswith("the tests pass now; one run takes ")
     assert f"run {run} started in {sandbox.wd}" in lines[2]
     assert f"logos log {run} " in done.out
     assert f"logos show {run} r1.tester.c1 " in done.out
@@ -226,7 +227,7 @@ def test_json_is_exactly_one_document(sandbox: Sandbox, cao: FakeCao) -> None:
         "outcome": "PASSED",
         "exit_code": 0,
         "verified": True,
-        "reason": "the tester reported PASS and `true` exited 0",
+        "reason": document["reason"],
         "rounds": 1,
         "turns": 5,
         "characters": document["characters"],
@@ -393,8 +394,8 @@ def test_the_live_view_says_where_the_run_stands(sandbox: Sandbox) -> None:
     assert "✓ analyst → ✓ peer analyst → ● programmer → ○ peer programmer → ○ tester" in text
     assert "last verdict FAIL (r1.tester.c1)" in text
     assert "round 2 of 8" in text
-    assert "Logos runs `true` itself" in text
-    assert "PASSED: the tester reported PASS and `true` exited 0" in frames[-1]
+    assert "proof: Logos runs the result's own tests, in a clean room" in text
+    assert "PASSED: the tester reported PASS, and Logos has" in frames[-1]
     assert len(frames[-1].splitlines()) <= 14
 
 

@@ -24,7 +24,7 @@ from logos.views.events import EventFormatter, EventLine, Severity, severity_of
 from logos.views.redact import one_line
 from logos.views.run import FLOW_WORDS, State, TurnView, TurnViewBuilder
 from logos.views.text import clock, count, duration, first_line
-from logos.views.turns import proof_step_in_words
+from logos.views.turns import LOGOS, proof_step_in_words
 from logos.views.usage import sum_in_words
 
 LAST_EVENTS = 8
@@ -162,7 +162,7 @@ class LiveView(View):
         if state.checking:
             return [(f"Logos runs `{one_line(state.plan.test_command)}` itself", "bold")]
         opened, wanted = len(self._ledger.terminals), len(state.plan.agents)
-        if opened < wanted and not self._turns:
+        if opened < wanted and all(turn.agent == LOGOS for turn in self._turns):
             return [(f"opening terminals, {opened} of {wanted}", "bold")]
         turn = next((turn for turn in self._turns if turn.turn == state.turn_id), None)
         who = f"{state.role.replace('_', ' ')}, cycle {state.cycle}"
