@@ -23,7 +23,7 @@ import yaml
 
 from logos.adapters.store.mirror import discard
 from logos.domain.events import (
-    CheckRan,
+    ProofRan,
     Recorded,
     RunForked,
     RunResumed,
@@ -32,6 +32,7 @@ from logos.domain.events import (
     TurnAsked,
     WorkMerged,
 )
+from logos.domain.proof import ProofStep
 from logos.views.text import date
 from tests.acceptance.test_builds import FAST, a_division, a_fact, tool
 from tests.support.isolation import clean_env
@@ -485,7 +486,7 @@ def test_what_is_done_pending_and_blocked_is_told_across_the_sessions_of_a_build
     run = stopped_build(room)
     first = room("report", "--json").json
     assert [*told(first["completed"])] == ["spec L9 Telos-Guardian", "spec L3 Component-Architect", "component cart"]
-    assert [own["what"][:2] for own in first["pending"]] == ["L2", "L3", "L9"]
+    assert [own["what"][:5].split()[0] for own in first["pending"]] == ["L2", "L3", "L9", "proof"]
     assert told(first["blocked"])["component till"] == "waits for price"
     room.a_day_passes()
     room.script(turns={"s1.L3.validate": CRASH})
@@ -494,7 +495,7 @@ def test_what_is_done_pending_and_blocked_is_told_across_the_sessions_of_a_build
     done = told(second["completed"])
     assert all(done[f"component {name}"].startswith("merged") for name in ("cart", "price", "till"))
     assert done["validation L2 Function-Author"] == "proven by `test -f till.py`, run by Logos"
-    assert [own["what"][:2] for own in second["pending"]] == ["L3", "L9"]
+    assert [own["what"][:2] for own in second["pending"]] == ["L3", "L9", "pr"]
     assert not [own for own in second["blocked"] if own["part"] == "component"]
     # What was there after the first day is not new any more.
     new = {turn["turn"] for turn in second["changed"]["timeline"]}
@@ -676,7 +677,8 @@ def test_what_is_recommended_after_a_rollback_keeps_what_proves_a_pass(room: Roo
     room.script()
     done = room.acting(hint(room("rollback", room.run_id).out, "resume"))
     assert (done.code, "no PASS in 1 round" in done.out) == (1, True), done.out
-    assert [record.event.exit_code for record in room.records() if isinstance(record.event, CheckRan)] == [3]
+    proofs = [record.event for record in room.records() if isinstance(record.event, ProofRan)]
+    assert [(ran.step, ran.exit_code) for ran in proofs] == [(ProofStep.BASELINE, 3), (ProofStep.RESULT, 3)]
 
 
 def test_a_simulation_is_gone_on_with_by_the_command_that_is_recommended(room: Room) -> None:
@@ -844,7 +846,7 @@ def test_a_fork_says_where_it_is_without_detours(room: Room) -> None:
 
 def test_a_fork_whose_setup_fails_leaves_nothing_behind(room: Room) -> None:
     room.set_telos(FILES["telos.toml"] + '[worktree]\nsetup = "echo no way; exit 3"\n')
-    stopped_cycle(room, "r1.analyst.c1")
+    stopped_cycle(room, "r1.analyst.c1", verify_pass=False)
     before = (room.worktrees, room.refs(), sorted(room.wd.parent.iterdir()))
     done = room("fork")
     assert (done.code, "'echo no way; exit 3' failed" in done.err) == (1, True)

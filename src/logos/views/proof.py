@@ -311,10 +311,14 @@ def _guarded(last: _LastProof) -> tuple[str, ...]:
 def _declared(last: _LastProof) -> tuple[DeclaredChange, ...]:
     """The patterns of guarded paths that may differ: who declared each, why, and what differs."""
     guarded = [path for path in last.progress.changed or () if is_guarded(path, last.rules)]
-    reasons = {declared.path: (declared.why, by) for by, declared in _declarations(last.state)}
+    reasons = {f"/{declared.path}": (declared.why, by) for by, declared in _declarations(last.state)}
     reasons |= dict.fromkeys(last.rules.may_change, ("", PERSON))
     return tuple(
-        DeclaredChange(path, *reasons.get(path, ("", "")), tuple(file for file in guarded if allowed(file, (path,))))
+        DeclaredChange(
+            path.removeprefix("/"),
+            *reasons.get(path, ("", "")),
+            tuple(file for file in guarded if allowed(file, (path,))),
+        )
         for path in dict.fromkeys(last.progress.declared)
     )
 
