@@ -13,6 +13,8 @@ __all__ = ["allowed", "is_guarded", "is_test", "mixed", "named_files", "put_back
 # More than any project has; a script that names more is not one.
 _MAX_NAMED = 200
 _SCRIPT = "[cm]?[jt]sx?"
+_SCRIPT_NAME = re.compile(rf"\.(sh|bash|zsh|py|rb|pl|mk|{_SCRIPT})$")
+_SHELL = (".sh", ".bash", ".zsh")
 _CONFIG_WORD = "(conf|config|setup|workspace|preset|environment|global-?setup)"
 
 # Files that hold tests, or that only tests use, by name.
@@ -165,17 +167,30 @@ def mixed(path: str) -> bool:
     return is_mixed(path) and not is_test(path)
 
 
-def named_files(command: str, read: Callable[[str], str | None]) -> tuple[str, ...]:
-    """The files that a command names, and that these name in turn: Makefiles, scripts of package.json, shell scripts.
+def _steers(source: str, path: str) -> bool:
+    """Whether a file that `source` names is part of the tests; `source` is empty for the command itself."""
+    if not source or is_test(path) or path in implied_by("make") or mixed(path):
+        return True
+    if not _SCRIPT_NAME.search(path):
+        return False
+    folder = source.rpartition("/")[0]
+    return not source.endswith(_SHELL) or path.rpartition("/")[0] == folder
 
-    `read` gives the text of a file before the run. A proof adds these paths to `rules.guarded`.
+
+def named_files(command: str, read: Callable[[str], str | None]) -> tuple[str, ...]:
+    """The files that a command names, and scripts that these name in turn: Makefiles, package.json, shell scripts.
+
+    `read` gives the text of a file before the run. A proof adds these paths to `rules.guarded`. What a script starts
+    may be the product itself, which must stay as the run made it: of what scripts name, only tests and scripts count,
+    and of what shell scripts name, only those beside them.
     """
     found: dict[str, None] = {}
-    texts = [command]
+    texts = [("", command)]
     while texts and len(found) < _MAX_NAMED:
-        text = texts.pop()
+        source, text = texts.pop()
         for path in sorted(named_by(text) | implied_by(text) | named_modules(text)):
-            if path not in found and (content := read(path)) is not None:
-                found[path] = None
-                texts.append(script_text(path, content))
+            if path in found or (content := read(path)) is None or not _steers(source, path):
+                continue
+            found[path] = None
+            texts.append((path, script_text(path, content)))
     return tuple(path for path in found if not mixed(path))
