@@ -63,9 +63,7 @@ def prepare_proof(
     if known is not None and (known.command, known.room.setup) == (plan.proof.command, plan.proof.setup):
         return Proving(store, prover)
     base = known.commit if known is not None else _base(plan, run, store)
-    baseline = take_baseline(prover, plan.proof, base, commands, plan.wd, tell)
-    store.point(run, {"base": base})
-    return Proving(store, prover, baseline)
+    return Proving(store, prover, take_baseline(prover, plan.proof, base, commands, plan.wd, tell))
 
 
 def _base(plan: Plan, run: RunId, store: GitSnapshots | TreeCopies) -> str:
