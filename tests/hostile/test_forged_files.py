@@ -11,7 +11,7 @@ import pytest
 from logos.app.hosts import local_host
 from logos.app.setting_sources import load_settings
 from logos.app.start import run_here
-from logos.domain.events import CheckRan, Noted, RunResumed, RunStarted, Topic, TurnAsked
+from logos.domain.events import Noted, ProofRan, RunResumed, RunStarted, Topic, TurnAsked
 from logos.domain.plans import CyclePlan
 from logos.domain.roles import RESPONSE_FILES
 from logos.domain.turns import Outcome
@@ -155,7 +155,7 @@ def test_a_person_can_have_the_files_read_again_and_that_is_recorded(configured:
     assert drive(configured, RESUME="1", reread=True).outcome is Outcome.PASSED
     (resumed,) = configured.events(RunResumed)
     assert "logos.json" in [file.name for file in resumed.files]
-    assert [check.command for check in configured.events(CheckRan)] == ["true"]
+    assert {ran.command for ran in configured.events(ProofRan)[1:]} == {"true"}
 
 
 def test_flags_and_environment_of_a_person_still_win(configured: Victim) -> None:
@@ -165,7 +165,7 @@ def test_flags_and_environment_of_a_person_still_win(configured: Victim) -> None
 
 def test_a_run_that_changes_its_settings_says_so_at_its_end(configured: Victim) -> None:
     def attack(record: Any, *_: object) -> None:
-        if isinstance(record.event, TurnAsked) and record.event.turn == "r1.tester.c1":
+        if isinstance(record.event, TurnAsked) and record.event.turn == "r1.programmer.c1":
             change(configured, "verify_pass", False)
             (configured.wd / "telos.toml").write_text("purpose = 'evil'\n")
             (configured.wd / ".telos" / "profiles").mkdir()

@@ -106,16 +106,20 @@ def _authored(own: str, turn: str, trouble: str, rng: Random) -> TurnView:
     if trouble == "same file":
         edits.append(Edit("write", "shared.md", b"%s {nonce}\n" % turn.encode()))
     if rng.random() < 0.3:
-        edits.append(Edit("delete", f"old-{own}.txt"))
+        # A file that it deletes must be named as well, and exists only in the first sweep: it is emptied instead.
+        edits.append(Edit("write", f"old-{own}.txt", b""))
     if rng.random() < 0.3:
         edits.append(Edit("write", f"{own} ünï'\"/-x.txt", b"\0{nonce}\r\n"))
-    report: dict[str, Any] = {"files": [f"{own}.py"], "tests": [], "provides": [defined]}
+    files = [edit.path for edit in edits]
+    report: dict[str, Any] = {"files": files, "tests": [], "why_no_tests": "the walk runs none", "provides": [defined]}
     # Further attempts are there for whoever needs them, also by another story's mishap.
     told: TurnView = dict.fromkeys((turn, f"{turn}.t2", f"{turn}.t3"), (edits, report))
     if rng.random() < 0.35:
         # What was done in the first attempt stays, and is gathered with the second.
         first = [Edit("write", f"{own} first.txt", b"%s {nonce}\n" % turn.encode())]
         told[turn] = rng.choice(MISHAPS)(first, report)
+        more = {**report, "files": [*files, first[0].path]}
+        told |= dict.fromkeys((f"{turn}.t2", f"{turn}.t3"), (edits, more))
     return told
 
 
