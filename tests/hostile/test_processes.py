@@ -191,7 +191,11 @@ def proving(sandbox: Sandbox) -> subprocess.Popen[str]:
     sandbox.set(PROMPT=PROMPT, MIN_REVIEW_CYCLES_BEFORE_APPROVAL="1")
     driver = sandbox.start("run", "--simulate", str(sandbox.script(WORK)), "--test", ENDLESS)
     sandbox.wait_for_event("work_compared", "changes", process=driver)
-    wait_for(lambda: any("sleep 4242" in words for words in sandbox.left_behind()), process=driver)
+    # The driver has the command among its own arguments.
+    wait_for(
+        lambda: any("sleep 4242" in words and "--simulate" not in words for words in sandbox.left_behind()),
+        process=driver,
+    )
     return driver
 
 
