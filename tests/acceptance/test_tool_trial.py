@@ -120,6 +120,8 @@ def test_tools_of_levels_that_take_no_part_are_not_tried(site: Sandbox) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
 def test_a_trial_that_is_stopped_leaves_nothing_for_the_next_build(site: Sandbox, sent: signal.Signals) -> None:
+    # What lies beside the work dir is in no clean room.
+    site.set(VERIFY_PASS="0")
     waits = 'cd "$LOGOS_ROOT/.."; touch tried; ' + until_exists("go")
     site.set_telos(TELOS + tool(2, waits))
     driver = site.start("build", "pay by invoice", *QUICK, "--simulate", str(site.script_path))
