@@ -120,13 +120,7 @@ class GitSnapshots:
         return [os.fsdecode(change.path) for change in self._git.changes(since, now) if change.old_mode]
 
     def put_back(self, commit: str, paths: Iterable[str]) -> None:
-        """Put files back as they are in a commit; what is in their way, and all other files, stay as they are."""
-        index = self._home / "index.put_back"
-        git = self._git.using(GIT_INDEX_FILE=str(index))
-        git.ask("read-tree", "--reset", checked_commit(commit))
-        asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        git.ask("checkout-index", "-z", "--force", "--stdin", stdin=asked)
-        index.unlink(missing_ok=True)
+        put_files_back(self._git, self._home / "index.put_back", commit, paths)
 
     def remember(self, commits: Iterable[str]) -> None:
         asked = "".join(f"{commit}\n" for commit in dict.fromkeys(commits))
@@ -374,6 +368,15 @@ def digest_of(changes: Iterable[PathChange], without: str) -> str:
         if not change.path.startswith(left_out):
             hashed.update(b"\0".join((change.path, change.mode.encode(), change.blob.encode(), b"")))
     return hashed.hexdigest()
+
+
+def put_files_back(git: Git, index: Path, commit: str, paths: Iterable[str]) -> None:
+    """Put files back as they are in a commit, with an index of their own; all other files stay as they are."""
+    git = git.using(GIT_INDEX_FILE=str(index))
+    git.ask("read-tree", "--reset", checked_commit(commit))
+    asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    git.ask("checkout-index", "-z", "--force", "--stdin", stdin=asked)
+    index.unlink(missing_ok=True)
 
 
 def _is_intact(index: Path) -> bool:

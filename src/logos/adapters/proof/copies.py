@@ -9,7 +9,15 @@ from pathlib import Path
 from logos.adapters.files import private_folder
 from logos.adapters.git.command import Git, checked_commit, is_repository, repository_of
 from logos.adapters.git.contents import OURS, take
-from logos.adapters.git.snapshots import KEPT, LARGEST_FILE, MOST_BYTES, MOST_FILES, SnapshotRefused, digest_of
+from logos.adapters.git.snapshots import (
+    KEPT,
+    LARGEST_FILE,
+    MOST_BYTES,
+    MOST_FILES,
+    SnapshotRefused,
+    digest_of,
+    put_files_back,
+)
 from logos.adapters.proof.checkout import AS_STORED, SnapshotStore, bare_git_dir
 from logos.adapters.proof.lending import DEPENDENCIES
 from logos.adapters.store.mirror import state_folder
@@ -79,11 +87,7 @@ class TreeCopies:
         return [os.fsdecode(change.path) for change in self._git.changes(since, now) if change.old_mode]
 
     def put_back(self, commit: str, paths: Iterable[str]) -> None:
-        index = self._home / "index.put_back"
-        git = self._git.using(GIT_INDEX_FILE=str(index))
-        git.ask("read-tree", "--reset", checked_commit(commit))
-        git.ask("checkout-index", "-z", "--force", "--stdin", stdin=b"".join(os.fsencode(it) + b"\0" for it in paths))
-        index.unlink(missing_ok=True)
+        put_files_back(self._git, self._home / "index.put_back", commit, paths)
 
     def remember(self, commits: Iterable[str]) -> None:
         """Nothing to do: the same files always give the same commit."""
