@@ -12,17 +12,20 @@ PINS := pyproject.toml constraints.txt
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 PYTEST_FLAGS ?= -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 PYTEST := $(BIN)/pytest $(PYTEST_FLAGS)
+# Every test process and every `logos` that tests start would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-long fuzz mutants check format bench bench-trust packages clis venv venv-dev clean
+.PHONY: help demo test test-long fuzz mutants check format man bench bench-trust packages clis venv venv-dev clean
 
 help:
 	@echo "make demo       a whole run with scripted agents, no keys needed"
-	@echo "make test       check, then the quick tests (under 5 minutes; some need tmux and bubblewrap)"
+	@echo "make test       check, and the quick tests (under 5 minutes; some need tmux and bubblewrap)"
 	@echo "make test-long  the long tests: kill matrices, random walks, all real agent CLIs, more examples"
 	@echo "make fuzz       random examples and walks until one fails"
 	@echo "make mutants    break the source one clause of the spec at a time; its own tests must notice (ONLY=CYC-04)"
 	@echo "make check      lint, format, types, import layers"
 	@echo "make format     rewrite the code as 'make check' wants it"
+	@echo "make man        write docs/logos.1, the manual page, from the help of the commands"
 	@echo "make bench      measure"
 	@echo "make bench-trust  agents that cheat and agents that do not: how often a PASS is wrong (ONLY=NAME, ARGS=--json)"
 	@echo "make clean      remove the virtual environment and caches"
@@ -30,10 +33,12 @@ help:
 demo: $(VENV)/.stamp-run
 	@$(BIN)/logos demo
 
+# Checked beside the tests, many of which wait for processes; what the check says comes last.
 test: $(VENV)/.stamp-dev packages
 	@$(BIN)/python tools/agent-clis codex || [ $$? = 3 ]
-	@$(MAKE) --no-print-directory check
-	$(PYTEST) -m "not long"
+	@mkdir -p .cache; $(MAKE) --no-print-directory check >.cache/check.log 2>&1 & checking=$$!; \
+	$(PYTEST) -m "not long"; tested=$$?; \
+	wait $$checking; checked=$$?; cat .cache/check.log; exit $$((tested ? tested : checked))
 
 # Tests with Hypothesis run again, with more examples; all seeds are fixed.
 test-long: $(VENV)/.stamp-dev packages clis
@@ -51,6 +56,9 @@ fuzz: $(VENV)/.stamp-dev
 # Not in CI: it takes a quarter of an hour. ONLY="CYC-04 LOG" takes some of the scenarios.
 mutants: $(VENV)/.stamp-dev
 	@$(BIN)/python tools/mutants.py $(ONLY)
+
+man: $(VENV)/.stamp-dev
+	@$(BIN)/python tools/manpage.py docs/logos.1
 
 check: $(VENV)/.stamp-dev
 	$(BIN)/ruff check
@@ -84,7 +92,7 @@ $(VENV)/.stamp-run: $(PINS) | $(BIN)/python
 
 $(VENV)/.stamp-dev: $(PINS) | $(BIN)/python
 	@echo "installing logos with its test tools" >&2
-	@$(PIP) --editable '.[dev,cao,web]'
+	@$(PIP) --editable '.[dev,cao]'
 	@touch $@ $(VENV)/.stamp-run
 
 # Debian packages that tests need, as PROGRAM:PACKAGE, and the tests that are skipped without them.

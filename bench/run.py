@@ -19,25 +19,21 @@ import psutil
 from checkpoints import checkpoints, growth
 from commands import LOGOS, cpu_of, folds, local_looks, peak_of, start_up
 from idle import idle_build, idle_cycle
+from long_logs import long_build, long_run
 from measure import NOWHERE, PROMPT, begin_repository, milliseconds, percentile, row, run, settings_for, size_of
+from real_server import real_server
 
+from logos import profiles
 from logos.adapters.hosts.script import read_script
 from logos.adapters.hosts.scripted import ScriptedHost
 from logos.adapters.store.recovery import repair
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.hosts import scripted_host
-from logos.app.run_start import make_plan, run_to_continue, start_run
-from logos.app.run_state import write_run_state
+from logos.app.run_start import run_to_continue, start_run
 from logos.app.setting_sources import load_settings
-from logos.app.settings import Settings
 from logos.app.start import build_here, run_here
-from logos.app.workdir import driving
-from logos.domain.events import Recorded, RunStarted, TurnAnswered, TurnAsked, TurnSent
-from logos.domain.turns import RunId, Turn
-from logos.engine.journal import Journal
-from logos.flows.cycle.flow import Cycle
-from logos.flows.fold import RunFold
-from logos.prompts import render
+from logos.domain.events import Recorded, TurnAnswered, TurnAsked, TurnSent
+from logos.domain.turns import RunId
 from logos.testing import FAIL, PASS, ScriptedAgents, script
 from logos.testing.cao_server import FakeCao
 
@@ -95,18 +91,14 @@ def setting_up() -> None:
 
 
 def traffic() -> None:
-    for name, tester in (("PASS", [PASS]), ("FAIL, PASS", [FAIL, PASS])):
-        folder, wd, cao = in_a_workshop(turn_seconds=2.0, tester=tester)
-        with folder, cao:
-            run(cao, wd)
-        turns = len(cao.taken)
-        characters = sum(len(query.get("message", "")) for _, _, query in cao.requests)
-        row(
-            f"HTTP requests of a {name} run ({turns} turns of 2 s)",
-            str(len(cao.requests)),
-            f"{len(cao.requests) / turns:.1f} per turn",
-        )
-        row(f"prompt characters of a {name} run", str(characters), f"{characters / turns:.0f} per turn")
+    texts = {name: profiles.text(name) for name in profiles.names()}
+    folder, wd, cao = in_a_workshop(turn_seconds=2.0, tester=[FAIL, PASS], profile_texts=texts)
+    with folder, cao:
+        run(cao, wd)
+    turns, requests = len(cao.taken), len(cao.requests)
+    characters = sum(len(query.get("message", "")) for _, _, query in cao.requests)
+    row("prompt characters of a run, rules in the profiles", f"{characters:,}", f"{turns} turns")
+    row(f"HTTP requests of a run ({turns} turns of 2 s)", str(requests), f"{requests / turns:.1f} per turn")
 
 
 def memory() -> None:
@@ -148,33 +140,9 @@ def flood() -> None:
     )
 
 
-def long_log(wd: Path, events: int) -> Settings:
-    """A run of `events` events: one FAIL after the other."""
-    settings = settings_for(wd, NOWHERE, MAX_ROUNDS="1000000", MIN_REVIEW_CYCLES_BEFORE_APPROVAL="1")
-    log = SqliteLog(settings.telos_dir / "logos.db")
-    log._db.execute("PRAGMA synchronous = OFF")  # pyright: ignore[reportPrivateUsage]
-    said = {answer: texts[0] for answer, texts in script(tester=[FAIL]).items()}
-    plan = make_plan(settings, PROMPT)
-    journal = Journal(log, RunFold(RunId("long"), Cycle(plan)))
-    journal.record(RunStarted(plan))
-    while journal.fold.seq < events:
-        (turn,) = journal.fold.flow.due(journal.state)
-        assert isinstance(turn, Turn)
-        prompt = render(turn.document, turn.facts)
-        for event in (
-            TurnAsked(turn.id, turn.agent, prompt),
-            TurnSent(turn.id),
-            TurnAnswered(turn.id, str(said[turn.answer])),
-        ):
-            journal.record(event)
-    write_run_state(settings, journal.fold)
-    log.close()
-    return settings
-
-
 def resuming() -> None:
     with tempfile.TemporaryDirectory(prefix="logos-bench-") as folder:
-        settings = long_log(Path(folder), 10_000)
+        settings = long_run(Path(folder), 10_000)
         began = time.monotonic()
         log = SqliteLog(settings.telos_dir / "logos.db")
         start_plan = start_run(settings, run_to_continue(settings, log, lambda _text: None), log, ())
@@ -187,28 +155,27 @@ def resuming() -> None:
         row(f"resume of a log of {read} events", f"{seconds:.2f} s", f"reading its rows {floor:.2f} s, target < 1 s")
 
 
-def long_runs() -> None:
-    """What commands that show a run cost when it has many events."""
+def long_logs() -> None:
+    """What commands that show a run or a build cost when it has many events."""
     events = 20_000
     with tempfile.TemporaryDirectory(prefix="logos-bench-") as folder:
-        wd = Path(folder) / "work"
-        wd.mkdir()
-        long_log(wd, events)
-        with driving(wd, lambda _text: None):
-            pass  # Makes the mirror, as a driver would have.
         page = ("report", "--format", "html", "-o", str(Path(folder) / "report.html"))
-        for words, target in (
-            (("status",), 1.0),
-            (("log",), 2.0),
-            (("report",), 2.0),
-            (page, 2.0),
-            (("log", "--json"), 2.0),
-        ):
-            command = [LOGOS, *words, "--wd", str(wd)]
-            used, memory_used = cpu_of(command, times=3), peak_of(command, os.environ)
-            met = "met" if used < target else "missed"
-            what = f"CPU of logos {' '.join(words[:3])}, {events} events"
-            row(what, f"{used:.2f} s", f"target < {target:.0f} s: {met}, n=3; {memory_used / 1e6:.0f} MB")
+        for kind, write in (("run", long_run), ("build", long_build)):
+            wd = Path(folder) / kind
+            wd.mkdir()
+            write(wd, events)
+            for words, target in (
+                (("status",), 1.0),
+                (("log",), 2.0),
+                (("report",), 2.0),
+                (page, 2.0),
+                (("log", "--json"), 2.0),
+            ):
+                command = [LOGOS, *words, "--wd", str(wd)]
+                used, memory_used = cpu_of(command, times=3), peak_of(command, os.environ)
+                met = "met" if used < target else "missed"
+                what = f"CPU of logos {' '.join(words[:3])}, a {kind} of {events} events"
+                row(what, f"{used:.2f} s", f"target < {target:.0f} s: {met}, n=3; {memory_used / 1e6:.0f} MB")
 
 
 def appends() -> None:
@@ -375,13 +342,14 @@ BENCHES: tuple[Callable[[], None], ...] = (
     handoffs,
     setting_up,
     traffic,
+    real_server,
     memory,
     flood,
     local_turns,
     many_runs,
     a_build,
     resuming,
-    long_runs,
+    long_logs,
     appends,
     checkpoints,
     growth,

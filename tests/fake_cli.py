@@ -18,7 +18,7 @@ if sys.argv[1:] == ["--version"]:
 if sys.argv[1:2] == ["sandbox"]:
     sys.exit({sandbox!r})
 prompt = pathlib.Path(sys.argv[sys.argv.index("--file") + 1]).read_text() if "--file" in sys.argv else sys.stdin.read()
-path = re.findall(r"^(/.*/(\\w+\\.md))$", prompt, re.MULTILINE)[-1]
+path = re.findall(r"^(?:cat >)?(/.*/(\\w+\\.md))(?: <<.*)?$", prompt, re.MULTILINE)[-1]
 with pathlib.Path({notes!r}).open("a") as notes:
     notes.write(json.dumps({{"argv": sys.argv[1:], "prompt": prompt}}) + chr(10))
 pathlib.Path(path[0]).write_text(said[path[1]])

@@ -15,6 +15,7 @@ from typing import TypeVar
 from bench.trust.cases import Case, Kind, cases
 from bench.trust.place import has_sandbox
 from bench.trust.play import Judgement, Verdict, control, plain_run, play
+from bench.trust.price import MOST_TIMES, slow_cases
 
 R = TypeVar("R")
 
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str]) -> int:
             "\n".join(f"{case.kind:7} {case.project.name:9} {case.flow:6} {case.name}: {case.how}" for case in chosen)
         )
         return 0
+    if given.price:
+        return 1 if sum(_is_dear(play(case)) for case in slow_cases()) else 0
     if given.plain:
         return _plain(chosen, given.jobs)
     show = (lambda _verdict: None) if given.json else _row
@@ -54,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--details", action="store_true", help="print what Logos said in cases that went wrong")
     parser.add_argument("--list", action="store_true", help="list the cases and play none")
     parser.add_argument("--plain", action="store_true", help="only check that the cheats fool a plain run of the tests")
+    parser.add_argument("--price", action="store_true", help="only measure what a proof of tests costs that take 12 s")
     parser.add_argument("--unverified", action="store_true", help="play with VERIFY_PASS=0: every cheat should pass")
     return parser
 
@@ -80,6 +84,18 @@ def _plain(chosen: Sequence[Case], jobs: int) -> int:
     print("".join(f"{problem}\n\n" for problem in odd), end="")
     print(f"{sum(not problem for _, problem in wrong)} of {len(wrong)} cases are as they say")
     return 1 if odd else 0
+
+
+def _is_dear(verdict: Verdict) -> bool:
+    """Prints what a proof costs, and whether that is more than it may."""
+    before = verdict.steps.get("baseline", 0.0)
+    after = {step: seconds for step, seconds in verdict.steps.items() if step != "baseline"}
+    times = sum(after.values()) / before if before else 0.0
+    told = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in after.items())
+    print(
+        f"{verdict.judgement:8} {verdict.case.name}: {times:.2f} times one run of {before:.1f} s ({told})", flush=True
+    )
+    return verdict.is_bad or times > MOST_TIMES
 
 
 def _about(case: Case) -> str:

@@ -117,8 +117,11 @@ def _program_folders() -> tuple[str, ...]:
 
 
 def _behind_rustup() -> Path | None:
-    if shutil.which("rustup"):
-        found = subprocess.run(["rustup", "which", "cargo"], capture_output=True, text=True, check=False)
+    if rustup := shutil.which("rustup"):
+        # The toolchains are beside the folder of the proxies, wherever HOME is.
+        beside = Path(rustup).parents[2] / ".rustup"
+        env = {**os.environ, "RUSTUP_HOME": str(beside)} if beside.is_dir() else None
+        found = subprocess.run(["rustup", "which", "cargo"], env=env, capture_output=True, text=True, check=False)
         return Path(found.stdout.strip()) if found.returncode == 0 else None
     return Path(found) if (found := shutil.which("cargo")) else None
 

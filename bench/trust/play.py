@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +50,8 @@ class Verdict:
     proof_seconds: float = 0.0
     command_seconds: float = 0.0
     turns: int = 0
+    # What the command took in each step, without checkout and setup.
+    steps: Mapping[str, float] = field(default_factory=dict[str, float])
     output: str = field(default="", repr=False)
 
     @property
@@ -119,6 +121,7 @@ def play(case: Case, *, keep: bool = False, unverified: bool = False) -> Verdict
         proof_seconds=round(sum(room.get("seconds", 0) + room.get("setup_seconds", 0) for room in rooms), 2),
         command_seconds=round(rooms[0].get("seconds", 0) if rooms else 0.0, 2),
         turns=document.get("turns", 0),
+        steps={step["step"]: room.get("seconds", 0.0) for step, room in zip(steps, rooms, strict=True)},
         output=f"{ran.stderr}\nkept in {place.root}" if keep else ran.stderr,
     )
 

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from logos.app.activity import transcript
     from logos.app.certificate import certificate, export_proof, prove_again, prove_file_again, read_proof_file
     from logos.app.demo import prepare_demo, run_demo
     from logos.app.detach import stop
@@ -48,10 +49,22 @@ __all__ += ["RunPaused", "RunResult", "RunView", "Settings", "UsageError", "Vali
 __all__ += ["check_telos", "collect_garbage", "compare", "diff", "doctor", "export_proof", "fork", "init"]
 __all__ += ["install_profiles", "list_profiles", "list_sessions", "load_settings", "open_question", "prepare_demo"]
 __all__ += ["prove_again", "prove_file_again", "read_proof_file", "read_run", "report_on", "reset", "resolve"]
-__all__ += ["restore_files", "resume", "rollback", "run", "run_demo", "run_settings", "simulate", "stop", "validate"]
+__all__ += [
+    "restore_files",
+    "resume",
+    "rollback",
+    "run",
+    "run_demo",
+    "run_settings",
+    "simulate",
+    "stop",
+    "transcript",
+    "validate",
+]
 
 # Where each public name is defined.
 _MODULES = {
+    "logos.app.activity": ("transcript",),
     "logos.app.certificate": ("certificate", "export_proof", "prove_again", "prove_file_again", "read_proof_file"),
     "logos.app.demo": ("prepare_demo", "run_demo"),
     "logos.app.detach": ("stop",),

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     try:
         configure_logging(0, os.environ)
         with interruptible():
-            settings = load_settings(Path(arguments[0]) if arguments else None, os.environ)
+            settings = load_settings(Path(arguments[0]) if arguments else None, os.environ, bare=True)
             result = run_here(settings, bare=True, watchers=[progress(say)], reread=os.environ.get("REREAD") == "1")
     except (LogosError, Interrupted) as error:
         say(f"logos: {error}")

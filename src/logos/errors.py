@@ -27,6 +27,8 @@
 Any other exception that escapes is a bug and keeps its traceback.
 """
 
+import signal
+
 
 class LogosError(Exception):
     """Base of all errors that Logos reports as one line."""
@@ -136,5 +138,6 @@ class Interrupted(BaseException):
     """A signal asked Logos to stop."""
 
     def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by signal {signum}")
+        typed = " (Ctrl-C)" if signum == signal.SIGINT else ""
+        super().__init__(f"stopped by {signal.Signals(signum).name}{typed}")
         self.exit_code = 128 + signum

@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import NotRequired, Protocol, TypedDict, Unpack, runtime_checkable
 
 from logos.domain.events import Event, ProofRan, Recorded, RunForked, WorkGathered, WorkMerged
+from logos.domain.steps import Step
 from logos.domain.turns import Gather, Merge, Prove, RunId, TurnId, Worktree
 from logos.domain.usage import Usage
 
 
 class TerminalOptions(TypedDict):
-    """`working_directory` is where the agent works, if not in the host's own; the same key gives the same terminal."""
+    """`working_directory` is where the agent works, if not in the host's own; the same key gives the same terminal.
+
+    `agent` is its name in the plan.
+    """
 
     provider: str
+    agent: NotRequired[str]
+    model: NotRequired[str]
     idempotency_key: NotRequired[str]
     working_directory: NotRequired[str]
 
@@ -46,6 +52,21 @@ class Screen(Protocol):
 
 
 @runtime_checkable
+class ProfileReader(Protocol):
+    """A host whose agents start with a profile, and that can tell its text."""
+
+    # The text as agents of this provider get it; empty if unknown.
+    def profile_text(self, profile: str, provider: str) -> str: ...
+
+
+@runtime_checkable
+class MemoryReporter(Protocol):
+    """A host that starts a program per turn, and knows whether it continues the conversation of the turn before."""
+
+    def remembers(self, provider: str) -> bool: ...
+
+
+@runtime_checkable
 class WindowChecker(Protocol):
     """A host that reports the last status of a terminal also when its window is gone, and can tell that it is."""
 
@@ -66,10 +87,18 @@ class TurnReporter(Protocol):
 
 
 @runtime_checkable
+class StepReporter(Protocol):
+    """A host that reads what its agents print while they work."""
+
+    # What the agent did in its latest turn since this was asked last; it reads only what is new, and never fails.
+    def new_steps(self, terminal_id: str) -> tuple[Step, ...]: ...
+
+
+@runtime_checkable
 class ExitReporter(Protocol):
     """A host that starts a process per turn and knows how the latest one ended."""
 
-    # Its exit code, negative for a signal, and when it ended, as the file system stamps files; None: nobody knows.
+    # Its exit code, negative for a signal, and when it ended, as the file system stamps files; None: unknown.
     def exit_of(self, terminal_id: str) -> tuple[int, int] | None: ...
 
 
@@ -148,15 +177,18 @@ class Snapshots(Protocol):
     @property
     def prefix(self) -> str: ...
     # Store the work tree; the same tree gives the same commit. `anew`: believe nothing that agents could have written.
-    def take(self, *, anew: bool = False) -> str: ...
-    # Record which commit the work tree was at these events of a run.
-    def point(self, run: RunId, commits: Mapping[int, str]) -> None: ...
+    # `whole`: with the files of the repository outside the work dir, for a proof.
+    def take(self, *, anew: bool = False, whole: bool = False) -> str: ...
+    # Whether a snapshot has files outside the work dir.
+    def is_whole(self, commit: str) -> bool: ...
+    # Record which commit the work tree was at these events of a run; other names keep commits that its log names.
+    def point(self, run: RunId, commits: Mapping[int, str] | Mapping[str, str]) -> None: ...
     # The events of a run that have a snapshot, in order, and their commits.
     def of(self, run: RunId) -> dict[int, str]: ...
     # The files that differ between two snapshots, relative to the top of the work tree.
     def changed(self, since: str, now: str) -> list[str]: ...
-    # The same in one hash, with the files' contents, without those below a folder relative to the work dir.
-    def digest(self, since: str, now: str, without: str) -> str: ...
+    # The same in one hash, with the files' contents, without those below folders relative to the work dir.
+    def digest(self, since: str, now: str, without: Iterable[str]) -> str: ...
     # Those of the first that are changed or missing in the second.
     def altered(self, since: str, now: str) -> list[str]: ...
     # Put these files back as they were in a snapshot; all others stay.

@@ -70,7 +70,7 @@ def test_status_of_a_passed_run(sandbox: Sandbox) -> None:
         "turns": 9,
         "driver_pid": None,
         "in_flight": [],
-        "next": f"logos log {run}",
+        "next": f"logos diff {run}",
     }
 
 
@@ -84,7 +84,7 @@ def test_status_of_an_abandoned_run_says_who_holds_what_and_how_to_go_on(sandbox
     begin(sandbox.wd, "abcd1234")
     done = sandbox("status")
     assert "STOPPED" in done.out
-    assert "r1.analyst.c1 is with the analyst since" in done.out
+    assert "r1.analyst.c1 is not answered: the analyst was asked at" in done.out
     assert "no driver is attached to it" in done.out
     assert "next: logos run --resume" in done.out
     held = sandbox("status", "--json").json["in_flight"]
@@ -182,7 +182,7 @@ def test_another_work_dir_is_looked_at_with_wd_and_suggested_again(sandbox: Sand
     run = sandbox.run().run
     elsewhere = sandbox.at(tmp_path)
     assert elsewhere("status").out.startswith("no run was started")
-    assert f"next: logos log {run} --wd {sandbox.wd}" in elsewhere("status", "--wd", str(sandbox.wd)).out
+    assert f"next: logos diff {run} --wd {sandbox.wd}" in elsewhere("status", "--wd", str(sandbox.wd)).out
 
 
 def test_the_work_dir_of_the_configuration_is_looked_at(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
     code = (
         "from logos.cli import main\n"
         "def broken(wd): raise ZeroDivisionError('ours')\n"
-        "import logos.cli.status; logos.cli.status.place_of = broken\n"
+        "import logos.cli.status; logos.cli.status.place_to_read = broken\n"
         "main(['status'])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -130,7 +130,7 @@ def test_wrong_input_is_one_clear_line_before_any_terminal(
     (sandbox.wd / "p.md").write_text(PROMPT)
     (sandbox.wd / "half.md").write_text("*** ORIGINAL EXPLORE SUMMARY ***\nonly this\n")
     (sandbox.wd / "binary.md").write_bytes(b"\xff\xfe\x00")
-    sandbox.set(API=cao.url)
+    sandbox.set(LOGOS_API=cao.url)
     done = sandbox("run", *arguments)
     assert (done.code, done.out) == (code, "")
     assert done.err.startswith("logos: ")
@@ -211,7 +211,8 @@ def test_the_run_id_is_said_before_any_agent_is_asked(sandbox: Sandbox, cao: Fak
     lines = done.err.splitlines()
     assert lines[0][10:] == "running `true` once in a clean room, before the first turn"
     assert lines[1][10:].startswith("the tests pass now; one run takes ")
-    assert f"run {run} started in {sandbox.wd}" in lines[2]
+    assert lines[2][10:].startswith("the analyst's plan, for you and the other agents, will be in openspec/changes/")
+    assert f"run {run} started in {sandbox.wd}" in lines[3]
     assert f"logos log {run} " in done.out
     assert f"logos show {run} r1.tester.c1 " in done.out
 
@@ -266,8 +267,7 @@ def test_the_end_shows_what_changed_in_the_repository(tmp_path: Path) -> None:
 
     with FakeCao(sandbox.wd / ".tmp" / "agent-responses", script(programmer=[program]), turn_seconds=TURN) as cao:
         done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}")
-    assert " old.py | 2 +-" in done.out
-    assert " greet.py (new)" in done.out
+    assert " greet.py | 1 +\n old.py   | 2 +-\n" in done.out
     assert ".telos" not in done.out
 
 

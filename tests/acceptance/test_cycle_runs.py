@@ -539,7 +539,8 @@ def test_a_set_up_that_failed_half_way_is_undone_and_can_be_tried_again(shop: Sa
 def test_terminals_without_their_tmux_are_gone(shop: Sandbox):
     with FakeCao(shop.wd / ".tmp" / "agent-responses", testing.script()) as cao:
         with pytest.raises(Interrupted):
-            shop.run(ApiClient(cao.url, str(shop.wd)), watchers=[StopAfter("turn_answered", 2)])
+            # All terminals are open when the last agent is asked.
+            shop.run(ApiClient(cao.url, str(shop.wd)), watchers=[StopAfter("turn_sent", 9)])
         cao.kill_tmux()
         with pytest.raises(StateError, match=r"no window any more.*--recreate"):
             shop.run(ApiClient(cao.url, str(shop.wd)), prompt="", **ONE_CYCLE)

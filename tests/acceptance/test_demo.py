@@ -81,7 +81,7 @@ def test_the_first_review_objects_the_proof_catches_the_cheat_and_the_second_att
         "r2.changes": "1 file changed",
         "r2.proof.result": "exit 0, 9 passed",
         "r2.proof.guarded": "exit 0, 9 passed",
-        "r2.proof.canary": "3 of 3 planted failures noticed",
+        "r2.proof.canary": "9 of 9 planted failures noticed",
     }
 
 
@@ -93,6 +93,7 @@ def test_the_story_says_in_one_line_that_the_cheat_was_caught(
     assert "test_discount.py" in told[0]
 
 
+@pytest.mark.long
 def test_the_proof_of_the_demo_agrees_when_it_is_repeated(told: dict[str, Any], tmp_path: Path) -> None:
     def proof(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run([LOGOS, "proof", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
@@ -143,6 +144,7 @@ def test_no_process_is_processes_of(told: dict[str, Any]) -> None:
     assert processes_of(Path(told["folder"])) == []
 
 
+@pytest.mark.long
 def test_the_demo_ends_with_diff_timeline_and_where_to_look(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     done = run_demo("--keep", str(folder), cwd=tmp_path)

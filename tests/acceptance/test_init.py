@@ -51,7 +51,6 @@ def test_without_a_client_no_provider_is_written(sandbox: Sandbox) -> None:
     assert done.code == 0
     assert "provider" not in config(sandbox)
     assert "provider: none found; install an agent CLI: `logos doctor`" in done.out
-    assert "docs/how-to/agents.md" in done.out
 
 
 def test_a_provider_can_be_named_by_its_program(sandbox: Sandbox) -> None:

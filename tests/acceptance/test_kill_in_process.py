@@ -78,11 +78,15 @@ class SlowAgents:
 
 @dataclass
 class World:
-    """What outlives a driver: the log, the agents, the files, the time."""
+    """What outlives a driver: the log, the agents, the files, the time.
+
+    `screens`: its agents have terminals that take time to start, so that they are opened while the first turn is on.
+    """
 
     wd: Path
     agents: ScriptedAgents
     slow: bool = False
+    screens: bool = False
     log: MemoryLog = field(default_factory=MemoryLog)
     time: VirtualTime = field(default_factory=VirtualTime)
     sent: Counter[str] = field(default_factory=Counter)
@@ -100,7 +104,8 @@ class World:
             turn = re.match(r"Turn: (\S+)", second)
             return turn[1] if turn else self.agents.profiles.get(first, second)
 
-        return Mortal(_Counted(self.host, self.sent), life, CHANGES_ON_A_HOST, about)
+        kind = _MortalScreens if self.screens else Mortal
+        return kind(_Counted(self.host, self.sent), life, CHANGES_ON_A_HOST, about)
 
     def dependencies(self, life: Life) -> Dependencies:
         log = cast("Any", MortalLog(self.log, life))
@@ -136,6 +141,15 @@ class _Counted:
         return getattr(self.host, name)
 
 
+class _MortalScreens(Mortal):
+    def get_screen(self, terminal_id: str) -> str:
+        self._life.check()
+        return self._real.get_last_output(terminal_id)
+
+    def press_key(self, terminal_id: str, key: str) -> None:
+        raise AssertionError((terminal_id, key))
+
+
 def check_nothing_was_lost_or_repeated(world: World, undisturbed: World, why: str) -> None:
     events = world.events
     assert len(world.of(RunStarted)) == 1, f"{why}: a second run was started"
@@ -161,6 +175,12 @@ TURNS = 10
 def cycle_world(wd: Path, *, slow: bool = False) -> World:
     wd.mkdir(parents=True)
     return World(wd, ScriptedAgents(wd / ".tmp" / "agent-responses", CYCLE), slow)
+
+
+def screens_world(wd: Path, *, slow: bool = False) -> World:
+    world = cycle_world(wd, slow=slow)
+    world.screens = True
+    return world
 
 
 def drive_cycle(world: World, life: Life) -> bool:
@@ -344,6 +364,7 @@ def check_build(world: BuildWorld, undisturbed: BuildWorld, why: str) -> None:
 
 FLOWS: dict[str, tuple[Any, Any, Any]] = {
     "run": (cycle_world, drive_cycle, check_cycle),
+    "run-on-screens": (screens_world, drive_cycle, check_cycle),
     "build": (build_world, drive_build, check_build),
 }
 
@@ -359,13 +380,12 @@ KINDS: dict[str, Callable[[str], bool]] = {
 }
 # With agents that answer at once a driver finds responses when it comes back; with slow ones, agents at work.
 CASES = [*((kind, False) for kind in KINDS), ("after-events", True), ("acts", True)]
-QUICK_CASES = [("between", False), ("acts", False)]
 IDS = [f"{kind}-{'slow' if slow else 'quick'}" for kind, slow in CASES]
-EVERY_CASE = pytest.mark.parametrize(
-    ("kind", "slow"),
-    [pytest.param(*case, marks=[] if case in QUICK_CASES else pytest.mark.long) for case in CASES],
-    ids=IDS,
-)
+
+
+def every_case(*quick: tuple[str, bool]) -> pytest.MarkDecorator:
+    marked = [pytest.param(*case, marks=[] if case in quick else pytest.mark.long) for case in CASES]
+    return pytest.mark.parametrize(("kind", "slow"), marked, ids=IDS)
 
 
 def is_act(instant: str) -> bool:
@@ -380,7 +400,7 @@ def instants_of(undisturbed: Life, kind: str) -> list[str]:
 
 
 @pytest.mark.scenario("LOG-01")
-@EVERY_CASE
+@every_case(("between", False))
 @pytest.mark.parametrize("flow", [*FLOWS])
 def test_a_driver_that_dies_at_any_instant_is_followed_by_one_that_loses_and_repeats_nothing(
     flow: str, kind: str, slow: bool, tmp_path: Path
@@ -402,7 +422,7 @@ def test_a_driver_that_dies_at_any_instant_is_followed_by_one_that_loses_and_rep
 
 
 @pytest.mark.scenario("LOG-01")
-@EVERY_CASE
+@every_case(("between", False), ("acts", False))
 @pytest.mark.parametrize("flow", [*FLOWS])
 def test_drivers_that_die_at_every_instant_of_one_run_or_build_get_to_its_end(
     flow: str, kind: str, slow: bool, tmp_path: Path

@@ -98,7 +98,7 @@ def test_two_attempts_at_the_same_work_are_told_apart_to_the_byte(bench: Bench) 
     # From the end of the first to the end of the second, applied where the first lies.
     command = f"{LOGOS} diff {first} {second} 2>/dev/null | git apply"
     subprocess.run(command, shell=True, cwd=bench.wd, env=clean_env(), check=True)
-    assert fork.look("diff", second)["files"] == []
+    assert fork.look("diff", f"{second}@")["files"] == []
     for name, text in SECOND.items():
         assert (bench.wd / name).read_text() == text
 

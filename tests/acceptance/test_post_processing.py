@@ -117,7 +117,9 @@ def test_a_fail_is_neither_archived_nor_committed(repository: Sandbox, openspec:
         pytest.param(".", "../outside.json", id="outside the repository"),
     ],
 )
-@pytest.mark.parametrize("staged", ["untracked", "staged", "tracked"])
+@pytest.mark.parametrize(
+    "staged", ["tracked", *(pytest.param(how, marks=pytest.mark.long) for how in ("untracked", "staged"))]
+)
 def test_the_state_file_is_never_committed(tmp_path: Path, work_dir: str, state_file: str, staged: str):
     top = make_repository(tmp_path / "repo", {"README.md": "A shop.\n"})
     shop = Sandbox(top / work_dir)

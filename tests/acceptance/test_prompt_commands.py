@@ -15,8 +15,9 @@ def test_the_command_of_the_instruction_writes_the_file_whatever_its_path(tmp_pa
     path = tmp_path / folder / "test_result.md"
     path.parent.mkdir()
     instruction = response_instruction(path)
-    assert f"\n{path}\n" in instruction
-    command = instruction[instruction.index("\ncat ") : instruction.index("\nWrite the file itself")]
+    # A path that needs quotes in a command is told without them, too.
+    assert (f"\n{path}\n" in instruction) is (folder != "plain")
+    command = instruction[instruction.index("\ncat ") :]
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert path.read_text() == f"{PLACEHOLDER}\n"
     assert done.stdout + done.stderr == ""
@@ -27,6 +28,6 @@ def test_a_response_in_the_heredoc_is_not_touched_by_the_shell(tmp_path: Path) -
     path = tmp_path / "test_result.md"
     says = "RESULT: FAIL\nEVIDENCE:\n| $(touch oops) `id` $HOME \\n 'EOF' \"EOF\"\nEOF"
     instruction = response_instruction(path).replace(PLACEHOLDER, says)
-    command = instruction[instruction.index("\ncat ") : instruction.index("\nWrite the file itself")]
+    command = instruction[instruction.index("\ncat ") :]
     subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
     assert path.read_text() == f"{says}\n"

@@ -219,7 +219,14 @@ def _green(document: dict[str, Any]) -> None:
     document["steps"][-1]["exit_code"] = 0
 
 
-@pytest.mark.parametrize("change", [_drop_guarded, _more_tests, _other_command, _other_result, _green])
+@pytest.mark.parametrize(
+    "change",
+    [
+        _drop_guarded,
+        _green,
+        *(pytest.param(change, marks=pytest.mark.long) for change in (_more_tests, _other_command, _other_result)),
+    ],
+)
 def test_a_certificate_that_was_changed_disagrees(
     exported: Path, tmp_path: Path, change: Callable[[dict[str, Any]], object]
 ) -> None:
@@ -274,6 +281,7 @@ def test_a_weakened_test_is_no_pass_unless_a_person_allows_it(tmp_path: Path) ->
     assert document["declared"][0]["files"] == ["test_hello.py"]
 
 
+@pytest.mark.long
 def test_a_test_that_fails_before_the_run_may_go_on_failing_if_a_person_says_so(tmp_path: Path) -> None:
     broken = {"test_old.py": a_test("hello", "hello", "good day Ada")}
     for arguments, code in ((("--known-failing", "test_old.py"), 0), ((), 1)):
@@ -322,15 +330,15 @@ def test_a_work_tree_that_changed_after_the_proof_is_not_committed(shop: Sandbox
 HOLD = """
 import os, pathlib, time
 
-files = {path.name for path in pathlib.Path().glob("*.py")} - {"hold.py", "hello.py"}
-known = {"bye.py", "test_bye.py", "test_hello.py"}
+files = {path.name for path in pathlib.Path().glob("*.py")}
 steps = {
     (False, False): "baseline",
     (True, True): "result",
     (True, False): "guarded",
     (False, True): "red",
 }
-step = "canary" if files - known else steps["bye.py" in files, "test_bye.py" in files]
+is_planted = "return" in pathlib.Path("test_hello.py").read_text()
+step = "canary" if is_planted else steps["bye.py" in files, "test_bye.py" in files]
 while os.environ.get("HOLD") == step:
     time.sleep(0.05)
 """
@@ -348,7 +356,7 @@ def test_a_driver_killed_inside_each_step_repeats_no_step_and_leaves_nothing(tmp
         return any(rooms_folder().glob("*/*/commands/*"))
 
     for step in ProofStep:
-        if step is ProofStep.BLIND:
+        if step in (ProofStep.BLIND, ProofStep.BLIND_BASE):
             continue
         driver = shop.start(*words, HOLD=step)
         if step is not ProofStep.BASELINE:

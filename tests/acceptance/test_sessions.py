@@ -249,11 +249,18 @@ def control_c(window: Window) -> int:
     return window.ends()
 
 
-CUTS = [(window_closed, 128 + signal.SIGHUP), (killed, -signal.SIGKILL), (control_c, 128 + signal.SIGINT)]
+CUTS = {
+    "window-closed": (window_closed, 128 + signal.SIGHUP),
+    "killed": (killed, -signal.SIGKILL),
+    "control-c": (control_c, 128 + signal.SIGINT),
+}
 
 
 @pytest.mark.scenario("LOG-15")
-@pytest.mark.parametrize(("cut", "ends_with"), CUTS, ids=["window-closed", "killed", "control-c"])
+@pytest.mark.parametrize(
+    ("cut", "ends_with"),
+    [pytest.param(*cut, marks=[] if name == "killed" else pytest.mark.long, id=name) for name, cut in CUTS.items()],
+)
 def test_a_build_that_was_cut_off_is_in_its_state_file_and_goes_on_from_there(
     room: Room, cut: Callable[[Window], int], ends_with: int
 ) -> None:
@@ -316,6 +323,7 @@ def test_a_cycle_that_was_cut_off_goes_on_by_itself_and_shows_the_same_summary(r
 # --- asked on a terminal (LOG-15)
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-15")
 def test_somebody_who_does_not_decide_leaves_everything_as_it_was(room: Room) -> None:
     run = stopped_small_build(room)
@@ -334,7 +342,10 @@ def test_somebody_who_does_not_decide_leaves_everything_as_it_was(room: Room) ->
 
 
 @pytest.mark.scenario("LOG-15")
-@pytest.mark.parametrize("answer", ["r\n", "perhaps\n|\n"], ids=["resume", "unknown-then-enter"])
+@pytest.mark.parametrize(
+    "answer",
+    [pytest.param("r\n", id="resume", marks=pytest.mark.long), pytest.param("perhaps\n|\n", id="unknown-then-enter")],
+)
 def test_a_build_is_resumed_when_the_person_says_so(room: Room, answer: str) -> None:
     run = stopped_small_build(room)
     with Window(room, "build") as window:
@@ -349,6 +360,7 @@ def test_a_build_is_resumed_when_the_person_says_so(room: Room, answer: str) -> 
     assert [*room.built()] == ["feature.py"]
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-15")
 def test_a_build_is_given_up_for_a_new_one_when_the_person_says_so(room: Room) -> None:
     old = stopped_small_build(room)
@@ -363,6 +375,7 @@ def test_a_build_is_given_up_for_a_new_one_when_the_person_says_so(room: Room) -
     room.assert_tidy(room.result)
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-15")
 def test_a_build_is_forked_when_the_person_says_so_and_the_old_one_stays(room: Room) -> None:
     old = stopped_build(room)
@@ -523,6 +536,7 @@ def two_days(room: Room) -> str:
     return run
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-16")
 def test_a_build_goes_back_to_the_end_of_a_day_and_to_where_it_was_left(room: Room, two_days: str) -> None:
     old, days = two_days, days_of(room, two_days)

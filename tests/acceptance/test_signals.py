@@ -16,6 +16,7 @@ from tests.unit.test_cli import LOGOS, PROMPT, clean_env
 # Reached only if a signal is lost.
 LAST_RESORT_SECONDS = 120
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+NAMES = {INT: "SIGINT (Ctrl-C)", TERM: "SIGTERM", HUP: "SIGHUP"}
 
 
 @contextmanager
@@ -63,7 +64,7 @@ def test_a_command_that_only_reads_stops_in_order(
 ) -> None:
     wd = restore("4d178cb", "cycle-unfinished", tmp_path / "repo")
     with started(wd, ignored, "log", "--follow", until="no driver is attached") as process:
-        assert stopped_by(process, signals) == (128 + by, f"logos: stopped by {by.name}\n")
+        assert stopped_by(process, signals) == (128 + by, f"logos: stopped by {NAMES[by]}\n")
 
 
 @pytest.mark.scenario("CYC-21")
@@ -78,6 +79,6 @@ def test_a_run_stops_in_order_and_can_be_resumed(
     with started(tmp_path, ignored, *arguments, until="r1.analyst.c1 prompt delivered") as process:
         code, err = stopped_by(process, signals)
     assert code == 128 + by, err
-    assert f"logos: stopped by {by.name}" in err
+    assert f"logos: stopped by {NAMES[by]}" in err
     assert "can be resumed: logos run --simulate script.yaml --resume" in err
     assert "Traceback" not in err

@@ -167,7 +167,7 @@ def test_an_agent_that_writes_no_file_is_reminded_once(stage: Rehearsal) -> None
     stage.script({"programmer": [{"fault": "no_file", "times": 1}]})
     done = stage.simulate()
     assert done.code == 0
-    assert done.err.count("reminded of the response file") == 1
+    assert done.err.count("it is reminded of it") == 1
 
 
 def test_an_agent_that_never_writes_its_file(stage: Rehearsal) -> None:
@@ -175,7 +175,7 @@ def test_an_agent_that_never_writes_its_file(stage: Rehearsal) -> None:
     done = stage.simulate()
     error, hint = last_words(done)
     assert done.code == 1
-    assert done.err.count("reminded of the response file") == 1
+    assert done.err.count("it is reminded of it") == 1
     assert "it went idle without writing its response file, also after a reminder" in error
     assert "I changed greet.py, all done!" in error
     assert "--resume" in hint

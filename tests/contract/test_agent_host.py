@@ -103,7 +103,7 @@ FAKE_CODEX = """#!{python}
 import json, os, pathlib, re, sys, time
 pathlib.Path({folder!r}, "worked_in").write_text(os.getcwd())
 prompt = sys.stdin.read()
-path = re.search(r"^/.*/analyst_summary.md$", prompt, re.MULTILINE)
+path = re.search(r"(?<=^cat >)/.*/analyst_summary.md(?= <<)", prompt, re.MULTILINE)
 seen = pathlib.Path({folder!r}, "turns")
 print(json.dumps({{"type": "thread.started", "thread_id": "thread-1"}}), flush=True)
 while not pathlib.Path({folder!r}, "go").exists():
@@ -623,6 +623,7 @@ CALLS: dict[str, Callable[[ApiClient], object]] = {
     "send_input": lambda api: api.send_input("a1", "hello"),
     "exit_terminal": lambda api: api.exit_terminal("a1"),
     "profiles": lambda api: api.profiles(),
+    "profile_text": lambda api: api.profile_text("tester", "codex"),
     "install_profile": lambda api: api.install_profile("tester", "..."),
     "preflight": lambda api: api.preflight([], patience=0.1),
 }
@@ -633,6 +634,17 @@ def test_a_server_that_stays_away_is_unreachable(tmp_path: Path, call: str) -> N
     url = an_address_nobody_answers_at(tmp_path)
     with closing(ApiClient(url, str(tmp_path), patience=0.1)) as client, pytest.raises(HostUnreachable):
         CALLS[call](client)
+
+
+def test_a_profile_is_told_as_the_server_has_it_and_empty_where_nobody_knows(tmp_path: Path) -> None:
+    with (
+        FakeCao(tmp_path, {}, profile_texts={"tester": "Test it.\n"}) as server,
+        closing(ApiClient(server.url, str(tmp_path))) as client,
+    ):
+        assert client.profile_text("tester", "codex") == "Test it.\n"
+        assert client.profile_text("../x", "codex") == ""
+        # The server starts its agents with copies that were made when the profile was installed.
+        assert client.profile_text("tester", "opencode_cli") == ""
 
 
 def test_a_server_that_stays_away_creates_nothing_and_is_named(tmp_path: Path) -> None:

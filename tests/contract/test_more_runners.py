@@ -110,18 +110,19 @@ def test_only_the_wanted_files_are_run(scripts: RunnerProject, runner: str) -> N
 def test_planted_tests_fail(scripts: RunnerProject, runner: str) -> None:
     name, text = FILES[runner]
     scripts.write({name: text})
-    ids = scripts.plant([name], ["src/calc.js"])
-    ran = scripts.run(COMMANDS[runner] + patterns(runner), sorted({test.partition("::")[0] for test in ids}))
-    assert ran.counts.failed == tuple(sorted(ids)), ran.output
-    assert len(ids) == 2
+    passed = scripts.run(COMMANDS[runner] + patterns(runner)).counts.passed
+    ids, ran = scripts.run_planted(COMMANDS[runner] + patterns(runner), passed)
+    assert ran.counts.failed == ids, ran.output
+    assert ids
 
 
 @pytest.mark.parametrize("runner", ["mocha", "jest"])
 def test_a_planted_test_passes_where_product_code_replaces_the_assertion(scripts: RunnerProject, runner: str) -> None:
     name, text = FILES[runner]
-    scripts.write({name: text, "src/calc.js": "exports.add = (a, b) => a + b;\n" + CHEATS[runner]})
-    ids = scripts.plant([name], ["src/calc.js"])
-    assert not {*ids} <= {*scripts.run(COMMANDS[runner] + patterns(runner)).counts.failed}
+    scripts.write({name: text, "src/calc.js": "exports.add = () => 5;\n" + CHEATS[runner]})
+    passed = scripts.run(COMMANDS[runner] + patterns(runner)).counts.passed
+    ids, ran = scripts.run_planted(COMMANDS[runner] + patterns(runner), passed)
+    assert not {*ids} <= {*ran.counts.failed}
 
 
 @pytest.mark.parametrize("runner", FILES)

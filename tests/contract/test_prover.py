@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from logos.domain.proof import Network, ProofStep
+from logos.domain.proof import CountedTests, Network, ProofStep
 from tests.support.proving import SANDBOXES, Project, contents, rooms_left
 from tests.support.repositories import git, make_repository, write_files
 
@@ -25,6 +25,7 @@ PRICE = CASE.format("price", "self.assertEqual(__import__('shop').price(), 1)")
 SHOP = {"shop.py": "def price():\n    return 1\n", "tests/__init__.py": "", "tests/test_shop.py": PRICE}
 DEARER = {"shop.py": "def price():\n    return 2\n"}
 WEAKENED = {"tests/test_shop.py": CASE.format("price", "pass")}
+TESTED = "tests/test_shop.py::Case::test_price"
 Make = Callable[..., Project]
 
 
@@ -130,12 +131,52 @@ def test_a_link_in_place_of_the_tests_is_replaced_by_the_tests(make: Make, tmp_p
 def test_planted_tests_fail_and_are_reported(make: Make) -> None:
     shop = make()
     base = shop.take()
-    result = shop.write({"shop.py": "def price():\n    return 1 + 0\n"})
-    ran = shop.prove(ProofStep.CANARY, UNITTEST, base, result, ran=("tests/test_shop.py",))
-    assert ran.subject
+    result = shop.write({"shop.py": "def price():\n    return 1 + 0\n", **WEAKENED})
+    ran = shop.prove(ProofStep.CANARY, UNITTEST, base, result, passed=(TESTED,))
+    assert ran.subject == (TESTED,)
     assert ran.tests is not None
-    assert {*ran.tests.failed} == {*ran.subject}
+    assert ran.tests.failed == ran.subject
     assert ran.exit_code != 0
+
+
+def test_a_planted_test_of_code_that_patches_assertions_does_not_fail(make: Make) -> None:
+    shop = make()
+    base = shop.take()
+    patch = "import unittest\n\nunittest.TestCase.assertEqual = lambda *_: None\n"
+    result = shop.write({"shop.py": patch + DEARER["shop.py"]})
+    before = CountedTests("unittest", (TESTED,))
+    ran = shop.prove(ProofStep.CANARY, UNITTEST, base, result, passed=(TESTED,), before=before)
+    assert ran.subject == (TESTED,)
+    assert ran.tests is not None
+    assert ran.tests.failed == ()
+
+
+def test_a_test_that_nobody_can_make_fail_is_left_out(make: Make) -> None:
+    patient = "import functools\n\n\ndef patient(test):\n    @functools.wraps(test)\n    def run(self):\n"
+    patient += (
+        "        try:\n            test(self)\n        except AssertionError:\n            pass\n    return run\n"
+    )
+    test = CASE.format("odd", "self.assertTrue(1)").replace("    def", "    @__import__('patient').patient\n    def")
+    shop = make({**SHOP, "patient.py": patient, "tests/test_odd.py": test})
+    odd = "tests/test_odd.py::Case::test_odd"
+    base = shop.take()
+    result = shop.write({"shop.py": "def price():\n    return 1 + 0\n"})
+    before = CountedTests("unittest", (odd, TESTED))
+    ran = shop.prove(ProofStep.CANARY, UNITTEST, base, result, passed=(odd, TESTED), before=before)
+    assert ran.subject == (TESTED,)
+
+
+def test_a_script_of_a_command_that_counts_no_tests_is_made_to_fail(make: Make) -> None:
+    forges = "import atexit, os\natexit.register(os._exit, 0)\n"
+    shop = make({"shop.py": "", "check.py": "import shop\n\nassert shop\n"})
+    base = shop.take()
+    honest, forged = (
+        shop.prove(ProofStep.CANARY, f"{sys.executable} check.py", base, shop.write({"shop.py": text}))
+        for text in ("x = 1\n", forges)
+    )
+    assert (honest.subject, forged.subject) == (("check.py",), ("check.py",))
+    assert honest.exit_code != 0
+    assert forged.exit_code == 0
 
 
 def test_new_tests_run_on_the_old_source(make: Make) -> None:

@@ -303,10 +303,9 @@ UNITTEST_TESTS = (
 )
 def test_planted_tests_fail_in_an_honest_project(project: RunnerProject, command: str, tests: str) -> None:
     project.write({"calc.py": ADD, "conftest.py": "", "test_a.py": tests})
-    ids = project.plant(["test_a.py"], ["calc.py"])
-    counts = project.run(command, sorted({test.partition("::")[0] for test in ids})).counts
-    assert counts.failed == tuple(sorted(ids))
-    assert counts.passed == ()
+    passed = project.run(command).counts.passed
+    ids, ran = project.run_planted(command, passed)
+    assert (ids, ran.counts.failed, ran.counts.passed) == (passed, passed, ())
 
 
 @pytest.mark.parametrize(
@@ -321,8 +320,8 @@ def test_planted_tests_pass_where_product_code_cheats(
     project: RunnerProject, command: str, tests: str, source: str
 ) -> None:
     project.write({"calc.py": source, "conftest.py": "", "test_a.py": tests})
-    ids = project.plant(["test_a.py"], ["calc.py"])
-    assert not {*ids} <= {*project.run(command).counts.failed}
+    ids, ran = project.run_planted(command, project.run(command).counts.passed)
+    assert not {*ids} <= {*ran.counts.failed}
 
 
 NODE_FILE = """\
@@ -411,7 +410,9 @@ def test_programs_of_node_that_are_no_tests_are_not_counted(project: RunnerProje
     assert (ran.exit_code, ran.tests, ran.output.strip()) == (0, None, "--x,y")
 
 
-PATCHED_NODE = ADD_JS + "require('node:assert').equal = () => {};\n"
+PATCHED_NODE = "exports.add = () => 4;\nconst assert = require('node:assert');\n" + "".join(
+    f"assert.{name} = () => {{}};\n" for name in ("equal", "deepStrictEqual")
+)
 NODE_TESTS = {
     "test/a.test.js": "const test = require('node:test');\nconst assert = require('node:assert');\nconst { add } = require('../src/calc.js');\n\n"
     "test('adds', () => {\n  assert.equal(add(1, 2), 3);\n  assert.deepStrictEqual([add(1, 2)], [3]);\n});\n",
@@ -424,10 +425,10 @@ NODE_TESTS = {
 @pytest.mark.parametrize("source", [ADD_JS, PATCHED_NODE], ids=["honest", "cheat"])
 def test_planted_tests_of_node_fail_unless_product_code_cheats(project: RunnerProject, source: str) -> None:
     project.write({"src/calc.js": source, **NODE_TESTS})
-    ids = project.plant([*NODE_TESTS], ["src/calc.js"])
-    counts = project.run("node --test", sorted({test.partition("::")[0] for test in ids})).counts
-    assert ({*counts.failed} == {*ids}) == (source == ADD_JS)
-    assert len(counts.failed) + len(counts.passed) == len(ids)
+    passed = project.run("node --test").counts.passed
+    ids, ran = project.run_planted("node --test", passed)
+    assert ids == passed
+    assert ({*ran.counts.failed} == {*ids}) == (source == ADD_JS)
 
 
 def test_an_unknown_runner_counts_nothing(project: RunnerProject) -> None:

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from logos.adapters.git.snapshots import LARGEST_FILE, MOST_BYTES, MOST_FILES, GitSnapshots
+from logos.adapters.git.commits import LARGEST_FILE, MOST_BYTES, MOST_FILES
+from logos.adapters.git.snapshots import GitSnapshots
 from logos.domain.events import RunStarted, TurnAnswered
 from logos.domain.turns import RunId, TurnId
 from logos.engine.checkpoints import Checkpoints, work_tree
@@ -305,7 +306,7 @@ def test_the_digest_of_what_differs_stands_for_paths_and_contents_outside_a_fold
     base = snapshots.take()
 
     def digest() -> str:
-        return snapshots.digest(base, snapshots.take(), "openspec/")
+        return snapshots.digest(base, snapshots.take(), ["openspec/"])
 
     unchanged = digest()
     write(wd, "openspec/changes/x/tasks.md", "- [x] done")
@@ -324,9 +325,9 @@ def test_the_digest_of_what_differs_stands_for_paths_and_contents_outside_a_fold
 def test_the_digest_leaves_out_a_folder_of_the_work_dir_also_below_the_top(wd: Path) -> None:
     snapshots = GitSnapshots(wd / "docs")
     base = snapshots.take()
-    unchanged = snapshots.digest(base, base, "openspec/")
+    unchanged = snapshots.digest(base, base, ["openspec/"])
     write(wd, "docs/openspec/tasks.md", "- [x] done")
-    assert snapshots.digest(base, snapshots.take(), "openspec/") == unchanged
+    assert snapshots.digest(base, snapshots.take(), ["openspec/"]) == unchanged
 
 
 def test_snapshots_outlive_the_cleaning_of_the_repository(wd: Path) -> None:

@@ -89,7 +89,7 @@ def test_files_that_were_committed_meanwhile_are_still_the_same_files(tmp_path: 
 
 def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(tmp_path / "work", FILES)
-    monkeypatch.setattr("logos.adapters.proof.copies.MOST_FILES", 2)
+    monkeypatch.setattr("logos.adapters.git.commits.MOST_FILES", 2)
     with pytest.raises(HostError, match="more than a copy can hold"):
         TreeCopies(tmp_path / "work").take()
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from logos.adapters.commands import SupervisedCommands
 from logos.adapters.git.workspace import GitWorkspace, base_of, diff_stat
+from logos.adapters.git.worktrees import Setup
 from logos.domain.events import WorkGathered
 from logos.domain.turns import Gather, Merge, RunId, TurnId, Worktree
 from logos.errors import HostError, UsageError
@@ -781,7 +783,7 @@ def test_the_callers_git_variables_lead_nowhere(shop: Shop, tmp_path: Path, monk
             hook.setenv(name, str(tmp_path / "elsewhere"))
         hook.setenv("GIT_AUTHOR_NAME", "Somebody")
         assert base_of(shop.wd, allow_dirty=False) == shop.base
-        workspace = GitWorkspace(shop.wd, RUN, setup="git rev-parse --show-toplevel > top.txt")
+        workspace = with_setup(shop, "git rev-parse --show-toplevel > top.txt")
         folder = Path(workspace.open(shop.place(), anew=True))
         commit = workspace.gather(Gather(TURN, shop.place(), "The cart")).commit
     assert (folder / "top.txt").read_text() == f"{folder}\n"
@@ -789,8 +791,12 @@ def test_the_callers_git_variables_lead_nowhere(shop: Shop, tmp_path: Path, monk
     assert not (tmp_path / "elsewhere").exists()
 
 
+def with_setup(shop: Shop, command: str) -> GitWorkspace:
+    return GitWorkspace(shop.wd, RUN, Setup(command, SupervisedCommands(shop.wd / ".telos" / "checks", shop.wd)))
+
+
 def test_the_setup_runs_once_in_a_new_place_and_knows_the_work_dir(shop: Shop) -> None:
-    workspace = GitWorkspace(shop.wd, RUN, setup='mkdir -p build && echo "$LOGOS_ROOT" >> build/root')
+    workspace = with_setup(shop, 'mkdir -p build && echo "$LOGOS_ROOT" >> build/root')
     for anew in (True, False):
         folder = Path(workspace.open(shop.place(), anew=anew))
     workspace.ready(shop.place())
@@ -798,7 +804,7 @@ def test_the_setup_runs_once_in_a_new_place_and_knows_the_work_dir(shop: Shop) -
 
 
 def test_a_setup_that_fails_says_why_and_is_run_again(shop: Shop) -> None:
-    workspace = GitWorkspace(shop.wd, RUN, setup="touch build.log; echo no such package; test -e $LOGOS_ROOT/ok.log")
+    workspace = with_setup(shop, "touch build.log; echo no such package; test -e $LOGOS_ROOT/ok.log")
     with pytest.raises(HostError, match="no such package"):
         workspace.open(shop.place(), anew=False)
     write(shop.wd, "ok.log", "")

@@ -78,8 +78,8 @@ def test_without_an_exit_code_work_is_taken_and_a_verdict_is_not(
     step = {"run": half(file, f"kill -9 {SUPERVISOR}")}
     shop("run", "--simulate", str(shop.script({role: [step]})))
     assert (shop.answered[turn] == HALF) is taken
-    assert [why for why, _ in refused(shop) if "nobody knows how its process ended" in why] == [
-        f"{turn}: nobody knows how its process ended; its response is kept in the log and not accepted"
+    assert [why for why, _ in refused(shop) if "how its process ended is not known" in why] == [
+        f"{turn}: how its process ended is not known; its response is kept in the log and not accepted"
     ] * (not taken)
     assert shop.left_behind() == []
 

@@ -116,6 +116,21 @@ def test_a_supervisor_of_another_folder_is_a_stranger(tmp_path: Path) -> None:
     end(theirs, child)
 
 
+@pytest.mark.parametrize("word", range(5), ids=["pid", "token", "boot", "pid namespace", "start"])
+def test_a_supervisor_of_which_the_file_says_something_else_is_a_stranger(tmp_path: Path, word: int) -> None:
+    child = start(tmp_path, ["sleep", "4242"], tmp_path, os.environ)
+    wait_for(lambda: supervisor_of(tmp_path))
+    noted = (tmp_path / "pid").read_text()
+    words = noted.split()
+    words[word] = str(os.getpid()) if word == 0 else "9" * len(words[word])
+    try:
+        (tmp_path / "pid").write_text(" ".join(words))
+        assert supervisor_of(tmp_path) is None
+    finally:
+        (tmp_path / "pid").write_text(noted)
+        end(tmp_path, child)
+
+
 UNSHARE = ("unshare", "--pid", "--fork", "--mount-proc")
 
 

@@ -176,6 +176,23 @@ def test_an_accident_blocks_nothing(accident: str, victim: Victim) -> None:
     assert not victim.tampered
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_shell_is_offered_no_command_that_a_log_names_as_a_turn(shell: str, victim: Victim) -> None:
+    """A repository can come with a log, and then there is no mirror that contradicts it."""
+    victim.stop_at("turn_answered", 3)
+    for turn in ("r9.$(touch ran-it)", "r9.\\$(touch${IFS}ran-it)", "r9.`touch ran-it`", "r9.;touch", "r9\n.x", "r9.x"):
+        victim.insert({"kind": "turn_asked", "turn": turn, "agent": "tester", "prompt": "x"})
+        victim.insert(answered("x", turn))
+    shutil.rmtree(victim.mirror().parent)
+    line = "logos rollback r9"
+    told = {"COMP_WORDS": line, "COMP_CWORD": "2", "_TYPER_COMPLETE_ARGS": line}
+    done = victim.apart(_LOGOS_COMPLETE=f"complete_{shell}", **told)
+    assert done.err == ""
+    assert not {*done.out} & {*"$`;\\"}
+    assert "r9.x" in done.out
+    assert "touch" not in done.out
+
+
 def test_evidence_that_a_killed_driver_has_found_is_not_lost(victim: Victim) -> None:
     victim.stop_at("turn_answered", 4)
     victim.insert(answered(FORGED_PASS))

@@ -38,6 +38,8 @@ COMMANDS = (
         ("diff", "1", "--stat"),
         ("show", "{run}", "r1.tester.c1"),
         ("show", "{run}", "r1.programmer.c1"),
+        ("show", "{run}", "r1.tester.c1", "--transcript"),
+        ("show", "{run}", "r1.tester.c1", "--transcript", "--json"),
     ),
     *(("compare", "{run}", "{run}"), ("lineage",), ("telos",), ("resolve",), ("gc", "--dry-run"), ("doctor",)),
     *(("log", "--json"), ("status", "--json"), ("report", "--format", "md"), ("fork", "--at", "4"), ("resume",)),
@@ -53,6 +55,7 @@ def test_no_command_prints_an_invisible_character(ran: Sandbox, words: tuple[str
 
 def test_such_characters_are_shown_as_escapes(ran: Sandbox):
     assert "\\u202e" in ran("show", ran.run_id, "r1.tester.c1").out
+    assert "\\u202e" in ran("show", ran.run_id, "r1.tester.c1", "--transcript").out
 
 
 def test_the_live_view_shows_escapes(tmp_path: Path):

@@ -37,6 +37,15 @@ PATHS = (
     f"{TERMINAL}/turn-?/err",
     f"{TERMINAL}/turn-?/prompt.md",
 )
+# Pipes whose other end somebody holds open: to open them takes no time, to read from them would.
+_held: list[int] = []
+
+
+def hold_pipe(path: Path) -> None:
+    os.mkfifo(path)
+    _held.append(os.open(path, os.O_RDWR))
+
+
 KINDS: dict[str, Callable[[Path], object]] = {
     "pipe": os.mkfifo,
     "device": lambda path: path.symlink_to("/dev/zero"),
@@ -44,7 +53,15 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "garbage": lambda path: path.write_bytes(b"\xff\x00{[" * 1000),
 }
 COMMANDS = ("status", "resume", "rollback", "doctor")
-MATRIX = [*product(PATHS, KINDS, COMMANDS)]
+# What else reads the folders of terminals.
+LOOKS = ("transcript",)
+OF_TERMINALS = [path for path in PATHS if TERMINAL in path]
+MATRIX = [
+    *product(PATHS, KINDS, COMMANDS),
+    *product(OF_TERMINALS, KINDS, LOOKS),
+    *product(PATHS, ("held pipe",), COMMANDS[:2]),
+]
+MAKE = {**KINDS, "held pipe": hold_pipe}
 
 
 class Copies:
@@ -64,17 +81,20 @@ class Copies:
         shutil.copytree(self.folder, self.kept, symlinks=True)
 
     def plant(self, path: str, kind: str) -> None:
+        while _held:
+            os.close(_held.pop())
         shutil.rmtree(self.folder)
         shutil.copytree(self.kept, self.folder, symlinks=True)
         for number in "12" if "?" in path else " ":
             target = self.box.wd / path.replace(TERMINAL, str(self.terminal)).replace("?", number)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)
-            KINDS[kind](target)
+            MAKE[kind](target)
 
     def command(self, name: str) -> Done:
         resume = ("run", "--test", "true", "--simulate", str(self.box.script_path), "--resume")
-        words = {"resume": resume, "rollback": ("rollback", f"{self.run}@3")}
+        shown = ("show", "r1.tester.c1", "--transcript")
+        words = {"resume": resume, "rollback": ("rollback", f"{self.run}@3"), "transcript": shown}
         return self.box.apart(*words.get(name, (name,)))
 
 
@@ -99,6 +119,8 @@ def test_no_command_waits_for_an_odd_file_or_breaks(path: str, kind: str, comman
 
 PIPES = ("sub/.gitignore", "sub/.gitattributes", ".git/info/exclude", ".git/info/attributes", ".git/config")
 
+# A run asks git nothing for which it reads this file: it neither waits nor has anything to name.
+UNREAD = (".git/info/attributes",)
 
 RUN = ("run", "add a greeting", "--test", "true")
 BUILD = ("build", "sell", "--levels", "5-1", "--allow-dirty")
@@ -116,7 +138,10 @@ def test_no_command_waits_for_git_that_waits_for_a_pipe(
     os.mkfifo(path)
     done = repository.apart(*command, "--simulate", str(repository.script()))
     assert "Traceback" not in done.err, done.err
-    assert f"{path} is a pipe" in done.err
+    if pipe in UNREAD:
+        assert done.code == 0, done.err
+    else:
+        assert f"{path} is a pipe" in done.err
 
 
 FLOOD = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 from logos.adapters.commands import UNKNOWN, ShellCommands, end, exit_code, start, supervisor_of
+from tests.support.repositories import FILES
 from tests.support.sandbox import PROMPT, Sandbox, processes_of
 from tests.support.waiting import LAST_RESORT, until_exists, wait_for
 
@@ -226,3 +228,35 @@ def test_a_command_is_found_again_by_its_folder_under_any_name(tmp_path: Path) -
     child.wait(LAST_RESORT)
     assert supervisor_of(folder) is None
     assert exit_code(folder) == -signal.SIGTERM
+
+
+# --- setups of worktrees
+
+
+def test_a_daemon_that_a_setup_leaves_is_ended_with_it(repository: Sandbox) -> None:
+    """In the scratch worktree, in those of the build, and in a fork."""
+    pids = repository.wd.parent / "pids"
+    setup = f"{command_of(DAEMONS['a clean environment'])}; cat daemon >> {pids}; rm daemon"
+    repository.set_telos(FILES["telos.toml"] + f"[worktree]\nsetup = {json.dumps(setup)}\n")
+    repository.script({})
+    assert repository.build("sell", "--levels", "3-1").code == 0
+    in_build = len(pids.read_text().split())
+    assert in_build > 1
+    assert repository("fork", "--at", "2").code == 0
+    assert len(pids.read_text().split()) == in_build + 1
+    assert repository.left_behind() == []
+    assert not [pid for pid in pids.read_text().split() if psutil.pid_exists(int(pid))]
+
+
+def test_a_setup_that_outlived_its_driver_is_ended_by_the_next_one(repository: Sandbox) -> None:
+    # Over at once when it is tried, endless in the first worktree of the build.
+    setup = f"case $PWD in *scratch*) exit 0;; esac; test -e {repository.wd.parent}/over || {{ touch ../begun; sleep 4242; }}"
+    repository.set_telos(FILES["telos.toml"] + f"[worktree]\nsetup = {json.dumps(setup)}\n")
+    driver = repository.start("build", "sell", "--levels", "3-1", "--simulate", str(repository.script({})))
+    wait_for(lambda: [*repository.wd.glob(".telos/worktrees/*/begun")], process=driver)
+    driver.kill()
+    driver.wait(LAST_RESORT)
+    assert any("sleep 4242" in words for words in repository.left_behind())
+    (repository.wd.parent / "over").touch()
+    assert repository.build("--resume").code == 0
+    assert repository.left_behind() == []

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
-from logos.app.hosts import WITHHELD, local_host
+from logos.adapters.commands import ShellCommands
+from logos.adapters.git.worktrees import Setup, run_setup
+from logos.app.hosts import local_host
 from logos.app.setting_sources import load_settings
 from tests.support.sandbox import PROMPT, QUICK, Done, Sandbox
 from tests.support.waiting import LAST_RESORT, until_exists, wait_for
 
 NOBODY = 65534
+SECRETS = dict.fromkeys(("CAO_AUTH_LOCAL_TOKEN", "NTFY_TOPIC", "LOGOS_NTFY_TOPIC"), "secret-of-logos")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 
@@ -102,9 +106,23 @@ def test_a_repository_of_another_user_is_named_as_such(shop: Sandbox, words: tup
     assert f"git config --global --add safe.directory {shop.wd}" in done.err
 
 
+def test_the_secrets_of_logos_are_not_given_to_commands_that_run_the_agents_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Checks, and the setup of a worktree: agents write what they run."""
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    commands = ShellCommands(tmp_path / ".telos" / "checks", tmp_path)
+    _, told = commands.run("env", str(tmp_path), LAST_RESORT, threading.Event())
+    run_setup(Setup("env >env", commands), tmp_path, tmp_path)
+    for environment in (told, (tmp_path / "env").read_text()):
+        assert "PATH=" in environment
+        assert "secret-of-logos" not in environment
+
+
 def test_the_secrets_of_logos_are_not_given_to_agents(shop: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    for name in WITHHELD:
-        monkeypatch.setenv(name, "secret-of-logos")
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
     program = tmp_path / "agent"
     program.write_text(f"#!/bin/sh\nenv >'{tmp_path}/env'\n")
     program.chmod(0o755)

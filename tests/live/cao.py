@@ -146,6 +146,10 @@ class CaoServer:
             old.unlink()
         (self.mock_dir / "script.json").write_text(json.dumps(roles))
 
+    def start_slowly(self, seconds: float) -> None:
+        """Let every agent that is started from now on take so long until it listens."""
+        (self.mock_dir / "start_seconds").write_text(str(seconds))
+
     def release(self, name: str) -> None:
         """Let one agent that holds for this go on, now or when it comes to it."""
         (self.mock_dir / f"go.{name}").touch()

@@ -16,7 +16,10 @@ ROLES = {
     "test_result.md": "tester",
 }
 # Levels answer in a file that is called after their turn.
-RESPONSE_PATH = re.compile(rf"^/.*/({'|'.join(map(re.escape, ROLES))}|s\d+\.L\d\.\S+\.md)$", re.MULTILINE)
+# On a line of its own, or in the command that writes it.
+RESPONSE_PATH = re.compile(
+    rf"(?:^|(?<=^cat >))/.*/({'|'.join(map(re.escape, ROLES))}|s\d+\.L\d\.\S+\.md)(?= <<|$)", re.MULTILINE
+)
 INSTRUCTION = "RESPONSE FILE INSTRUCTION"
 TURN = re.compile(r"^Turn: (\S+)", re.MULTILINE)
 SHELL_TOOLS = ("exec_command", "shell_command", "shell", "local_shell", "Bash", "bash", "run_shell_command", "Shell")

@@ -15,8 +15,8 @@ from threading import Event
 import psutil
 import pytest
 
-from logos.adapters.hosts.local import RESPONSES, LocalHost
-from logos.adapters.hosts.providers import Permission
+from logos.adapters.hosts.local import LocalHost
+from logos.adapters.hosts.providers import RESPONSES, Permission
 from logos.domain.turns import FailureKind
 from logos.prompts import response_instruction
 from logos.waiting.provider_errors import failure_kind_of
@@ -220,11 +220,31 @@ def test_an_analyst_writes_a_spec_in_a_new_folder(client: Client, start: Start, 
     spec = tmp_path / "work tree" / "openspec" / "changes" / "new" / "spec.md"
     with FakeModel(Analyst(spec)) as model:
         agent = start(client, model)
-        agent.permission = Permission.EDIT
+        agent.permission = Permission.PLAN
         agent.turn("r1.tester")
     assert agent.error == ""
     assert spec.read_text().strip() == "spec"
     assert agent.response.read_text().strip() == "RESULT: PASS"
+
+
+# What keeps an agent from changing files that are not its own, whichever tool it uses.
+NARROW = (CODEX, CLAUDE, OPENCODE)
+
+
+@pytest.mark.parametrize("permission", [Permission.RESPOND, Permission.PLAN], ids=lambda one: one.name)
+@pytest.mark.parametrize("client", NARROW, ids=lambda client: client.name)
+def test_source_is_out_of_reach_of_who_plans_or_judges(
+    client: Client, permission: Permission, start: Start, tmp_path: Path
+) -> None:
+    file = tmp_path / "work tree" / "source.py"
+    with FakeModel(Reviewer(file, "shell" if client is CODEX else "")) as model:
+        agent = start(client, model)
+        file.write_text("mine")
+        agent.permission = permission
+        agent.turn("r1.tester")
+    assert agent.response.read_text().strip() == "RESULT: PASS"
+    assert (file.read_text() == "mine") == sandboxed(client)
+    assert bool(agent.host.refused_calls(agent.terminal)) == sandboxed(client)
 
 
 class Reviewer(Script):

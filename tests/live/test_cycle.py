@@ -94,8 +94,7 @@ def test_a_prompt_of_200_kb_arrives_whole(cao: CaoServer, shop: DrivenSandbox):
 def test_an_agent_that_dies_stops_the_run_with_its_name(cao: CaoServer, shop: DrivenSandbox):
     everybody_does_well(cao, analyst=[{"die": True}], peer_analyst=[{"say": APPROVED}])
     assert shop.drive() == 1
-    failure = shop.all_events()[-2]
-    assert isinstance(failure, TurnFailed)
+    (failure,) = shop.all_of(TurnFailed)
     assert failure.trouble == "died"
     assert re.search(r"analyst \(r1\.analyst\.c1, terminal [0-9a-f]{8}, mock_cli\)", shop.said)
     assert shop.state["final_status"] == "RUNNING"

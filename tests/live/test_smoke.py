@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
+from logos.adapters.hosts.cao import ApiClient
 from tests.live.cao import CaoServer
 from tests.live.clients import CODEX
 from tests.live.clis import make_home, sweep
@@ -31,6 +33,9 @@ def test_a_run_passes_at_once_and_cleans_up_after_itself(cao: CaoServer, tmp_pat
     assert shop.turns_answered() == [f"r1.{role}.c1" for role in ROLES]
     assert cao.turns_asked() == Counter(shop.turns_answered())
     wait_for(lambda: cao.windows(shop.state["session_name"]) == 0, "the end of every window")
+    with closing(ApiClient(cao.url, str(tmp_path))) as client:
+        assert "Follow your script." in client.profile_text("tester", "codex")
+        assert client.profile_text("nobody", "codex") == ""
 
 
 def test_a_whole_cycle_is_run_by_a_real_agent_cli(tmp_path: Path):

@@ -16,7 +16,10 @@ KILLED = -signal.SIGKILL
 # Forked from a process that has read our modules already, since there are many of them.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["tests.support.drivers", "logos.adapters.reports", "logos.cli.app", "logos.cli.output.console", "typer.main"]
+    [
+        *("tests.support.drivers", "logos.adapters.reports", "typer.main", "logos.cli.app", "logos.cli.output.console"),
+        *(f"logos.cli.{command}" for command in ("run", "build", "resume", "status", "rollback", "fork")),
+    ]
 )
 
 

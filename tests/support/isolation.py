@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from logos.app.setting_sources import LEAVES
+from logos.app.setting_sources import LEAVES, own_variable
 
 # What Logos and its libraries read from the environment; a test sets what it needs.
-OURS = frozenset({leaf.env for leaf in LEAVES} | {"NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LOGOS_LOG"})
+OURS = frozenset(
+    {name for leaf in LEAVES for name in (leaf.env, own_variable(leaf))}
+    | {"NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LOGOS_LOG"}
+)
 # Git variables that would point a test at another repository, identity or template.
 _GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE")
+# Each of the many processes would compile all modules again.
+_SLOW = frozenset({"PYTHONDONTWRITEBYTECODE"})
 _GIT_CONFIG = """\
 [user]
 \tname = Ada
@@ -31,8 +37,14 @@ def isolated(home: Path) -> dict[str, str]:
     home.mkdir(parents=True, exist_ok=True)
     config = home / ".gitconfig"
     config.write_text(_GIT_CONFIG)
+    # A version manager's `python3` is a script that takes longer than most of our commands.
+    programs = home / "bin"
+    programs.mkdir(exist_ok=True)
+    for name in ("python", "python3"):
+        (programs / name).symlink_to(Path(sys.executable).resolve())
     return {
         "HOME": str(home),
+        "PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
         "XDG_STATE_HOME": str(home / "state"),
         "XDG_CONFIG_HOME": str(home / "config"),
         "XDG_CACHE_HOME": str(home / "cache"),
@@ -45,7 +57,8 @@ def isolated(home: Path) -> dict[str, str]:
 
 def removed(environ: Mapping[str, str]) -> set[str]:
     """The variables of an environment that tests must not see."""
-    return {name for name in environ if name in OURS or name in _GIT or name.startswith("GIT_CONFIG_")}
+    unwanted = OURS | _SLOW | {*_GIT}
+    return {name for name in environ if name in unwanted or name.startswith("GIT_CONFIG_")}
 
 
 def clean_env(**more: str) -> dict[str, str]:

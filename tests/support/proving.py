@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from logos.adapters.proof.copies import TreeCopies
 from logos.adapters.proof.prover import RoomProver
 from logos.adapters.proof.rooms import rooms_folder
 from logos.domain.events import ProofRan
-from logos.domain.proof import LentFolder, ProofRules, ProofStep
+from logos.domain.proof import CountedTests, LentFolder, ProofRules, ProofStep
 from logos.domain.turns import Prove, TurnId
 from tests.support.repositories import make_repository, write_files
 
@@ -75,12 +75,14 @@ class Project:
         declared: tuple[str, ...] = (),
         lent: tuple[LentFolder, ...] = (),
         needs_network: bool = True,
-        ran: tuple[str, ...] = (),
+        before: CountedTests | None = None,
+        passed: tuple[str, ...] = (),
         **rules: object,
     ) -> ProofRan:
         changed = self.prover.changed(base, result) if result else ()
         made = ProofRules(command, **rules)  # type: ignore[arg-type]
-        action = Prove(TurnId("p"), step, made, base, result, changed, declared, needs_network, lent, ran)
+        action = Prove(TurnId("p"), step, made, base, result, changed, declared, needs_network, lent, before)
+        action = replace(action, passed=passed)
         return self.prover.run(action, threading.Event())
 
     def baseline(self, command: str, **rules: object) -> ProofRan:

@@ -6,13 +6,14 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from logos.adapters.proof.runners import counted, instrument
 from logos.domain.proof import CountedTests
 from logos.flows.proof.canary import planted
+from logos.flows.proof.test_ids import file_of
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class RunnerProject:
         return self
 
     def run(self, command: str, only: Sequence[str] = (), **variables: str) -> CommandRan:
+        return self._run(command, only, variables)
+
+    def _run(
+        self, command: str, only: Sequence[str], variables: Mapping[str, str], *, is_planted: bool = False
+    ) -> CommandRan:
         reports = self.reports / secrets.token_hex(4)
         reports.mkdir(parents=True)
         bins = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -49,7 +55,7 @@ class RunnerProject:
         env = {"PATH": bins, "HOME": str(self.reports), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
         env["PYTEST_ADDOPTS"] = "-p no:cacheprovider" + (" -p xdist" if " -n " in command else "")
         env["PYTHONDONTWRITEBYTECODE"] = "1"
-        env |= instrument(reports, only, env, self.folder)
+        env |= instrument(reports, only, env, self.folder, is_planted=is_planted)
         done = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=self.folder,
@@ -62,9 +68,10 @@ class RunnerProject:
         )
         return CommandRan(done.returncode, counted(reports, command, done.stdout), done.stdout)
 
-    def plant(self, tests: Sequence[str], changed: Sequence[str]) -> tuple[str, ...]:
-        texts = {name: (self.folder / name).read_text() for name in tests}
-        found = planted(texts, changed, lambda _: "k" + secrets.token_hex(5))
+    def run_planted(self, command: str, passed: Sequence[str]) -> tuple[tuple[str, ...], CommandRan]:
+        """The ids of tests that must fail, planted in their files, and what the command then gives."""
+        texts = {name: (self.folder / name).read_text() for name in {*map(file_of, passed)}}
+        found = planted(texts, passed, (), lambda: "k" + secrets.token_hex(5))
         self.write(dict(found.files))
         assert found.ids
-        return found.ids
+        return found.ids, self._run(command, sorted(found.files), {}, is_planted=True)

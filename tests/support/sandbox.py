@@ -101,16 +101,21 @@ class Sandbox:
         """`logos` in this process."""
         out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
         streams = redirect_stdout(out), redirect_stderr(err), stdin_of(stdin)
-        with changed_environ({**IDLE_HANDS, **self.environment}), chdir(self.wd), streams[0], streams[1], streams[2]:
+        with changed_environ(self._variables()), chdir(self.wd), streams[0], streams[1], streams[2]:
             code = main(arguments)
         return Done(code, *(_text(stream) for stream in (out, err)))
+
+    def _variables(self, **more: str) -> dict[str, str]:
+        """Those of a command; it tells of settings under common names, so the default has a name of our own."""
+        given = {**self.environment, **more}
+        return given if "EXPECT_CHANGE" in given else {"LOGOS_EXPECT_CHANGE": "0", **given}
 
     def start(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
         """`logos` as a process of its own, in a group of its own; it is ended with the sandbox."""
         process = subprocess.Popen(
             [LOGOS, *arguments],
             cwd=self.wd,
-            env=clean_env(**{**IDLE_HANDS, **self.environment, **env}),
+            env=clean_env(**self._variables(**env)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

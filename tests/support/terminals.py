@@ -25,13 +25,14 @@ def on_a_terminal(
     piped_stdout: bool = False,
     on_output: Callable[[str], None] = lambda _seen: None,
     typed: str = "",
+    columns: int = COLUMNS,
 ) -> tuple[str, str]:
     """Run a program that must succeed; what it wrote on its terminal, and what went to its piped standard output.
 
     `on_output` is called with everything seen so far whenever there is more. `typed` waits for whoever reads.
     """
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
     out = subprocess.PIPE if piped_stdout else theirs
     process = subprocess.Popen(
         command, cwd=cwd, env=env, stdin=theirs, stdout=out, stderr=theirs, text=True, start_new_session=True

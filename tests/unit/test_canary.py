@@ -1,142 +1,236 @@
-"""Planted tests: which files are copied, and what is planted in them. tests/contract/test_runners.py runs them."""
+"""Planted tests: which tests are made to fail, and how. tests/contract/test_runners.py runs some with real runners."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.flows.proof.canary import MAX_FILES, beside, planted
+from logos.flows.proof.canary import Planted, planted
+from logos.flows.proof.canary_commands import planted_scripts
+from logos.flows.proof.canary_script import script_canary
+
+NODE = """\
+import { test } from 'node:test';
+import assert from 'node:assert/strict';
+import { add } from '../src/calc.js';
+
+test('adds', () => {
+  assert.equal(add(1, 2), 3);
+});
+test(`with ${1}`, () => {});
+test('with a callback', (t, done) => { done(); });
+"""
+
+
+def words() -> Callable[[], str]:
+    numbers = count(1)
+    return lambda: f"w{next(numbers)}"
+
+
+def plant(text: str, *passed: str, path: str = "tests/test_a.py", others: dict[str, str] | None = None) -> Planted:
+    ids = [f"{path}::{test}" for test in passed]
+    return planted({path: text, **(others or {})}, ids, [], words())
+
+
+def outcome(text: str, **product: object) -> str:
+    """How `test_a` ends, once planted: `noticed` if its failure is."""
+    found = plant(text, "test_a")
+    if not found.ids:
+        return "left out"
+    names: dict[str, object] = {"pytest": FAKE_PYTEST, "self": None, **product}
+    exec(found.files["tests/test_a.py"], names)
+    test = names["test_a"]
+    assert callable(test)
+    try:
+        test()
+    except AssertionError as error:
+        return "noticed" if "w" in str(error) or not error.args else "failed"
+    return "silent"
+
+
+class _Raises:
+    """What `pytest.raises` gives, for tests that pass."""
+
+    def __init__(self, *errors: type[BaseException], **_match: object) -> None:
+        self._errors = errors
+
+    def __enter__(self) -> _Raises:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> bool:
+        if kind is None:
+            raise AssertionError("no error was raised: w")
+        return issubclass(kind, self._errors)
+
+
+FAKE_PYTEST = SimpleNamespace(raises=_Raises)
+
+HONEST = {
+    "a comparison": "assert add(1, 2) == 3",
+    "no assertion": "add(1, 2)",
+    "a loop": "for value in (1, 2):\n        assert add(value, 0) == value, 'told'",
+    "several lines": "assert add(\n        1,\n        2,\n    ) == 3  # three",
+    "two on a line": "assert add(1, 2) == 3; assert add(1, 1) == 2",
+    "an error": "with pytest.raises(ValueError) as caught:\n        int('x')\n    assert 'x' in str(caught)",
+    "an error on a line": "with pytest.raises(ValueError): int('x')",
+    "an error with a text": "with pytest.raises(ValueError, match='invalid'):\n        int('x')",
+    "an early end": "if add(1, 2) == 3:\n        return\n    assert False",
+    "a caught error": "try:\n        int('x')\n    except ValueError:\n        pass\n    else:\n        assert False",
+    "a helper": "def check(value):\n        assert value == 3\n    check(add(1, 2))",
+    "a text of many lines": 'assert """\n%s\n""" % add(1, 2) == """\n3\n"""',
+    "a chain": "assert 1 < add(1, 1) < 3 and not add(0, 0)",
+    "a walrus": "assert (found := add(1, 2)) == 3\n    assert found",
+    "other letters": "assert 'ä€😀' + str(add(1, 2)) == 'ä€😀3'",
+    "one that equals what it says": "class Any:\n        def __eq__(self, other): return True\n    assert add(1, 2) == Any()",
+}
+
+
+@pytest.mark.parametrize("body", HONEST.values(), ids=HONEST)
+def test_a_planted_test_of_honest_code_fails(body: str) -> None:
+    text = f"def test_a():\n    {body}\n\n\ndef later():\n    pass\n"
+    assert outcome(text, add=lambda one, two: one + two) == "noticed"
+
+
+FORGED = {
+    "a wrong value": "assert add(1, 2) == 3",
+    "an assertion in a block": "if True:\n        assert add(1, 2) == 3",
+    "no error": "with pytest.raises(ValueError):\n        add(1, 2)",
+}
+
+
+@pytest.mark.parametrize("body", FORGED.values(), ids=FORGED)
+def test_a_planted_test_does_not_fail_where_what_it_asks_for_is_wrong(body: str) -> None:
+    """In such a project the test passes only because something is patched."""
+    forgiving = SimpleNamespace(raises=lambda *_: nullcontext())
+    assert outcome(f"def test_a():\n    {body}\n", add=lambda *_: 7, pytest=forgiving) in ("silent", "failed")
+
+
+def test_an_object_that_equals_everything_is_noticed_beside_a_literal() -> None:
+    class Everything:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    assert outcome("def test_a():\n    assert add(1, 2) == 3\n", add=lambda *_: Everything()) == "silent"
+
+
+LEFT_OUT = {
+    "marked as a failure to come": "@pytest.mark.xfail\ndef test_a():\n    assert 1\n",
+    "in a module that is": "pytestmark = pytest.mark.xfail\n\ndef test_a():\n    assert 1\n",
+    "a generator": "def test_a():\n    yield 1\n",
+    "an end where failures are caught": "def test_a():\n    try:\n        return\n    except Exception:\n        pass\n",
+    "of one line": "def test_a(): assert 1\n",
+    "made by a call": "test_a = make()\n",
+    "no python": "def test_a(:\n",
+}
+
+
+@pytest.mark.parametrize("text", LEFT_OUT.values(), ids=LEFT_OUT)
+def test_a_test_that_cannot_be_made_to_fail_is_left_out(text: str) -> None:
+    assert plant(text, "test_a").ids == ()
+
 
 UNITTEST = """\
 import unittest
 from calc import add
 
-class TestAdd(unittest.TestCase):
+class Base(unittest.TestCase):
     def test_one(self):
-        self.assertEqual(add(1, 2), 3)
+        self.assertEqual(add(1, 2), 3, "told")
+        self.assertAlmostEqual(add(1, 2), 3.0, places=2)
+        self.assertRaises(ValueError, int, "x", base=10)
+
+class TestAdd(Base):
+    @unittest.expectedFailure
+    def test_two(self):
         self.assertTrue(add(1, 2))
-
-if __name__ == "__main__":
-    unittest.main()
-"""
-PYTEST = """\
-import pytest
-from calc import add
-
-pytestmark = pytest.mark.skip
-
-def test_one():
-    assert add(1, 2) == 3
-    with pytest.raises(TypeError):
-        add()
-"""
-NODE = """\
-import { test } from 'node:test';
-import assert from 'node:assert/strict';
-import {
-  add,
-} from '../src/calc.js';
-
-test('adds', () => {
-  assert.equal(add(1, 2), 3);
-  assert.deepEqual([add(1, 2)], [3]);
-});
 """
 
 
-def words() -> Callable[[str], str]:
-    numbers = count(1)
-    return lambda _: f"w{next(numbers)}"
-
-
-def test_a_copy_lies_beside_its_original_and_fails_once_for_each_kind_of_assertion() -> None:
-    found = planted({"tests/test_calc.py": UNITTEST}, ["calc.py"], words())
-    ((path, text),) = found.files.items()
-    assert path.startswith("tests/test_w")
-    assert [test.startswith(f"{path}::Testw") for test in found.ids] == [True, True]
-    assert text.count("self.assertEqual(") == 2
-    assert text.count("__import__('calc')") == 2
+def test_methods_of_unittest_are_restated_also_those_that_a_class_inherits() -> None:
+    found = plant(UNITTEST, "TestAdd::test_one", "TestAdd::test_two")
+    assert found.ids == ("tests/test_a.py::TestAdd::test_one",)
+    ((_, text),) = found.files.items()
     ast.parse(text)
+    assert "self.assertEqual(add(1, 2)" not in text
+    assert re.search(r"try: \(int\)\(\"x\", base=10\)", text)
+    # One failure for each kind of assertion that the test uses, and only the last one ends it.
+    assert [text.count(f"self.{name}(") for name in ("assertEqual", "assertAlmostEqual", "assertRaises")] == [1, 1, 1]
 
 
-def test_own_tests_and_marks_of_a_copy_do_not_run() -> None:
-    ((_, text),) = planted({"tests/test_calc.py": PYTEST}, [], words()).files.items()
-    assert "'pytestmark'" in text
-    assert "'test_one'" in text
-    assert text.count("with pytest.raises(ValueError)") == 1
+def test_assertions_that_the_project_defines_itself_stay_as_they_are() -> None:
+    own = {"tests/base.py": "class Base:\n    def assertEqual(self, one, two):\n        pass\n"}
+    found = plant(UNITTEST, "Base::test_one", others=own)
+    assert "self.assertEqual(add(1, 2), 3, " in found.files["tests/test_a.py"]
 
 
-def test_a_copy_of_a_script_has_its_imports_and_none_of_its_tests() -> None:
-    found = planted({"test/calc.test.js": NODE}, ["src/calc.js"], words())
+def test_all_cases_of_a_parametrized_test_must_fail() -> None:
+    text = "@pytest.mark.parametrize('x', [1, 2])\ndef test_a(x):\n    assert x\n"
+    assert len(plant(text, "test_a[1]", "test_a[2]").ids) == 2
+
+
+def test_a_script_is_wrapped_and_what_cannot_be_is_left_out() -> None:
+    found = plant(NODE, "adds", "with 1", "with a callback", path="test/calc.test.js")
     ((path, text),) = found.files.items()
-    assert path.startswith("test/w")
-    assert path.endswith(".test.js")
-    assert "from '../src/calc.js'" in text
-    assert "await import('../src/calc.js')" in text
-    assert "adds" not in text
-    assert len(found.ids) == 2
-    assert all(test.startswith(f"{path}::w") for test in found.ids)
+    assert (path, found.ids) == ("test/calc.test.js", ("test/calc.test.js::adds",))
+    assert "test('adds', async () => { try { await (async () => {" in text
+    assert "assert.equal('w" in text
+    assert "test('with a callback', (t, done) => { done(); });" in text
 
 
-def test_files_that_name_what_changed_come_first_and_few_are_planted() -> None:
+def test_a_name_that_may_stand_for_two_tests_needs_both_planted() -> None:
+    text = "it('a', () => { ok(1); });\nit('a', (done) => done());\n"
+    assert script_canary(text, ["a", "a #2"], words()) is None
+
+
+def test_only_some_files_are_planted_where_the_tests_take_long() -> None:
     files = {f"tests/test_{number}.py": f"def test_{number}():\n    assert 1\n" for number in range(9)}
-    files["tests/test_z.py"] = "import ledger\n\ndef test_z():\n    assert ledger.total() == 0 and 'a longer text'\n"
-    found = planted(files, ["src/ledger.py"], words())
-    assert len(found.files) == MAX_FILES
-    assert any("import ledger" in text for text in found.files.values())
+    files["tests/test_z.py"] = "import ledger\n\ndef test_z():\n    assert ledger.total() == 0\n"
+    passed = [f"{path}::{name}" for path, text in files.items() for name in re.findall(r"def (\w+)", text)]
+    found = planted(files, passed, ["src/ledger.py"], words(), share=0.45)
+    assert len(found.files) == 4
+    assert "tests/test_z.py" in found.files
+    assert len(planted(files, passed, [], words()).files) == len(files)
+    assert len(planted(files, passed, [], words(), share=0.0).files) == 1
 
 
-def test_a_file_that_the_command_names_is_replaced() -> None:
-    found = planted({"tests/test_calc.py": UNITTEST}, [], words(), ["tests/test_calc.py"])
-    assert list(found.files) == ["tests/test_calc.py"]
-    assert found.files["tests/test_calc.py"].rstrip().endswith("main()")
-    assert found.files["tests/test_calc.py"].count("main()") == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "copy"),
-    [
-        ("tests/test_a.py", "tests/test_w.py"),
-        ("tests/a_test.py", "tests/w_test.py"),
-        ("app/tests.py", "app/test_w.py"),
-        ("tests/check_a.py", "tests/check_w.py"),
-        ("a.test.js", "w.test.js"),
-        ("src/a.b.spec.ts", "src/w.b.spec.ts"),
-        ("test.js", "w.test.js"),
-        ("test-a.mjs", "test-w.mjs"),
-        ("test/a.js", "test/w.js"),
-        ("test/a_test.js", "test/w_test.js"),
-    ],
-)
-def test_a_copy_is_found_by_the_same_pattern(path: str, copy: str) -> None:
-    assert beside(path, "w") == copy
-
-
-def test_a_class_with_a_base_of_the_project_is_planted_with_the_same_base() -> None:
-    text = "from support import Base\n\nclass TestA(Base):\n    def test_a(self):\n        assert self.value == 1\n"
-    found = planted({"tests/test_a.py": text}, [], words())
-    ((path, planted_text),) = found.files.items()
-    assert len(found.ids) == 1
-    assert found.ids[0].startswith(f"{path}::Testw")
-    assert "(Base):\n    def test_w" in planted_text
-    assert "self.assertEqual" not in planted_text
-
-
-def test_files_without_tests_or_with_broken_text_are_not_planted() -> None:
+def test_the_scripts_that_a_command_starts_are_made_to_fail() -> None:
     files = {
-        "tests/conftest.py": PYTEST,
-        "tests/test_a.py": "def",
-        "tests/helper.py": "x = 1\n",
-        "tests/a.txt": "test(",
+        "Makefile": "test:\n\tpython3 check.py\n\tsh checks.sh\n",
+        "check.py": "import shop\nassert shop.price() == 1\n",
+        "checks.sh": "test -f shop.py\n",
+        "other.py": "pass\n",
     }
-    assert planted(files, [], words()).ids == ()
+    found = planted_scripts("make test", [], files, words())
+    assert [*found] == ["check.py", "checks.sh"]
+    assert all(mark in text for mark, text in found.values())
+
+
+FORGIVING_COMMANDS: dict[str, tuple[str, Iterable[str]]] = {
+    "a pipe": ("python3 check.py | tee log", ()),
+    "an alternative": ("python3 check.py || true", ()),
+    "a recipe that ignores errors": ("make test", ["test:\n\t-python3 check.py\n"]),
+}
+
+
+@pytest.mark.parametrize(("command", "lists"), FORGIVING_COMMANDS.values(), ids=FORGIVING_COMMANDS)
+def test_a_script_that_may_fail_is_left_out(command: str, lists: Iterable[str]) -> None:
+    files = {"check.py": "assert 1\n", **dict.fromkeys(["Makefile"], "".join(lists))}
+    assert planted_scripts(command, ["check.py"], files, words()) == {}
 
 
 @given(st.sampled_from(["tests/test_a.py", "a.test.js", "a.spec.ts"]), st.text(max_size=300))
 def test_no_text_is_an_error(path: str, text: str) -> None:
-    assert planted({path: text}, ["src/a.py", "src/a.js"], words()).files is not None
+    assert planted({path: text}, [f"{path}::test_a"], ["src/a.py"], words()).files is not None
+
+
+@given(st.text(max_size=200))
+def test_no_script_is_an_error(text: str) -> None:
+    assert planted_scripts(text, ["a.sh"], {"a.sh": text, "a.py": text, "Makefile": text}, words()) is not None

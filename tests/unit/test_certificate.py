@@ -127,6 +127,26 @@ def test_declared_changes_name_who_why_and_what_changed() -> None:
     assert own.guarded == ()
 
 
+def test_failures_that_were_declared_unrelated_name_who_why_and_what_still_fails() -> None:
+    rules = ProofRules("pytest", unrelated_declared=True)
+    plan = a_quick_plan(proof=rules, test_command="pytest", verify_pass=True)
+    tests = CountedTests("pytest", ("test_old.py::test_old",), ("test_old.py::test_net", "test_old.py::test_dns"))
+    red = replace(BASELINE, exit_code=1, tests=tests)
+    analyst = f"{GOOD_ANALYSIS}\nUnrelated failing tests:\n- test_net: no network\n- test_old: it may break\n"
+
+    def prove(action: Prove) -> ProofRan:
+        failing = action.step in (ProofStep.RESULT, ProofStep.GUARDED)
+        return proves(action, failed=("test_old.py::test_net",) if failing else ())
+
+    done = drive_purely(Cycle(plan), says(analyst=analyst), changed=lambda _: CHANGED, prove=prove, before=[red])
+    own = certified(done.events, plan)
+    (failure,) = own.unrelated
+    assert (failure.test, failure.why, failure.tests) == ("test_net", "no network", ("test_old.py::test_net",))
+    assert "approved by the peer analyst" in failure.by
+    stored = TypeAdapter(StoredProof).validate_python(CertificateDocument.of(own))
+    assert [one.test for one in stored.unrelated] == ["test_net"]
+
+
 def test_new_tests_that_pass_on_the_old_source_are_called_untested() -> None:
     def prove(action: Prove) -> ProofRan:
         ran = proves(action)

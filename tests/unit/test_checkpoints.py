@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logos.domain.events import (
+    AcceptanceWritten,
     CheckRan,
     Event,
     Noted,
@@ -33,6 +34,7 @@ from logos.domain.events import (
     WorkUndone,
 )
 from logos.domain.ledger import Ledger
+from logos.domain.proof import AcceptanceTests
 from logos.domain.specs import ContentConflict
 from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
 from logos.engine.checkpoints import Checkpoints, Look, changed_files, commit_at, merged_work, no_checkpoints, work_tree
@@ -61,19 +63,26 @@ class Album:
         self.points = 0
         self.remembered: list[str] = []
         self.kept: list[str] = []
+        self.named: list[str] = []
         self.restored: tuple[str, list[str]] | None = None
         self.broken: dict[str, Exception] = {}
 
-    def take(self, *, anew: bool = False) -> str:
-        del anew
+    def take(self, *, anew: bool = False, whole: bool = False) -> str:
+        del anew, whole
         self._may("take")
         self.takes += 1
         return f"+{self.tree}"
 
-    def point(self, run: RunId, commits: Mapping[int, str]) -> None:
+    def is_whole(self, commit: str) -> bool:
+        return commit.startswith("whole")
+
+    def point(self, run: RunId, commits: Mapping[int, str] | Mapping[str, str]) -> None:
         self._may("point")
         self.points += 1
-        self.refs.setdefault(run, {}).update(commits)
+        self.refs.setdefault(run, {}).update(
+            {int(name): commit for name, commit in commits.items() if str(name).isdigit()}
+        )
+        self.named += [str(name) for name in commits if not str(name).isdigit()]
 
     def of(self, run: RunId) -> dict[int, str]:
         self._may("of")
@@ -83,9 +92,10 @@ class Album:
         self._may("changed")
         return [] if since == now else self.tree.split()
 
-    def digest(self, since: str, now: str, without: str) -> str:
+    def digest(self, since: str, now: str, without: Iterable[str]) -> str:
         self._may("digest")
-        paths = (path for path in self.changed(since, now) if not path.startswith(f"{self.prefix}{without}"))
+        folders = tuple(f"{self.prefix}{folder}" for folder in without)
+        paths = (path for path in self.changed(since, now) if not path.startswith(folders))
         return " ".join(("of", *paths))
 
     def altered(self, since: str, now: str) -> list[str]:
@@ -154,6 +164,7 @@ LOOKED_AT: list[Event] = [
 PASSED_OVER: list[Event] = [
     *(OPENED, CLOSED, ASKED, SENT),
     QuestionResolved("q1", 1, ""),
+    AcceptanceWritten(TURN, AcceptanceTests("r1", "a" * 64, "b" * 64, ("tests/test_cart.py",), 1, 1)),
     WorkCompared(TURN, ("cart.py",)),
     *(BASELINE, WorkUndone(TURN, ("cart.py",), "abc")),
     WorkGathered(TURN, "cart", "abc"),
@@ -424,13 +435,13 @@ def test_what_differs_from_the_first_checkpoint_has_changed_but_for_the_specs() 
     album.point(RUN, {1: album.take(), 7: "+middle"})
     assert changed_since_start(album) == ()
     album.tree = "shop/cart.py shop/openspec/changes/x/tasks.md openspec.py"
-    assert changed_since_start(album) == ("cart.py", "openspec.py")
+    assert changed_since_start(album) == ("cart.py", "../openspec.py")
 
 
 def test_what_is_compared_is_named_also_where_the_changes_are_not_known() -> None:
     album = Album()
     compare = changed_files(album, lambda _told: None)
-    assert compare(RUN, "+base") == (("start",), "+start", "of start")
+    assert compare(RUN, "+base") == (("../start",), "+start", "of start")
     album.broken["changed"] = HostError("git is gone")
     assert compare(RUN, "+base") == (None, "+start", "")
 

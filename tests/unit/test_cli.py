@@ -100,7 +100,7 @@ def test_the_version_is_shown(sandbox: Sandbox) -> None:
     [
         (("bogus",), "No such command 'bogus'"),
         (("run", "--bogus"), "No such option: --bogus"),
-        (("show",), "Missing argument"),
+        (("compare",), "Missing argument"),
         (("log", "--wd", "/nowhere/at/all"), "there is no such directory"),
         (("log",), "no run was started"),
         (("show", "x", "y"), "no run was started"),

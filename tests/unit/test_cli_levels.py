@@ -338,7 +338,7 @@ def test_the_ladder_says_where_a_person_is_waited_for() -> None:
 
 def test_alarms_of_many_authors_leave_room_for_the_rungs() -> None:
     many = divided(*({"name": f"part{number}"} for number in range(6)))
-    events = a_build(replies={"s1.L3.decompose": many}, until=lambda state: len(state.started) == 11)
+    events = a_build(replies={"s1.L3.decompose": many}, until=lambda state: len(state.held) == 4)
     waits = [
         Noted(Topic.PERMISSION_ASKED, f"rm -rf /part{number}? \x1b[31m[bold]", TurnId(f"s1.L2.part{number}.author"))
         for number in range(4)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from logos.adapters.store.sqlite import Undecodable, decode, encode
 from logos.domain.events import (
+    AcceptanceWritten,
     CheckRan,
     Event,
     Noted,
@@ -38,7 +39,7 @@ from logos.domain.events import (
 )
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, LevelsPlan, OnExhausted, ReviewRules
-from logos.domain.proof import CountedTests, LentFolder, ProofStep, RoomReport
+from logos.domain.proof import AcceptanceTests, CountedTests, LentFolder, ProofStep, RoomReport
 from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.specs import ContentConflict, Tool, TouchedFile
 from logos.domain.turns import Agent, AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
@@ -130,6 +131,12 @@ EVENTS: dict[type, st.SearchStrategy[Event]] = {
         st.lists(texts, max_size=2).map(tuple),
         texts,
         st.builds(RoomReport, words, st.booleans(), texts, lent=st.tuples(st.builds(LentFolder, texts, words))),
+    ),
+    AcceptanceWritten: st.builds(
+        AcceptanceWritten,
+        turns,
+        st.builds(AcceptanceTests, words, words, words, st.lists(words, max_size=3).map(tuple), counts, counts),
+        problem=texts,
     ),
     WorkUndone: st.builds(WorkUndone, turns, st.lists(texts, max_size=3).map(tuple), words),
     WorkGathered: st.builds(

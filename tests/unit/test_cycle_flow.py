@@ -37,14 +37,8 @@ from logos.domain.plans import (
 from logos.domain.roles import ANSWERS, Phase, Role
 from logos.domain.turns import AgentName, Check, Compare, Outcome, RunId, TerminalId, Turn, TurnId
 from logos.flows.condense import programmer_for_tester
-from logos.flows.cycle.flow import (
-    EXPLORE_BACK_REFERENCE,
-    NO_VERDICT,
-    NOTHING_CHANGED,
-    UPSTREAM_BACK_REFERENCE,
-    Cycle,
-    CycleState,
-)
+from logos.flows.cycle.briefing import EXPLORE_BACK_REFERENCE, NO_VERDICT, UPSTREAM_BACK_REFERENCE
+from logos.flows.cycle.flow import NOTHING_CHANGED, Cycle, CycleState
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE
 from tests.builders import Driven, a_failure, a_plan, a_quick_plan, drive_purely, examples, replay
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from logos.domain.events import ProofRan, RunResumed, TurnAnswered, TurnAsked, WorkCompared, WorkUndone
 from logos.domain.plans import CyclePlan, ReviewRules
-from logos.domain.proof import ProofRules, ProofStep
+from logos.domain.proof import CountedTests, ProofRules, ProofStep
 from logos.domain.turns import AgentName, Compare, Outcome, Prove, TurnId
-from logos.flows.cycle.flow import ASKED_AGAIN, Cycle
+from logos.flows.cycle.briefing import ASKED_AGAIN
+from logos.flows.cycle.flow import Cycle
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, PASS, REVISE
 from tests.builders import BASELINE, Driven, a_quick_plan, drive_purely, proves
 from tests.unit.test_cycle_flow import due_turn, says
@@ -19,8 +21,8 @@ CHANGED = ("shop.py", "tests/test_new.py")
 DECLARING = f"{GOOD_ANALYSIS}\nTests that must change:\n- tests/test_new.py: it asserts the old price\n"
 
 
-def a_proven_plan(**changes: Any) -> CyclePlan:
-    return a_quick_plan(proof=ProofRules("pytest"), test_command="pytest", verify_pass=True, **changes)
+def a_proven_plan(*, rules: ProofRules | None = None, **changes: Any) -> CyclePlan:
+    return a_quick_plan(proof=rules or ProofRules("pytest"), test_command="pytest", verify_pass=True, **changes)
 
 
 def steps_of(driven: Driven) -> list[ProofStep]:
@@ -139,6 +141,48 @@ def test_an_analysis_that_nobody_approved_declares_nothing() -> None:
 
 def test_the_programmer_declares_nothing() -> None:
     assert declared(programmer=DECLARING) == ()
+
+
+def unrelated(**said: Any) -> tuple[str, ...]:
+    """The tests that may go on failing; two failed before the run."""
+    flow = Cycle(a_proven_plan(review=said.pop("review", a_quick_plan().review), rules=said.pop("rules", RULES)))
+    red = replace(BASELINE, exit_code=1, tests=CountedTests("pytest", ("t.py::ok",), ("t.py::old", "t.py::other")))
+    done = drive_purely(
+        flow,
+        says(**said),
+        changed=lambda _turn: CHANGED,
+        before=[red],
+        until=lambda state: state.proof is not None,
+    )
+    assert done.state.proof is not None
+    return done.state.proof.unrelated
+
+
+RULES = ProofRules("pytest", unrelated_declared=True)
+EXCUSING = f"{GOOD_ANALYSIS}\nUnrelated failing tests:\n- t.py::old: needs a server\n- t.py::ok: it may break\n"
+
+
+def test_an_approved_analysis_declares_failures_of_before_the_run_unrelated() -> None:
+    assert unrelated(analyst=EXCUSING) == ("t.py::old",)
+
+
+def test_nobody_else_declares_failures_unrelated() -> None:
+    assert unrelated(programmer=EXCUSING, analyst_review=APPROVED + EXCUSING) == ()
+    assert unrelated(analyst=EXCUSING, analyst_review=REVISE, review=ReviewRules(max_cycles=1)) == ()
+    assert unrelated(analyst=EXCUSING, rules=ProofRules("pytest")) == ()
+
+
+def test_who_may_declare_failures_unrelated_is_told_what_fails() -> None:
+    flow = Cycle(a_proven_plan(rules=RULES))
+    red = replace(BASELINE, exit_code=1, tests=CountedTests("pytest", (), ("t.py::old", "t.py::other")))
+    turns = {}
+    state = flow.apply(flow.start(), red)
+    while "tester" not in turns:
+        turn = due_turn(flow, state)
+        turns[turn.agent] = turn
+        state = flow.apply(state, TurnAnswered(turn.id, says(analyst=EXCUSING)(turn.id, turn.answer)))
+    assert turns["analyst"].facts["failing"] == turns["peer_analyst"].facts["failing"] == "t.py::old, t.py::other"
+    assert turns["tester"].facts["may_fail"] == "t.py::old"
 
 
 # --- roles

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logos.flows.proof.declared import MAX_DECLARED, declared_in
+from logos.flows.proof.declared import MAX_DECLARED, declared_in, excused, unrelated_in
 from logos.flows.proof.test_ids import file_of, function_of
 
 
@@ -59,6 +59,29 @@ def test_the_line_of_the_title_may_name_the_only_file() -> None:
 )
 def test_what_has_no_reason_or_is_no_path_is_not_declared(item: str) -> None:
     assert declared_in(f"## Tests that must change\n{item}\n") == ()
+
+
+FAILED = ("tests/test_a.py::test_one[1]", "tests/test_a.py::Group.test_two", "web/a.test.js::adds: two", "b.py::c")
+
+
+@pytest.mark.parametrize(
+    ("item", "tests"),
+    [
+        ("- tests/test_a.py::test_one: needs a server", FAILED[:1]),
+        ("- `tests/test_a.py::test_one[1]`: needs a server", FAILED[:1]),
+        ("- `web/a.test.js::adds: two` - needs a server", FAILED[2:3]),
+        ("- Group.test_two, needs a server", FAILED[1:2]),
+        ("- tests/test_a.py: needs a server", FAILED[:2]),
+        ("- tests/test_a.py::test_one", ()),
+        ("- *: everything", ()),
+        ("- tests/: everything", ()),
+        ("- test_missing: it does not exist", ()),
+        ("> - tests/test_a.py: quoted", ()),
+    ],
+)
+def test_a_failure_with_a_reason_is_unrelated(item: str, tests: tuple[str, ...]) -> None:
+    declared = unrelated_in(f"Unrelated failing tests:\n{item}\n\nOther\n- b.py: mentioned\n")
+    assert excused(FAILED, declared) == tests
 
 
 def test_a_folder_is_declared_as_one() -> None:

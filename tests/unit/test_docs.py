@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from typer.main import get_command
 
-from logos.adapters.hosts.providers import PROVIDERS
+from logos.adapters.hosts.providers import PROVIDERS, Permission
+from logos.app.hosts import PERMISSIONS
 from logos.app.setting_sources import LEAVES
-from logos.cli.app import COMMANDS
+from logos.cli.app import COMMANDS, app
+from logos.domain.roles import Role
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -20,6 +24,9 @@ _BASES = (ROOT, ROOT / "src" / "logos")
 _FOLDERS = {path.name for base in _BASES for path in base.iterdir() if path.is_dir()} - {"demo"}
 _PATH = re.compile(r"`([\w.-]+/[\w./*-]*)`")
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+# A command line in a block or between backticks, up to a comment, a quote or the next command.
+_COMMAND = re.compile(r"(?:^ +|`|&& )logos ([a-z]+)((?: [^`\n#&;|\"']*)?)", re.MULTILINE)
+_OPTION = re.compile(r"(?<!\S)--?[a-z][a-z-]*")
 # A line of the tree in onboarding.md: its indentation, then names, then what they are.
 _TREE_LINE = re.compile(r"^    ( *)([\w./]+(?:, [\w./]+)*)(?:\s{2,}.*|)$")
 
@@ -66,10 +73,38 @@ def test_every_link_of_a_page_leads_to_a_file(name: str) -> None:
     assert not {link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()}
 
 
+def options_of(name: str, words: str) -> set[str]:
+    """The options of a command, or of the command below it that `words` begin with."""
+    group = get_command(app)
+    found: Any = group.get_command(None, name)  # type: ignore[attr-defined]
+    below = getattr(found, "commands", {}).get(words.split()[0] if words.split() else "")
+    return {flag for command in (found, below) if command for option in command.params for flag in option.opts}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "decisions" not in name and "CHANGELOG" not in name])
+def test_every_command_line_of_a_page_is_one_that_logos_takes(name: str) -> None:
+    for command, words in _COMMAND.findall((ROOT / name).read_text()):
+        assert command in COMMANDS, command
+        unknown = set(_OPTION.findall(words.replace("\\\n", " "))) - options_of(command, words) - {"--help"}
+        assert not unknown, f"logos {command}{words}"
+
+
 def test_the_readme_lists_every_command() -> None:
     readme = (ROOT / "README.md").read_text()
     table = " ".join(re.findall(r"^\| (`.*?) \|", readme, re.MULTILINE))
     assert not {command for command in COMMANDS if not re.search(rf"`(?:logos )?{command}\b", table)}
+
+
+def test_the_page_about_agent_clis_says_what_each_role_may_do_with_each() -> None:
+    page = (ROOT / "docs" / "how-to" / "agents.md").read_text()
+    roles = (Role.ANALYST, Role.PEER_ANALYST, Role.PROGRAMMER, Role.TESTER)
+    assert PERMISSIONS[Role.PEER_ANALYST] is PERMISSIONS[Role.PEER_PROGRAMMER]
+    for row in PROVIDERS.values():
+        may = " | ".join(row.permissions[PERMISSIONS[role]].may for role in roles)
+        assert f"| {row.program} | {may} |" in page
+    assert all(
+        row.permissions[level].may for row in PROVIDERS.values() for level in Permission if level != Permission.ALL
+    )
 
 
 def test_the_page_about_agent_clis_has_the_version_of_each_that_was_tested() -> None:

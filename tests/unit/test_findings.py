@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from logos.domain.roles import Role
 from logos.domain.turns import TurnId
+from logos.flows.cycle.briefing import facts_for
 from logos.flows.cycle.findings import (
     LONGEST_TEXT,
     MOST_FINDINGS,
@@ -23,7 +24,7 @@ from logos.flows.cycle.findings import (
     raised_anew,
     updated,
 )
-from logos.flows.cycle.flow import Cycle, facts_for
+from logos.flows.cycle.flow import Cycle
 from logos.prompts import render
 from logos.testing import APPROVED, FAIL, PASS
 from tests.builders import a_plan, a_quick_plan, drive_purely, examples

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -63,11 +64,12 @@ from logos.domain.turns import (
 from logos.domain.usage import Usage
 from logos.errors import LogConflict, LogDamaged
 from logos.flows import Flow
-from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, UPSTREAM_BACK_REFERENCE, Cycle, CycleState
+from logos.flows.cycle.briefing import EXPLORE_BACK_REFERENCE, UPSTREAM_BACK_REFERENCE
+from logos.flows.cycle.flow import Cycle, CycleState
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.state import MAIN, LevelsState, Stage
 from logos.ports import Log
-from logos.prompts import render
+from logos.prompts import PLACEHOLDER, render, standing_rules
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, MemoryLog
 from logos.views import build_state
 from tests.builders import a_plan, a_quick_plan, drive_purely, examples, proves, replay
@@ -262,7 +264,9 @@ plays = st.builds(Play, cycle_plans, seeds, fates)
 def as_cycle(state: CycleState, play: Play) -> CycleState:
     """What lasts of a state. Whoever takes over in an imported run is told what its file says."""
     memory = {} if play.seed is not None else state.memory
-    return replace(state, plan=play.plan, briefed=frozenset(), memory=MappingProxyType(dict(memory)))
+    none = frozenset[Role]()
+    kept = MappingProxyType(dict(memory))
+    return replace(state, plan=play.plan, briefed=none, begun=none, profiled=none, memory=kept)
 
 
 @given(plays, st.data(), st.booleans(), st.integers(1, 3))
@@ -284,12 +288,23 @@ def test_a_fork_of_a_run_ends_as_the_run_did_and_repeats_nothing(
         assert not done_twice(lineage.events)
 
 
+REVIEW = ("REVIEW_RESULT: APPROVED", "REVIEW_RESULT: REVISE", "REVIEW_NOTES:")
+MARKERS = {
+    Role.ANALYST: ("ANALYST_SUMMARY:",),
+    Role.PEER_ANALYST: REVIEW,
+    Role.PROGRAMMER: ("PROGRAMMER_SUMMARY:",),
+    Role.PEER_PROGRAMMER: REVIEW,
+    Role.TESTER: ("RESULT: PASS", "RESULT: FAIL", "EVIDENCE:"),
+}
+
+
 class Newcomers:
     """What agents of a cycle must and must not be told, conversation by conversation."""
 
     def __init__(self, plan: CyclePlan, life: Life) -> None:
         self.plan, self.life = plan, life
         self.told: dict[TerminalId, list[Mapping[str, Any]]] = {}
+        self.prompts: dict[TerminalId, str] = {}
 
     def last_of(self, role: str) -> str:
         turns = (event.turn for event in reversed(self.life.events) if isinstance(event, TurnAnswered))
@@ -316,6 +331,17 @@ class Newcomers:
         referring = {name for name, fact in facts.items() if "conversation history" in str(fact)}
         assert referring <= {"explore", "handoff"}
         earlier.append(facts)
+        self.check_prompt(ledger.terminals[turn.agent].id, turn, render(turn.document, turn.facts))
+
+    def check_prompt(self, terminal: TerminalId, turn: Turn, prompt: str) -> None:
+        """One conversation was told every rule; what an agent must not forget is in each of its prompts."""
+        everything = self.prompts[terminal] = f"{self.prompts.get(terminal, '')}\n{prompt}"
+        assert standing_rules(turn.agent) in everything
+        assert self.plan.explore in everything
+        assert self.plan.scenario_test in everything or turn.agent not in (Role.PROGRAMMER, Role.TESTER)
+        assert set(MARKERS[Role(turn.agent)]) - set(re.findall(r"[A-Z_]+:(?: [A-Z]+)?", prompt)) == set()
+        assert "Nobody answers questions" in prompt
+        assert f"cat >{turn.facts['response_path']} <<'LOGOS_RESPONSE_END'\n{PLACEHOLDER}\n" in prompt
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -726,7 +752,8 @@ def _still(state: Any) -> Any:
     state = replace(state, stalled=None, trouble=None)
     if isinstance(state, LevelsState):
         return replace(state, started=frozenset())
-    return replace(state, briefed=frozenset(), memory=MappingProxyType({}))
+    none = frozenset[Role]()
+    return replace(state, briefed=none, begun=none, profiled=none, memory=MappingProxyType({}))
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])

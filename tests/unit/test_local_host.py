@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logos.adapters.hosts.local import LocalHost
-from logos.adapters.hosts.providers import PROVIDERS, Permission
+from logos.adapters.hosts.providers import PROVIDERS, Permission, command_provider
 from logos.domain.usage import Usage
 
 ONE_TURN = Usage(10, 4, 2, 0.5)
@@ -157,3 +157,20 @@ def test_the_errors_of_a_turn_are_not_those_of_the_next(terminal_of: Callable[[s
     (first / "exit").write_text("0")
     append(terminal.turn(2) / "err", "AI_APICallError: another limit\n")
     assert terminal.host.provider_error(terminal.id) == "another limit"
+
+
+@pytest.mark.parametrize(("command", "remembers"), [("agent {prompt_file}", False), ("agent --name {session}", True)])
+def test_a_command_that_is_not_told_its_conversation_begins_a_new_one_every_turn(
+    tmp_path: Path, command: str, remembers: bool
+) -> None:
+    host = LocalHost(
+        tmp_path,
+        tmp_path,
+        {},
+        permission_of=lambda _profile: Permission.RESPOND,
+        profile_text=lambda _profile: "",
+        agent_command=command,
+    )
+    assert host.remembers("command") is remembers
+    assert command_provider(command).names_sessions is remembers
+    assert host.remembers("codex")

@@ -11,21 +11,21 @@ import pytest
 from jinja2 import UndefinedError
 
 from logos import profiles
+from logos.domain.events import Source, TerminalOpened, TurnAnswered, TurnAsked
 from logos.domain.plans import CondenseRules, CyclePlan
 from logos.domain.roles import ANSWERS, RESPONSE_FILES, ROLE_DEFS, Phase, Role, phase_def_of
-from logos.domain.turns import Fact
+from logos.domain.turns import AgentName, Fact, TerminalId
 from logos.errors import ConfigError
-from logos.flows.cycle.flow import (
+from logos.flows.cycle.briefing import (
     EXPLORE_BACK_REFERENCE,
     NO_VERDICT,
     UPSTREAM_BACK_REFERENCE,
-    Cycle,
-    CycleState,
     facts_for,
     turn_for,
 )
+from logos.flows.cycle.flow import Cycle, CycleState
 from logos.flows.cycle.verdicts import ReportedResult, evidence_found, read_result, says_approved
-from logos.prompts import PLACEHOLDER, render, response_instruction
+from logos.prompts import PLACEHOLDER, render, response_instruction, standing_rules
 
 ROLES = list(Role)
 REVIEWERS = [Role.PEER_ANALYST, Role.PEER_PROGRAMMER]
@@ -167,16 +167,50 @@ def test_blank_lines_around_a_fact_do_not_reach_the_prompt() -> None:
     assert "\n\n\n" not in prompt_of(a_state(Role.TESTER, a_plan(explore="\n\nlook\n\n\n", scenario_test="try\n\n\n")))
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_an_agent_that_has_its_rules_from_its_profile_is_not_told_them_again(role: Role) -> None:
+    opened = TerminalOpened(AgentName(role), TerminalId("t"), "codex", "s", has_rules=True)
+    flow = Cycle(a_plan())
+    state = flow.apply(a_state(role), opened)
+    prompt, rules = prompt_of(state), standing_rules(role)
+    assert rules not in prompt
+    assert rules in profiles.text(ROLE_DEFS[role].profile)
+    assert "as in your profile" in prompt
+    # In another terminal, nobody knows what the agent was told.
+    again = flow.apply(state, replace(opened, has_rules=False))
+    assert rules in prompt_of(again)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_rules_are_told_again_until_an_agent_has_answered_in_its_conversation(role: Role) -> None:
+    flow, state = Cycle(a_plan()), a_state(role)
+    turn = turn_for(state)
+    asked = flow.apply(state, TurnAsked(turn.id, turn.agent, prompt_of(state)))
+    assert standing_rules(role) in prompt_of(asked)
+    answered = flow.apply(asked, TurnAnswered(turn.id, "REVIEW_RESULT: REVISE\nREVIEW_NOTES:\n1. a.py", Source.FILE))
+    later = replace(answered, role=role, cycle=2)
+    assert standing_rules(role) not in prompt_of(later)
+    assert "as in your first prompt" in prompt_of(later)
+    assert len(prompt_of(later)) < len(prompt_of(state))
+
+
 # --- the response file
 
 
 @pytest.mark.scenario("HND-10")
 def test_the_analyst_is_told_the_absolute_path_of_its_response() -> None:
     block = instruction_of(prompt_of(a_state(Role.ANALYST)))
-    assert "\n/repo/.tmp/agent-responses/analyst_summary.md\n" in block
+    assert "\ncat >/repo/.tmp/agent-responses/analyst_summary.md <<" in block
 
 
 @pytest.mark.scenario("HND-11")
+@pytest.mark.scenario("HND-10")
+def test_a_path_that_a_shell_would_split_is_told_as_it_is_too() -> None:
+    block = response_instruction("/my work/it's/analyst_summary.md")
+    assert "\n/my work/it's/analyst_summary.md\n" in block
+    assert "\ncat >'/my work/it'\"'\"'s/analyst_summary.md' <<" in block
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_each_role_is_told_its_own_response_file_and_no_other(role: Role) -> None:
     block = instruction_of(prompt_of(a_state(role)))
@@ -469,7 +503,7 @@ def test_a_profile_has_front_matter_with_its_own_name_and_a_system_prompt(name: 
 )
 def test_a_profile_names_the_markers_of_its_answer(name: str, markers: list[str]) -> None:
     body = profiles.text(name)
-    assert [marker for marker in markers if f"`{marker}:" not in body] == []
+    assert [marker for marker in markers if not re.search(rf"(^|`){re.escape(marker)}:", body, re.MULTILINE)] == []
 
 
 def test_an_unknown_profile_is_an_error_that_lists_the_known_ones() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,11 +130,52 @@ def test_tests_as_they_were_must_pass_and_the_changed_files_are_named() -> None:
     assert "Tests that must change:" in failed.failure
 
 
-@pytest.mark.parametrize("noticed", [(), ("one",)])
+@pytest.mark.parametrize("noticed", [(), (ONE,)])
 def test_a_planted_test_that_does_not_fail_fails_the_proof(noticed: tuple[str, ...]) -> None:
     result = prove(a_proof(), ran(ProofStep.RESULT, ONE, TWO), ran(ProofStep.GUARDED, ONE, TWO))
-    step = ran(ProofStep.CANARY, "two", failed=noticed, subject=("one", "two"))
-    assert "two" in prove(result.progress, step).failure
+    step = ran(ProofStep.CANARY, TWO, failed=noticed, subject=(ONE, TWO))
+    assert TWO in prove(result.progress, step).failure
+
+
+def test_each_case_of_a_planted_test_must_fail() -> None:
+    result = prove(a_proof(), ran(ProofStep.RESULT, ONE, TWO), ran(ProofStep.GUARDED, ONE, TWO))
+    planted = (f"{ONE}[a]", f"{ONE}[b]")
+    one, other = (
+        prove(result.progress, ran(ProofStep.CANARY, failed=failed, subject=planted))
+        for failed in ((f"{ONE}[a]",), (f"{ONE}[c]", f"{ONE}[d]"))
+    )
+    assert ONE in one.failure
+    assert other.failure == ""
+
+
+def test_scripts_are_planted_where_tests_are_not_counted_and_their_exit_code_must_say_so() -> None:
+    rules = ProofRules("make test", plants_scripts=True)
+    baseline = ran(ProofStep.BASELINE, tests=None)
+    steps = ran(ProofStep.RESULT, tests=None), ran(ProofStep.GUARDED, tests=None)
+    progress = prove(a_proof(), *steps, baseline=baseline, rules=rules).progress
+    assert progress.step is ProofStep.CANARY
+    failures = [
+        prove(progress, ran(ProofStep.CANARY, tests=None, subject=("check.py",), exit_code=code), rules=rules).failure
+        for code in (1, 0)
+    ]
+    assert failures[0] == ""
+    assert "check.py fail, but `pytest -q` exited 0" in failures[1]
+
+
+@pytest.mark.parametrize(
+    ("before", "own", "guarded", "share"),
+    [(1.0, 1.0, 1.0, 1.0), (12.0, 12.0, 0.0, 1.0), (12.0, 12.0, 12.0, 0.33), (12.0, 15.0, 12.0, 0.0)],
+)
+def test_only_as_many_tests_are_planted_as_keep_the_proof_within_its_price(
+    before: float, own: float, guarded: float, share: float
+) -> None:
+    baseline = ran(ProofStep.BASELINE, ONE, TWO, room=RoomReport(seconds=before))
+    steps = (
+        ran(step, ONE, TWO, room=RoomReport(seconds=seconds))
+        for step, seconds in ((ProofStep.RESULT, own), (ProofStep.GUARDED, guarded))
+    )
+    action = action_for(prove(a_proof("tests/test_b.py"), *steps, baseline=baseline).progress, baseline, RULES, "r1")
+    assert (action.step, round(action.share, 2), action.passed) == (ProofStep.CANARY, share, (ONE, TWO))
 
 
 def test_planted_tests_that_fail_with_exit_code_0_fail_the_proof() -> None:
@@ -164,6 +206,16 @@ def test_a_known_failure_and_a_flaky_one_of_before_are_excused() -> None:
     assert prove(a_proof(), ran(ProofStep.RESULT, ONE, failed=(TWO,)), baseline=baseline).failure == ""
     rules = ProofRules("pytest -q", known_failing=("test_two",))
     assert prove(a_proof(), ran(ProofStep.RESULT, ONE, failed=(TWO,)), rules=rules).failure == ""
+
+
+def test_a_failure_of_before_the_run_that_was_declared_unrelated_is_excused_and_told() -> None:
+    baseline = ran(ProofStep.BASELINE, ONE, failed=(TWO,))
+    steps = ran(ProofStep.RESULT, ONE, failed=(TWO,)), ran(ProofStep.GUARDED, ONE, failed=(TWO,))
+    canary = ran(ProofStep.CANARY, failed=("c",), subject=("c",))
+    done = prove(replace(a_proof(), unrelated=(TWO,)), *steps, canary, baseline=baseline)
+    assert (done.failure, done.progress.step) == ("", None)
+    assert f"still failing, declared unrelated: {TWO}" in in_words(done.progress, baseline)
+    assert TWO in prove(a_proof(), steps[0], baseline=baseline).failure
 
 
 def test_a_declared_file_may_lose_its_tests() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -309,16 +310,16 @@ def test_the_next_turn_goes_on_in_the_same_conversation(row) -> None:
 def test_nothing_but_the_persons_word_lets_an_agent_do_anything(row) -> None:
     everything = row.permissions[Permission.ALL]
     # Without its shell, kimi cannot make folders.
-    limited = {Permission.RESPOND} if row.name == "kimi_cli" else {Permission.RESPOND, Permission.EDIT}
+    limited = {Permission.RESPOND} if row.name == "kimi_cli" else {Permission.RESPOND, Permission.PLAN, Permission.EDIT}
     for grant in (row.permissions[permission] for permission in limited):
         assert grant != everything
         assert not set(everything.flags) & set(grant.flags)
 
 
 def test_a_reviewer_on_codex_may_write_its_response_and_temporary_files_only() -> None:
-    grant = PROVIDERS["codex"].permissions[Permission.RESPOND].at(Path('/a "b"/responses'), Path("/scratch"))
+    grant = PROVIDERS["codex"].permissions[Permission.RESPOND].at(Path('/a "b"'), Path("/scratch"))
     settings = tomllib.loads("\n".join(word for word in grant.flags if word != "-c"))
-    rules = {'/a "b"/responses': "write", "/scratch": "write"}
+    rules = {'/a "b"/.tmp/agent-responses': "write", "/scratch": "write"}
     assert settings == {
         "default_permissions": "logos",
         "permissions": {"logos": {"extends": ":read-only", "filesystem": rules}},
@@ -326,11 +327,24 @@ def test_a_reviewer_on_codex_may_write_its_response_and_temporary_files_only() -
     assert grant.env == {"TMPDIR": "/scratch"}
 
 
+def test_an_analyst_may_write_artifacts_and_no_source_where_the_client_can_tell_them_apart() -> None:
+    for name in ("codex", "claude_code", "opencode_cli"):
+        plan, respond = (
+            PROVIDERS[name].permissions[level].at(Path("/wd"), Path("/scratch"))
+            for level in (Permission.PLAN, Permission.RESPOND)
+        )
+        for folder in (r"[/*]openspec\b", r"[/*]\.logos\b"):
+            assert re.search(folder, " ".join((*plan.flags, *plan.env.values())))
+            assert not re.search(folder, " ".join((*respond.flags, *respond.env.values())))
+    settings = tomllib.loads("\n".join(w for w in PROVIDERS["codex"].permissions[Permission.PLAN].flags if w != "-c"))
+    assert settings["permissions"]["logos"]["filesystem"]["{work_dir}/openspec"] == "write"
+
+
 def test_opencode_answers_an_agent_that_leaves_its_folder_instead_of_ending_its_turn() -> None:
-    for permission in (Permission.RESPOND, Permission.EDIT, Permission.RUN):
-        grant = PROVIDERS["opencode_cli"].permissions[permission].at(Path("/wd/responses"), Path("/scratch"))
+    for permission in (Permission.RESPOND, Permission.PLAN, Permission.EDIT, Permission.RUN):
+        grant = PROVIDERS["opencode_cli"].permissions[permission].at(Path("/wd"), Path("/scratch"))
         rules = json.loads(grant.env["OPENCODE_PERMISSION"])
-        assert rules["external_directory"] == {"*": "deny", "/wd/responses/*": "allow"}
+        assert rules["external_directory"] == {"*": "deny", "/wd/.tmp/agent-responses/*": "allow"}
         assert (rules.get("bash") == "deny") == (permission is not Permission.RUN)
 
 

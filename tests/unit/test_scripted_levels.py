@@ -106,7 +106,7 @@ def test_a_script_has_a_key_for_whatever_a_level_can_be_asked(tmp_path: Path) ->
 
 
 STEP = "say, report, delay, after, edit, run, usage, fault, times, message, question"
-ROLES = "analyst, peer_analyst, programmer, peer_programmer, tester"
+ROLES = "analyst, peer_analyst, programmer, peer_programmer, tester, acceptance_tester"
 KEYS_OF_LEVELS = "for levels: a level (L5), a kind (L5.validate) or an author (L2.cart)"
 
 
@@ -117,7 +117,7 @@ KEYS_OF_LEVELS = "for levels: a level (L5), a kind (L5.validate) or an author (L
         ("agents: {L10: [{}]}", f'agents.L10 = "L10": must be one of {ROLES}; {KEYS_OF_LEVELS}'),
         ("agents: {L5.author: [{}]}", KEYS_OF_LEVELS),
         ("agents: {L2.a.b: [{}]}", KEYS_OF_LEVELS),
-        ("agents: {boss: [{}]}", f"peer_programmer, tester; {KEYS_OF_LEVELS}"),
+        ("agents: {boss: [{}]}", f"tester, acceptance_tester; {KEYS_OF_LEVELS}"),
         ("agents: {L9: [{sya: x}]}", f"agents.L9, step 1: sya: unknown key; known here: {STEP}"),
         ("agents: {L9: [x]}", f'agents.L9, step 1 = "x": must be a mapping with the keys {STEP}'),
         ("turns: {s1.L5.cart.validate: {}}", "must be a turn id such as r2.programmer.c1 or s1.L5.validate"),

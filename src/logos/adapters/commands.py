@@ -18,6 +18,7 @@ from typing import IO
 
 from logos.adapters import supervisor
 from logos.adapters.files import end_of_file, folder_below, open_to_append, private_folder, remove, text_of_file
+from logos.adapters.programs import own_environment
 from logos.adapters.supervisor import END_SECONDS, GRACE_SECONDS, end_children, identity, send, stat_of
 from logos.errors import HostError
 
@@ -60,7 +61,7 @@ def start(
 
 
 def exit_code(folder: Path) -> int | None:
-    """The exit code of a command, negative for a signal; None if it runs, or if nobody knows how it ended."""
+    """The exit code of a command, negative for a signal; None while it runs, or if how it ended is unknown."""
     with suppress(ValueError):
         return int(text_of_file(folder / "exit"))
     return None
@@ -204,14 +205,14 @@ class SupervisedCommands:
 
 
 class ShellCommands(SupervisedCommands):
-    """Runs shell commands with the environment of this process.
+    """Runs shell commands with the environment of this process, but for the secrets of Logos.
 
     LOGOS_ROOT is the work dir: a worktree lacks what git ignores, such as the project's environment.
     """
 
     def __init__(self, root: Path, work_dir: Path) -> None:
         super().__init__(root, work_dir)
-        self._env = {**os.environ, "LOGOS_ROOT": str(work_dir)}
+        self._env = {**own_environment(), "LOGOS_ROOT": str(work_dir)}
 
     def run(self, command: str, cwd: str, timeout: float, stop: threading.Event) -> tuple[int, str]:
         return self.execute(["/bin/sh", "-c", command], cwd, self._env, timeout, stop)

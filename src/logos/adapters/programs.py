@@ -1,4 +1,4 @@
-"""Finding the programs that Logos starts, never one that an agent can have put into the work dir."""
+"""The programs that Logos starts: where they are, never in the work dir, and the variables that agents' code gets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ from logos.adapters.files import text_of_file
 from logos.errors import ProgramNotFound
 
 _BY_NAME = re.compile(rb"#!\s*/usr/bin/env\s+(?:-S\s+)?([\w.+-]+)\s*$")
+
+SERVER_TOKEN = "CAO_AUTH_LOCAL_TOKEN"
+# Secrets of Logos itself: with them, an agent could type into other agents' terminals, or write to the person.
+WITHHELD = (SERVER_TOKEN, "NTFY_TOPIC", "LOGOS_NTFY_TOPIC")
+
+
+def own_environment() -> dict[str, str]:
+    """The environment of this process without the secrets of Logos, for agents and for commands that run their code."""
+    return {name: value for name, value in os.environ.items() if name not in WITHHELD}
 
 
 def find_program(name: str, work_dir: Path, env: Mapping[str, str] | None = None) -> str:

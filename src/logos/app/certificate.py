@@ -7,38 +7,43 @@ import tarfile
 import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from logos import __version__
+from logos.adapters.acceptance.folder import find_tests, read_tests, texts_by_hash
 from logos.adapters.files import MAX_BYTES, open_regular, refused, write_atomically
 from logos.adapters.git.bundles import CommitSource, read_bundle, write_bundle
 from logos.adapters.git.command import Git, checked_commit, repository_of, text_of
 from logos.adapters.proof.checkout import SnapshotStore
 from logos.adapters.proof.rooms import Rooms, rooms_folder
+from logos.adapters.proof.sealing import WrittenTests
 from logos.app.pins import pinned_by, pinned_settings
 from logos.app.rooms import open_prover, store_with
 from logos.app.runs import load_run
 from logos.app.setting_sources import resumed_settings
 from logos.app.settings import Settings
-from logos.app.workdir import Tell, find_run, place_of, reading, say
+from logos.app.workdir import Tell, find_run, place_to_read, reading, say
+from logos.domain.artifacts import SPECS
 from logos.domain.events import ProofRan, Recorded
-from logos.domain.proof import ProofStep
+from logos.domain.proof import AcceptanceTests, ProofStep
 from logos.domain.turns import Outcome, Prove, RunId, TurnId
-from logos.engine.checkpoints import SPECS
 from logos.errors import HostError, LogosError, UsageError
+from logos.flows.fold import UNFINISHED
+from logos.flows.proof.acceptance import requirements_in
+from logos.flows.proof.declared import NamedTest, excused
 from logos.flows.proof.verdict import ProofProgress, action_for, judged
 from logos.ports import Prover
-from logos.views.proof import Certificate, WrittenBy, certificate_of, step_record
+from logos.views.proof import AcceptanceTexts, Certificate, WrittenBy, certificate_of, step_record
 from logos.views.proof_document import CertificateDocument
 from logos.views.redact import redacted
 from logos.views.repetition import Difference, Repetition, StoredProof, compared
 from logos.views.run import RunView
 
-CERTIFICATE, BUNDLE = "certificate.json", "proof.bundle"
+CERTIFICATE, BUNDLE, ACCEPTANCE = "certificate.json", "proof.bundle", "acceptance.json"
 _LARGEST_BUNDLE = 4_000_000_000
 _MOST_PATCH = 200_000
 _CHUNK = 1 << 20
@@ -62,16 +67,26 @@ class ProofFile:
     file: Path
     document: Mapping[str, Any]
     proof: StoredProof
+    # The texts of blind acceptance tests, by their hashes.
+    texts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+    def find_tests(self, tests: AcceptanceTests) -> WrittenTests:
+        def kept(name: str) -> bytes:
+            if name not in self.texts:
+                raise HostError(f"the acceptance tests of run {tests.run} are not in {self.file}")
+            return self.texts[name]
+
+        return read_tests(tests, kept)
 
 
 def certificate(run: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Certificate:
     """The certificate of the run whose id begins so, or of the newest."""
-    return _load(place_of(wd), run, tell)
+    return _load(place_to_read(wd), run, tell)
 
 
 def export_proof(file: Path, run: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Exported:
     """Write the certificate of a run, and a git bundle of its files before and after, as one tar file."""
-    place = place_of(wd)
+    place = place_to_read(wd)
     own = _load(place, run, tell)
     base, result = own.baseline, own.result
     if base is None or result is None:
@@ -82,20 +97,29 @@ def export_proof(file: Path, run: str | None = None, *, wd: Path | None = None, 
         commits = {"base": base.commit, "result": result.commit}
         left_out = write_bundle(_source(store), commits, folder / BUNDLE, folder / "git")
         try:
-            content = _tar(document, (folder / BUNDLE).read_bytes())
+            content = _tar({CERTIFICATE: document, BUNDLE: (folder / BUNDLE).read_bytes(), **_acceptance_member(own)})
         except OSError as error:
             raise refused(f"cannot read the bundle of run {own.run}", error) from error
     write_atomically(file.expanduser().absolute(), content)
     lent = sorted({lent.path for step in (base, *own.steps) for lent in step.room.lent})
     missing = f"dependencies ({', '.join(lent)}): whoever repeats the proof must have them" if lent else ""
-    return Exported(own.run, file, len(content), tuple(filter(None, (*left_out, missing))))
+    lost = own.acceptance is not None and own.acceptance_texts is None
+    hidden = "blind acceptance tests: the run has not ended, or their texts are lost" if lost else ""
+    return Exported(own.run, file, len(content), tuple(filter(None, (*left_out, missing, hidden))))
+
+
+def _acceptance_member(own: Certificate) -> dict[str, bytes]:
+    """The texts of blind acceptance tests, by their hashes; they are not redacted, so that the hashes hold."""
+    if own.acceptance is None or own.acceptance_texts is None:
+        return {}
+    return {ACCEPTANCE: json.dumps(texts_by_hash(own.acceptance)).encode()}
 
 
 def prove_again(
     run: str | None = None, *, wd: Path | None = None, tell: Tell = say, stop: threading.Event | None = None
 ) -> Repetition:
     """Repeat the proof of a run of this work dir, by the rules that the run has pinned, and compare."""
-    place = place_of(wd)
+    place = place_to_read(wd)
     own = _load(place, run, tell)
     proof = _stored(CertificateDocument.of(own), f"run {own.run}", own.not_proven)
     store = store_with(place, proof.baseline.commit)
@@ -109,11 +133,14 @@ def read_proof_file(file: Path) -> ProofFile:
         with open_regular(file, follow=True) as source, tarfile.open(fileobj=source, mode="r:") as archive:
             content = _member(archive, CERTIFICATE, MAX_BYTES).read()
             _member(archive, BUNDLE, _LARGEST_BUNDLE)
+            has_texts = ACCEPTANCE in archive.getnames()
+            texts: Any = json.loads(_member(archive, ACCEPTANCE, MAX_BYTES).read()) if has_texts else {}
         document: Any = json.loads(content)
     except (OSError, tarfile.TarError, ValueError, KeyError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(f"{file} is not an exported proof: {why}") from error
-    return ProofFile(file, document, _stored(document, str(file), ""))
+    by_hash = {str(name): str(text).encode("latin-1", "replace") for name, text in dict(texts).items()}
+    return ProofFile(file, document, _stored(document, str(file), ""), by_hash)
 
 
 def prove_file_again(
@@ -123,7 +150,7 @@ def prove_file_again(
 
     Dependencies are lent from the work dir, if it has any; no file is written there.
     """
-    place, proof = place_of(wd).resolve(), exported.proof
+    place, proof = place_to_read(wd).resolve(), exported.proof
     # The file must not choose which secrets of this machine its commands get.
     rules = replace(proof.rules, env=())
     commits = (proof.baseline.commit, *(step.commit for step in proof.steps))
@@ -134,7 +161,7 @@ def prove_file_again(
         store = SnapshotStore(
             top / proof.prefix, top, proof.prefix, source.objects, source.algorithm, common=folder / "git"
         )
-        with open_prover(store) as prover:
+        with open_prover(store, exported.find_tests) as prover:
             return repeat(replace(proof, rules=rules), prover, tell, stop or threading.Event())
 
 
@@ -156,6 +183,9 @@ def repeat(proof: StoredProof, prover: Prover, tell: Tell, stop: threading.Event
         progress = ProofProgress(result, changed)
         differences += _of_paths(proof.changed, changed)
     progress = replace(progress, declared=tuple(declared.path for declared in proof.declared))
+    failed_before = baseline.tests.failed if baseline.tests is not None else ()
+    named = (NamedTest(failure.test, failure.why) for failure in proof.unrelated)
+    progress = replace(progress, unrelated=excused(failed_before, named), acceptance=proof.acceptance)
     while progress.step is not None:
         ran = _run(prover, action_for(progress, baseline, rules, "again"), tell, stop)
         judgement = judged(progress, ran, baseline, rules)
@@ -206,7 +236,18 @@ def _load(place: Path, run: str | None, tell: Tell) -> Certificate:
         view = load_run(log, find_run(log, run))
         head = log.head(view.run)
     own = certificate_of(view, head=head, prefix=_prefix(place), written_by=_written_by(place))
-    return replace(own, patch=_patch(place, own))
+    texts = _acceptance_texts(own.acceptance) if own.acceptance is not None and view.outcome not in UNFINISHED else None
+    return replace(own, patch=_patch(place, own), acceptance_texts=texts)
+
+
+def _acceptance_texts(tests: AcceptanceTests) -> AcceptanceTexts | None:
+    """For people, once no agent of the run can read them any more; None where they are lost."""
+    try:
+        found = find_tests(tests)
+    except HostError:
+        return None
+    files = {path: content.decode("utf-8", "replace") for path, content in found.files.items()}
+    return AcceptanceTexts(found.response, files, requirements_in(found.response))
 
 
 def _prefix(wd: Path) -> str:
@@ -264,10 +305,10 @@ def _private_folder() -> Generator[Path]:
         rooms.close()
 
 
-def _tar(document: bytes, bundle: bytes) -> bytes:
+def _tar(members: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:", format=tarfile.PAX_FORMAT) as archive:
-        for name, content in ((CERTIFICATE, document), (BUNDLE, bundle)):
+        for name, content in members.items():
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(content), 0o644
             archive.addfile(member, io.BytesIO(content))

@@ -13,7 +13,7 @@ from pathlib import Path
 from logos.adapters.files import own_folder, refused, text_of_file
 from logos.app.checkpoints import locate, run_name
 from logos.app.runs import driven_run, load_run
-from logos.app.workdir import Tell, WorkDir, driver_at, find_run, has_log, place_of, reading, say, stamp
+from logos.app.workdir import Tell, WorkDir, driver_at, find_run, has_log, place_to_read, reading, say, stamp
 from logos.domain.events import RunResumed, RunStarted
 from logos.domain.turns import RunId
 from logos.errors import Interrupted, LogError, LogosError, UsageError
@@ -118,7 +118,7 @@ class StoppedDriver:
 
 def stop(run: str | None = None, *, wd: Path | None = None, timeout: float = 60.0, tell: Tell = say) -> StoppedDriver:
     """End the driver of a work dir in order, as Ctrl-C would, and wait until it has ended; its run can be resumed."""
-    place = locate(place_of(wd), run_name(run)).place
+    place = locate(place_to_read(wd), run_name(run)).place
     pid, driven, wanted = driver_at(place), None, None
     if has_log(place):
         with reading(place) as log:

@@ -10,7 +10,7 @@ from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.workspace import diff_stat
 from logos.app.checkpoints import Checkpoint, files_at, locate, match, run_name
 from logos.app.setting_sources import settings_of
-from logos.app.workdir import Tell, place_of, reading, say
+from logos.app.workdir import Tell, place_to_read, reading, say
 from logos.domain.events import RunForked, TurnEnded, TurnFailed
 from logos.domain.turns import RunId
 from logos.errors import UsageError
@@ -79,12 +79,35 @@ def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def diff(a: str, b: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Diff:
-    """Compare checkpoint `a` with `b`, of the same run unless it names another; without `b`, with the files now."""
-    one = side_at(place_of(wd), a)
+def diff(a: str | None = None, b: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Diff:
+    """Compare checkpoint `a` with `b`, of the same run unless it names another; without `b`, with the files now.
+
+    `a` alone may be a run: then what that run did, until its end or until now. Without both, what the newest run has
+    changed until now.
+    """
+    place = place_to_read(wd)
+    if a is None:
+        start = _start_of(side_at(place, None))
+        return Diff(start, _now(start, tell))
+    one = side_at(place, a)
+    if b is None and _RUN.fullmatch(a) and "@" not in a:
+        return Diff(_start_of(one), one if one.view.outcome is not None else _now(one, tell))
     if b is None:
         return Diff(one, _now(one, tell))
     return Diff(one, side_at(one.place, b if _RUN.fullmatch(b) else f"{one.view.run}@{b}", one.view))
+
+
+def _start_of(end: Checkpoint) -> Checkpoint:
+    """The files that a run started with; a fork starts with those of its checkpoint."""
+    first = end.view.forked.seq if end.view.forked is not None else 1
+    return Checkpoint(end.place, end.view, first, files_at(end.place, end.view, first))
+
+
+def run_changes(place: Path, view: RunView) -> Diff:
+    """What a run has changed, from its start to its newest checkpoint."""
+    last = len(view.records)
+    end = Checkpoint(place, view, last, files_at(place, view, last))
+    return Diff(_start_of(end), end)
 
 
 def side_at(place: Path, wanted: str | None, known: RunView | None = None) -> Checkpoint:
@@ -158,7 +181,7 @@ def compare(a: str, b: str, *, wd: Path | None = None) -> Comparison:
     for run in (a, b):
         if not run or "@" in run:
             raise UsageError(f"{run!r} is no run; `logos runs` lists them, and `logos diff` compares events")
-    place = place_of(wd)
+    place = place_to_read(wd)
     one, other = side_at(place, run_name(a)), side_at(place, run_name(b))
     if one.view.run == other.view.run:
         raise UsageError(f"{one.view.run} is one run; name two")

@@ -9,17 +9,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 
+from logos.adapters.acceptance.folder import acceptance_folders, run_of
 from logos.adapters.files import remove
 from logos.adapters.git.command import Git, is_repository, repository_of
-from logos.adapters.git.snapshots import Ref, held_by_nothing_else, refs_of_ours, remove_refs
+from logos.adapters.git.snapshots import Ref, adds_to, held_by_nothing_else, refs_of_ours, remove_refs
 from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.store.mirror import abandoned
 from logos.app.runs import views_in
 from logos.app.setting_sources import settings_of
 from logos.app.workdir import TELOS, WorkDir, day_of, driver_at, has_log, place_of
-from logos.domain.events import RunAbandoned, RunEnded, RunForked, RunResumed, RunStarted, TerminalOpened
+from logos.domain.events import (
+    AcceptanceWritten,
+    RunAbandoned,
+    RunEnded,
+    RunForked,
+    RunResumed,
+    RunStarted,
+    TerminalOpened,
+    WorkGathered,
+    WorkMerged,
+)
 from logos.domain.plans import LevelsPlan
+from logos.domain.turns import Outcome
 from logos.errors import HostError
 from logos.flows.fold import UNFINISHED
 from logos.views.run import RunView
@@ -41,7 +53,11 @@ class SurveyedRun:
     run: str
     why: str = ""
     commits: frozenset[str] = frozenset()
+    # The commits that an abandoned build has made; empty for other runs.
+    made: frozenset[str] = frozenset()
     folders: frozenset[Path] = frozenset()
+    # The runs whose acceptance tests it needs.
+    acceptance: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +104,10 @@ def collect_garbage(
     forks = _worktree_list(place, _FORK) if is_git else []
     busy = _busy_terminals()
     planned = [*_removable_refs(refs, runs, forks, gaps, old)]
+    planned += [*_removable_branches(place, runs)] if is_git and not gaps else []
     planned += [] if busy is None else _removable_folders(runs, busy)
     planned += [Removal(f"mirror of {log.path}", "its work dir is gone", (), (folder,)) for folder, log in abandoned()]
+    planned += _removable_acceptance(runs, places, gaps)
     in_use: list[str] = []
     removed = planned if dry_run else [*_remove(place, planned, in_use)]
     freed = held_by_nothing_else(place, [ref for removal in removed for ref in removal.refs]) if refs else 0
@@ -157,8 +175,11 @@ def _surveyed(place: Path, view: RunView, day: str) -> SurveyedRun:
     commits |= {event.commit for event in events if isinstance(event, RunForked)}
     opened = [event for event in since_fork if isinstance(event, TerminalOpened)]
     folders = {folder for event in opened for folder in _folders(WorkDir(place).host_dir(event.session), event)}
+    work = (event.commit for event in events if isinstance(event, WorkGathered | WorkMerged))
+    made = commits.union(work) if view.build is not None and view.outcome is Outcome.ABANDONED else ()
     why = f"{view.outcome} on {day}" if day and ended and view.outcome not in UNFINISHED else ""
-    return SurveyedRun(view.run, why, frozenset(commits), frozenset(folders))
+    tests = frozenset(event.tests.run for event in events if isinstance(event, AcceptanceWritten)) | {view.run}
+    return SurveyedRun(view.run, why, frozenset(commits), frozenset(made), frozenset(folders), tests)
 
 
 def _folders(root: Path, event: TerminalOpened) -> list[Path]:
@@ -247,6 +268,33 @@ def _removable_refs(
     for ref in snapshots:
         if ref.at < old and ref.commit not in needed and not gaps:
             yield Removal(f"snapshot {ref.commit[:12]}", f"kept on {day_of(ref.at)}", (ref,))
+
+
+def _removable_branches(place: Path, runs: list[SurveyedRun]) -> Iterator[Removal]:
+    """Branches of abandoned builds, unless a person has committed on them or works on them."""
+    heads = set(_worktree_list(place, "branch "))
+    for run in runs:
+        own = f"refs/heads/logos/{run.run}"
+        if not (run.why and run.made) or any(known.run == run.run and not known.made for known in runs):
+            continue
+        found = refs_of_ours(place, own, f"refs/heads/logos-work/{run.run}/")
+        refs = tuple(ref for ref in found if ref.name not in heads and not adds_to(place, ref, run.made))
+        if refs:
+            yield Removal(f"branches of build {run.run}", run.why, refs)
+
+
+def _removable_acceptance(runs: list[SurveyedRun], places: Iterable[Path], gaps: list[Unreadable]) -> Iterator[Removal]:
+    """Acceptance tests in the user state folder: of runs that have ended, and of work dirs that are gone."""
+    here = {place.resolve() for place in places}
+    needed = {name for run in runs if not run.why for name in run.acceptance}
+    whys = {name: run.why for run in runs if run.why for name in run.acceptance}
+    for folder, work_dir in acceptance_folders():
+        run = run_of(folder)
+        what = f"acceptance tests of run {run}"
+        if work_dir is not None and not work_dir.exists():
+            yield Removal(what, "its work dir is gone", (), (folder,))
+        elif work_dir is not None and work_dir.resolve() in here and not gaps and not {folder.name, run} & needed:
+            yield Removal(what, whys.get(run, "in no log of this repository"), (), (folder,))
 
 
 def _removable_folders(runs: list[SurveyedRun], busy: set[str]) -> Iterator[Removal]:

@@ -16,13 +16,13 @@ from logos.adapters.hosts.providers import PROVIDERS as LOCAL_PROVIDERS
 from logos.adapters.hosts.script import load_script
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.hosts.scripted import Script, ScriptedHost
-from logos.adapters.programs import is_installed, why_missing
+from logos.adapters.programs import SERVER_TOKEN, is_installed, own_environment, why_missing
 from logos.adapters.state_files import read_cycle_state
 from logos.app.setting_sources import load_settings
 from logos.app.settings import AgentSettings, HostChoice, Settings
 from logos.app.workdir import Tell, default_config
 from logos.domain.events import Recorded, RunForked, TerminalOpened
-from logos.domain.roles import Role
+from logos.domain.roles import ACCEPTANCE_TESTER, Role
 from logos.domain.turns import Agent
 from logos.errors import ConfigError, HostError, HostUnreachable, StateError, UsageError
 from logos.ports import AgentHost
@@ -32,13 +32,11 @@ from logos.waiting.provider_errors import OnLimit
 
 MakeHost = Callable[[Settings, Tell], AgentHost]
 
-TOKEN = "CAO_AUTH_LOCAL_TOKEN"
-# Secrets of Logos itself: with them, an agent could type into other agents' terminals, or write to the person.
-WITHHELD = (TOKEN, "NTFY_TOPIC")
+_FOLDERS = ("PWD", "OLDPWD")
 
 
 def _client(settings: Settings, patience: float, tell: Tell = lambda _line: None) -> ApiClient:
-    token = os.environ.get(TOKEN, "")
+    token = os.environ.get(SERVER_TOKEN, "")
     return ApiClient(settings.api, str(settings.work_dir), patience=patience, token=token, tell=tell)
 
 
@@ -48,12 +46,13 @@ def cao_host(settings: Settings, tell: Tell) -> AgentHost:
 
 # The least permission that each role needs; AUTO_ACCEPT_PERMISSIONS allows everything.
 PERMISSIONS = {
-    Role.ANALYST: Permission.EDIT,  # it writes the spec
+    Role.ANALYST: Permission.PLAN,
     Role.PEER_ANALYST: Permission.RESPOND,
     Role.PROGRAMMER: Permission.EDIT,
     Role.PEER_PROGRAMMER: Permission.RESPOND,
     Role.TESTER: Permission.RUN,
 }
+ACCEPTANCE_PERMISSION = Permission.EDIT  # of its own folder
 LEVEL_PERMISSIONS: dict[str, Permission] = {"L1": Permission.RUN, "L2": Permission.RUN, "L5": Permission.RUN}
 
 
@@ -61,11 +60,12 @@ def local_host(settings: Settings, tell: Tell) -> AgentHost:
     """The host that runs the agent CLIs of this machine itself."""
     unlimited = settings.handoff.auto_accept_permissions
     roles = [(agent.profile, PERMISSIONS[Role(agent.name)]) for agent in settings.role_agents()]
+    acceptance = (ACCEPTANCE_TESTER, ACCEPTANCE_PERMISSION)
     level_agents = settings.level_agent_config()
     levels = [(agent.profile, LEVEL_PERMISSIONS.get(agent.name, Permission.RESPOND)) for agent in level_agents]
 
     def permission_of(profile: str) -> Permission:
-        needed = (permission for name, permission in (*roles, *levels) if name == profile)
+        needed = (permission for name, permission in (*roles, *levels, acceptance) if name == profile)
         return Permission.ALL if unlimited else max(needed, default=Permission.RUN)
 
     if unlimited:
@@ -73,11 +73,18 @@ def local_host(settings: Settings, tell: Tell) -> AgentHost:
     return LocalHost(
         settings.paths.host_dir(LOCAL_SESSION),
         settings.work_dir,
-        {name: value for name, value in os.environ.items() if name not in WITHHELD},
+        _environment(settings.work_dir),
         permission_of=permission_of,
         profile_text=lambda name: _profile_text(settings, name),
         agent_command=settings.agent_command,
+        agents=(*settings.role_agents(), *level_agents),
     )
+
+
+def _environment(work_dir: Path) -> dict[str, str]:
+    """What agents get; the folder that Logos was started in only if it is theirs."""
+    known = own_environment()
+    return known if known.get("PWD") == str(work_dir) else {n: v for n, v in known.items() if n not in _FOLDERS}
 
 
 def _profile_text(settings: Settings, name: str) -> str:

@@ -10,9 +10,10 @@ from logos.adapters.git.command import Git, is_repository, text_of
 from logos.adapters.git.contents import stage_as_user
 from logos.adapters.programs import command_of
 from logos.app.settings import Settings
+from logos.domain.artifacts import SPECS, Artifacts, changes_folder
 from logos.domain.events import Noted, Topic
 from logos.domain.turns import Outcome, RunId
-from logos.engine.checkpoints import SPECS, ChangedFiles
+from logos.engine.checkpoints import ChangedFiles
 from logos.engine.journal import Journal
 from logos.errors import HostError, ProgramNotFound
 from logos.flows.cycle.flow import CycleState
@@ -32,7 +33,7 @@ Tell = Callable[[str], object]
 
 
 def active_changes(wd: Path) -> list[str]:
-    folder = wd / "openspec" / "changes"
+    folder = wd / changes_folder(Artifacts.OPENSPEC)
     if not folder.is_dir():
         return []
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name != "archive")
@@ -150,7 +151,11 @@ def not_as_proven(state: CycleState, run: RunId, changed: ChangedFiles) -> str:
 def post_process(wd: Path, settings: Settings, explore: str, tell: Tell) -> None:
     """Do what the settings ask for; `explore` is what the run was asked for."""
     post = settings.post_processing
-    archived = not post.openspec_archive or archive(wd, tell)
+    if post.openspec_archive and settings.artifacts is not Artifacts.OPENSPEC:
+        tell(f"openspec archive skipped: the artifacts of this run are in {changes_folder(settings.artifacts)}")
+        archived = True
+    else:
+        archived = not post.openspec_archive or archive(wd, tell)
     if post.git_commit and not archived:
         tell("git commit skipped: archiving failed")
     elif post.git_commit:

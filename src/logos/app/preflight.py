@@ -72,7 +72,8 @@ def check_prompt(settings: Settings, continued: Continued, tell: Tell, *, strict
         raise UsageError(
             "an unfinished run with another prompt is here: --resume continues it, --fresh starts the new prompt"
         )
-    tell("warning: the given prompt differs from the unfinished run's; continuing with the run's own prompt")
+    name = settings.prompt_file or "the prompt in the settings"
+    tell(f"warning: {name} differs from the prompt of the unfinished run, which goes on with its own")
 
 
 def check_reviews(settings: Settings, tell: Tell) -> None:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from logos.adapters.acceptance.folder import find_tests, keep_output
 from logos.adapters.commands import TIMED_OUT, ShellCommands
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.proof.copies import TreeCopies
 from logos.adapters.proof.prover import RoomProver
+from logos.adapters.proof.sealing import SealingProver
 from logos.app.preflight import in_own_environment
 from logos.app.run_start import StartPlan
 from logos.app.settings import Settings
@@ -28,6 +30,8 @@ from logos.views.text import count, duration
 _OUTPUT_LINES = 15
 # The result, the guarded files put back, planted tests, new tests on the old source.
 _MOST_STEPS = 4
+# Blind acceptance tests run on the base and on the result.
+_BLIND_STEPS = 2
 _HINT = "Name a command that works in this shell and this folder (--test CMD, or project_test_cmd in logos.json); "
 _BY_PATH = "a program of the project's own environment by its path, such as .venv/bin/pytest"
 
@@ -41,6 +45,7 @@ class Proving:
 
     store: Snapshots | None
     prover: Prover | None = None
+    rooms: RoomProver | None = None
     baseline: ProofRan | None = None
 
 
@@ -58,17 +63,18 @@ def prepare_proof(
     if plan.proof is None:
         return Proving(snapshots)
     store = snapshots or TreeCopies(wd, [settings.state_path])
-    prover = stack.enter_context(closing(RoomProver(wd, store)))
+    rooms = stack.enter_context(closing(RoomProver(wd, store)))
+    prover = SealingProver(rooms, find_tests, keep_output)
     known = resumed.state.baseline if resumed is not None else None
     if known is not None and (known.command, known.room.setup) == (plan.proof.command, plan.proof.setup):
-        return Proving(store, prover)
+        return Proving(store, prover, rooms)
     base = known.commit if known is not None else _base(plan, run, store)
-    return Proving(store, prover, take_baseline(prover, plan.proof, base, commands, plan.wd, tell))
+    return Proving(store, prover, rooms, take_baseline(prover, plan.proof, base, commands, plan.wd, tell))
 
 
 def _base(plan: Plan, run: RunId, store: GitSnapshots | TreeCopies) -> str:
-    """The work tree when the run started, the person's uncommitted work included; a build starts from a commit."""
-    return plan.base if isinstance(plan, LevelsPlan) else store.of(run).get(1) or store.take()
+    """The repository when the run started, the person's uncommitted work included; a build starts from a commit."""
+    return plan.base if isinstance(plan, LevelsPlan) else store.of(run).get(1) or store.take(whole=True)
 
 
 def take_baseline(
@@ -94,7 +100,7 @@ def take_baseline(
             raise _refused(ran, elsewhere, work_dir, tell)
         if problem:
             raise _only_here(ran, problem, tell)
-    _say_cost(ran, tell)
+    _say_cost(ran, _MOST_STEPS + (_BLIND_STEPS if rules.blind else 0), tell)
     return ran
 
 
@@ -126,11 +132,11 @@ def _show(ran: ProofRan, tell: Tell) -> None:
         tell(f"  {line}")
 
 
-def _say_cost(ran: ProofRan, tell: Tell) -> None:
+def _say_cost(ran: ProofRan, most_runs: int, tell: Tell) -> None:
     tests, room = ran.tests, ran.room
     counted = f" ({count(len(tests.executed), 'test')})" if tests is not None else ""
     seconds = duration(room.seconds)
     told = f"the tests pass now{counted}" if ran.exit_code == 0 else f"the tests fail now (exit {ran.exit_code})"
     need = "" if ran.exit_code == 0 else "; a PASS needs them to pass"
     where = "" if room.sandbox else ", without a sandbox (bubblewrap is not installed or does not work here)"
-    tell(f"{told}{need}; one run takes {seconds}, the proof of a PASS at most {_MOST_STEPS} such runs{where}")
+    tell(f"{told}{need}; one run takes {seconds}, the proof of a PASS at most {most_runs} such runs{where}")

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from logos.adapters.commands import SupervisedCommands
 from logos.adapters.files import bytes_of_file, remove, write_atomically
 from logos.adapters.git.snapshots import GitSnapshots, kept_commit
 from logos.adapters.git.workspace import WRITTEN_BY_INIT, GitWorkspace
-from logos.adapters.git.worktrees import run_setup
+from logos.adapters.git.worktrees import Setup, run_setup
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.lock import driver_lock, driver_of
 from logos.adapters.responses import ResponseFiles
@@ -28,7 +29,7 @@ from logos.app.setting_sources import settings_of
 from logos.app.settings import Settings
 from logos.app.telos_file import worktree_setup
 from logos.app.workdir import CONFIG, Tell, driving, open_log, place_of, reading, require_log, say, wd_flag, wd_in
-from logos.domain.events import RunAbandoned, RunForked, WorkGathered, WorkMerged
+from logos.domain.events import ProofRan, RunAbandoned, RunForked, WorkCompared, WorkGathered, WorkMerged
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, LevelsPlan, Plan
 from logos.domain.turns import RunId, TurnId
@@ -167,7 +168,8 @@ def _copy_project_files(settings: Settings, there: Settings) -> None:
     if source.profiles.is_dir():
         shutil.copytree(source.profiles, target.profiles)
     if target.telos_file.is_file():
-        run_setup(worktree_setup(target.path), target.path, source.path)
+        setup = Setup(worktree_setup(target.path), SupervisedCommands(target.checks, target.path))
+        run_setup(setup, target.path, source.path)
 
 
 def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> NewRun:
@@ -232,10 +234,15 @@ def _keep_history(snapshots: GitSnapshots, at: Checkpoint, run: RunId, left: Lef
     snapshots.point(run, {**earlier, **({at.seq: at.commit} if at.commit else {})})
     named = {commit for _, commit in left}
     for event in (record.event for record in at.history):
-        if isinstance(event, WorkGathered | WorkMerged):
-            named.add(event.commit)
-        elif isinstance(event, RunForked):
-            named.update(commit for _, commit in event.left)
+        match event:
+            case WorkGathered() | WorkMerged():
+                named.add(event.commit)
+            case ProofRan() | WorkCompared() if event.commit and snapshots.is_whole(event.commit):
+                named.add(event.commit)
+            case RunForked():
+                named.update(commit for _, commit in event.left)
+            case _:
+                pass
     snapshots.point(run, {commit: commit for commit in named})
     # A later rollback to an earlier event needs what was in the worktrees then.
     before = {**snapshots.left_of(at.run), **_gathered_in(at.view)}

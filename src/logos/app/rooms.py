@@ -4,10 +4,12 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from logos.adapters.acceptance.folder import find_tests
 from logos.adapters.git.command import Git, checked_commit, is_repository
 from logos.adapters.proof.checkout import SnapshotStore, repository_store
 from logos.adapters.proof.copies import TreeCopies
 from logos.adapters.proof.prover import RoomProver
+from logos.adapters.proof.sealing import FindTests, SealingProver
 
 
 def store_with(work_dir: Path, commit: str) -> SnapshotStore:
@@ -18,6 +20,7 @@ def store_with(work_dir: Path, commit: str) -> SnapshotStore:
 
 
 @contextmanager
-def open_prover(store: SnapshotStore) -> Generator[RoomProver]:
-    with closing(RoomProver(store.work_dir, store)) as prover:
-        yield prover
+def open_prover(store: SnapshotStore, find: FindTests = find_tests) -> Generator[SealingProver]:
+    """`find` tells the texts of blind acceptance tests."""
+    with closing(RoomProver(store.work_dir, store)) as rooms:
+        yield SealingProver(rooms, find)

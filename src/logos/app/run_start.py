@@ -16,7 +16,7 @@ from logos.app.prompt import Prompt, given_prompt, split_prompt
 from logos.app.proof_rules import build_proof_rules, proof_rules
 from logos.app.run_state import write_run_state
 from logos.app.runs import cycle_journal, levels_journal, newest_of, reload_run, unfinished_runs
-from logos.app.setting_sources import OF_HANDOFFS, OF_REVIEWS
+from logos.app.setting_sources import OF_BUILDS, OF_HANDOFFS, OF_REVIEWS
 from logos.app.settings import Settings
 from logos.app.telos_file import Telos
 from logos.app.workdir import Tell, stamp, wd_flag
@@ -84,6 +84,7 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
         expect_change=bool(settings.expect_change),
         proof=proof_rules(settings),
         on_no_progress=settings.limits.on_no_progress,
+        artifacts=settings.artifacts,
         review=ReviewRules(**{name: getattr(settings.limits, key) for name, key in OF_REVIEWS.items()}),
         condense=CondenseRules(**{name: getattr(settings.condensation, key) for name, key in OF_HANDOFFS.items()}),
         rules=CURRENT_RULES,
@@ -345,7 +346,7 @@ def start_build(
         tools=telos.tools,
         setup=telos.setup,
         proof=build_proof_rules(settings, telos),
-        **{name: getattr(settings.build, name) for name in type(settings.build).model_fields},
+        **{name: getattr(settings.build, name) for name in OF_BUILDS},
         rules=CURRENT_RULES,
     )
     if view is None:

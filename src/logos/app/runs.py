@@ -1,8 +1,9 @@
 """Runs in a log: loading one, and searching for those of a flow or that can continue."""
 
+import gc
 import json
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,27 @@ from logos.views.run import RunView, State, extended, view_run
 from logos.views.status import RunStatus, Unreadable
 
 # Verdicts, states and reports ask for the same report; a process parses it once.
-read_report = lru_cache(maxsize=4096)(parse_report)
+read_report = lru_cache(maxsize=65_536)(parse_report)
 
 
 def load_run(log: Log, run: RunId) -> RunView:
     """Read and fold a run once. `Journal(log, view.fold)` continues it."""
-    return view_run(run, log.read(run), read_report)
+    with _without_collections():
+        return view_run(run, log.read(run), read_report)
+
+
+@contextmanager
+def _without_collections() -> Generator[None]:
+    """What loading a run allocates stays: to search it for cycles again and again takes time and finds none."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        # Later collections do not search it either; what is not used any more is freed all the same.
+        gc.freeze()
+        if collects:
+            gc.enable()
 
 
 def load_views(place: Path, log: Log) -> Iterator[RunView | Unreadable]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from logos.app.checkpoints import locate, work_dirs
 from logos.app.runs import views_in
-from logos.app.workdir import driver_at, find_run, place_of, reading
+from logos.app.workdir import driver_at, find_run, place_to_read, reading
 from logos.domain.turns import RunId
 from logos.errors import LogError
 from logos.views.run import RunView
@@ -49,7 +49,7 @@ class SessionList:
 
 def list_sessions(run: str | None = None, *, wd: Path | None = None) -> SessionList:
     """The sessions of all runs, or of one, oldest first. What a fork inherited is listed with the original run."""
-    place = place_of(wd)
+    place = place_to_read(wd)
     only, places = None, work_dirs(place)
     if run is not None:
         # The `@` keeps an id from being read as a number or a date.

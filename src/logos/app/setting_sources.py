@@ -5,7 +5,6 @@ Every setting has an environment variable. Every error names the source of the v
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +19,15 @@ from typing_extensions import get_args, get_origin  # noqa: UP035 - get_args see
 
 from logos.adapters.files import read_input
 from logos.adapters.hosts.providers import PROVIDERS
-from logos.app.settings import AgentSettings, Json, PriceSettings, Settings, SettingSources, SettingsSection
+from logos.app.settings import (
+    AgentSettings,
+    Json,
+    PriceSettings,
+    ProofSettings,
+    Settings,
+    SettingSources,
+    SettingsSection,
+)
 from logos.app.workdir import WorkDir
 from logos.domain.levels import ALL_LEVELS
 from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, Plan, SettingSource
@@ -45,11 +52,18 @@ class Leaf:
 
 
 _PREFIXED = {"post_processing": "POST_", "build": "BUILD_", "checkpoints": "CHECKPOINTS_", "proof": "PROOF_"}
-# Many programs use a variable HOST for something else.
-_RENAMED = {"host": "LOGOS_HOST"}
+# Many programs use variables HOST and ARTIFACTS for something else.
+_RENAMED = {"host": "LOGOS_HOST", "artifacts": "LOGOS_ARTIFACTS"}
+# Before the name of any variable it makes one that no other program uses; `logos` reads that one first.
+PREFIX = "LOGOS_"
 # With what their keys are called.
 _JSON_ONLY = {"agents": "role", "level_agents": "level", "prices": "provider"}
-_PRICE = re.compile(rf"prices\.[\w-]+\.(?:{'|'.join(PriceSettings.model_fields)})")
+# Sections with a part per name; a key of theirs can be given with --set, and has no variable.
+_PER_NAME: dict[str, type[SettingsSection]] = {
+    "agents": AgentSettings,
+    "level_agents": AgentSettings,
+    "prices": PriceSettings,
+}
 
 
 def _leaves() -> Iterator[Leaf]:
@@ -69,8 +83,17 @@ _BY_NAME = {leaf.env: leaf for leaf in LEAVES} | {leaf.key: leaf for leaf in LEA
 
 
 def _leaf_named(name: str) -> Leaf | None:
-    """A setting by its key or variable; prices have no variable, and a key per provider."""
-    return Leaf((*name.split("."),), "", float, None, "") if _PRICE.fullmatch(name) else _BY_NAME.get(name)
+    """A setting by its key or variable."""
+    section, _, rest = name.partition(".")
+    owner, _, inner = rest.partition(".")
+    field = _PER_NAME[section].model_fields.get(inner) if section in _PER_NAME and owner else None
+    return Leaf((section, owner, inner), "", field.annotation, None, "") if field is not None else _BY_NAME.get(name)
+
+
+def keys_per_name() -> Iterator[str]:
+    """Every key of the sections that have a part per name, for the names that are known."""
+    for section, kind in _PER_NAME.items():
+        yield from (f"{section}.{name}.{field}" for name in _known_keys((section,)) for field in kind.model_fields)
 
 
 _BOOLEAN_WORDS = "1/0, true/false, yes/no, on/off"
@@ -81,9 +104,16 @@ _BOOLEANS: dict[str, bool] = {
 
 
 def load_settings(
-    config: Path | None = None, env: Mapping[str, str] = MappingProxyType({}), overrides: Sequence[str] = ()
+    config: Path | None = None,
+    env: Mapping[str, str] = MappingProxyType({}),
+    overrides: Sequence[str] = (),
+    *,
+    bare: bool = False,
 ) -> Settings:
-    """Merge all sources; ConfigError names the key, its value and the allowed values in one line."""
+    """Merge all sources; ConfigError names the key, its value and the allowed values in one line.
+
+    `bare`: read only the names of the specification, without LOGOS_ before them.
+    """
     flags: dict[str, str] = {}
     for override in overrides:
         name, equals, text = override.partition("=")
@@ -92,12 +122,21 @@ def load_settings(
             near = f"unknown key {name.strip()!r}" if equals else "write it as key=value"
             raise UsageError(f"--set {override!r}: {near}; `logos schema --keys` lists the keys")
         flags[leaf.key] = text
-    return merge_settings(SettingSources(config, read_config(config) if config else {}, environment_of(env), flags))
+    return merge_settings(sources_of(config, read_config(config) if config else {}, env, flags, bare=bare))
 
 
-def environment_of(env: Mapping[str, str]) -> dict[str, str]:
-    """The settings in an environment, by their keys; an empty variable counts as unset."""
-    return {leaf.key: env[leaf.env] for leaf in LEAVES if env.get(leaf.env, "") != ""}
+def sources_of(
+    config: Path | None, file: Json, env: Mapping[str, str], flags: Mapping[str, str], *, bare: bool = False
+) -> SettingSources:
+    """The sources of settings. Of the variables of one setting the first that is not empty counts."""
+    names = {leaf.key: (leaf.env,) if bare else (own_variable(leaf), leaf.env) for leaf in LEAVES}
+    variables = {key: found for key, both in names.items() if (found := next(filter(env.get, both), None))}
+    return SettingSources(config, file, {key: env[name] for key, name in variables.items()}, flags, variables)
+
+
+def own_variable(leaf: Leaf) -> str:
+    """The variable of a setting that no other program uses."""
+    return leaf.env if leaf.env.startswith(PREFIX) else PREFIX + leaf.env
 
 
 _ABSENT = object()
@@ -127,7 +166,7 @@ def check_settings(sources: SettingSources) -> tuple[Settings, list[SettingProbl
     except RecursionError as error:
         raise ConfigError(f"{sources.config or 'configuration'}: nested too deeply") from error
     origin, problems = dict[str, str](), list[SettingProblem]()
-    given = [(_BY_NAME[key], text, _BY_NAME[key].env) for key, text in sources.environment.items()]
+    given = [(_BY_NAME[key], text, sources.variables[key]) for key, text in sources.environment.items()]
     given += [(_leaf_named(key) or _BY_NAME[key], text, f"--set {key}") for key, text in sources.flags.items()]
     for leaf, text, source in given:
         try:
@@ -269,6 +308,7 @@ OF_REVIEWS = {
     "evidence_min_match": "review_evidence_min_match",
     "on_exhausted": "on_review_exhausted",
 }
+OF_BUILDS = ("max_parallel", "max_reconciliations", "max_rounds")
 OF_HANDOFFS = {
     "cross_phase": "condense_cross_phase",
     "max_cross_phase_lines": "max_cross_phase_lines",
@@ -315,7 +355,7 @@ def given_settings(settings: Settings, earlier: Sequence[GivenSetting] = ()) -> 
 
 def _pinned(plan: Plan, *, named: bool) -> Json:
     """A plan as a configuration file; without the agents' providers where a provider is `named` elsewhere."""
-    keys = ("profile",) if named else ("provider", "profile")
+    keys = ("profile",) if named else ("provider", "profile", "model", "args")
     agents = {agent.name: {key: getattr(agent, key) for key in keys} for agent in plan.agents}
     match plan:
         case CyclePlan():
@@ -324,20 +364,22 @@ def _pinned(plan: Plan, *, named: bool) -> Json:
                 "project_test_cmd": plan.test_command,
                 "verify_pass": plan.verify_pass,
                 "expect_change": plan.expect_change,
+                "artifacts": plan.artifacts,
                 "agents": agents,
                 "limits": {"max_rounds": plan.max_rounds, "on_no_progress": plan.on_no_progress, **reviews},
                 "condensation": {key: getattr(plan.condense, name) for name, key in OF_HANDOFFS.items()},
                 "proof": _pinned_proof(plan),
             }
         case LevelsPlan():
-            build = {key: getattr(plan, key) for key in ("max_parallel", "max_reconciliations", "max_rounds")}
+            build = {key: getattr(plan, key) for key in OF_BUILDS}
             levels = ",".join(level.name for level in plan.levels)
             return {"levels": levels, "level_agents": agents, "build": build, "proof": _pinned_proof(plan)}
 
 
 def _pinned_proof(plan: Plan) -> Json:
-    """The command is not a setting of the proof."""
-    return {} if plan.proof is None else {key: value for key, value in asdict(plan.proof).items() if key != "command"}
+    """Command and rules that are no settings are left out."""
+    known = asdict(plan.proof) if plan.proof is not None else {}
+    return {key: value for key, value in known.items() if key in ProofSettings.model_fields}
 
 
 def _over(below: Json, above: Json) -> Json:

@@ -13,8 +13,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 from typing_extensions import Annotated  # noqa: UP035 - get_args sees through Annotated here
 
+from logos.adapters.git.signature import Signature
 from logos.adapters.hosts.providers import BY_PROGRAM, PROVIDERS
 from logos.app.workdir import WorkDir
+from logos.domain.artifacts import Artifacts
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.plans import OnExhausted, OnNoProgress
 from logos.domain.proof import Network, ProofRules
@@ -56,6 +58,12 @@ def _text(value: object) -> object:
     return value
 
 
+def _author(text: str) -> str:
+    if text != "git" and not _AUTHOR.fullmatch(text):
+        raise PydanticCustomError("author", "must be `Name <address>`, or `git`")
+    return text
+
+
 def _provider(name: str) -> str:
     """A provider that Logos can run itself; it may be named by its program."""
     if (known := BY_PROGRAM.get(name, name)) not in PROVIDERS:
@@ -63,6 +71,7 @@ def _provider(name: str) -> str:
     return known
 
 
+_AUTHOR = re.compile(r"([^<>\x00-\x1f]*[^<>\x00-\x20]) <([^<>\s\x00-\x1f]+)>")
 Flag = Annotated[bool, BeforeValidator(_flag)]
 PositiveInt = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1_000_000)]
 NonNegativeInt = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=1_000_000)]
@@ -151,6 +160,12 @@ class Build(SettingsSection):
     )
     max_reconciliations: NonNegativeInt = Field(4, description="Reconciliations before a build ends as FAIL.")
     max_rounds: PositiveInt = Field(3, description="Rounds of one reconciliation before the build asks a person.")
+    author: Annotated[Text, AfterValidator(_author)] = Field(
+        "Logos <logos@localhost>", description="Author of a build's commits: Name <address>, or git: as git is set up."
+    )
+    commit_subject: Text = Field(
+        "{what}", description="Subject of a build's commits; {what}, {feature} and {run} are filled in."
+    )
 
 
 class CheckpointSettings(SettingsSection):
@@ -177,6 +192,7 @@ class ProofSettings(SettingsSection):
     may_change: tuple[Text, ...] = Field((), description="Tests and their configuration that a run may change.")
     known_failing: tuple[Text, ...] = Field((), description="Tests that fail before the run and may go on failing.")
     reruns: NonNegativeInt = Field(1, description="How often failing tests are run again, to find flaky ones.")
+    blind: Flag = Field(False, description="Prove a PASS with acceptance tests that no author of it sees.")
     require_tests: Flag = Field(False, description="Fail a result whose change no new or changed test notices.")
 
 
@@ -204,6 +220,8 @@ class AgentSettings(SettingsSection):
     provider: Text | None = Field(None, description="Agent CLI.")
     profile: Text | None = Field(None, description="Profile that the agent gets.")
     providers: tuple[Text, ...] = Field((), description="Fallback agent CLIs, in order, for on_limit = fallback.")
+    model: Text | None = Field(None, description="Model, as the agent CLI names it; unset: the CLI's own default.")
+    args: tuple[Text, ...] = Field((), description="More arguments of the agent CLI; they can allow it more.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +232,8 @@ class SettingSources:
     file: Json
     environment: Mapping[str, str]
     flags: Mapping[str, str]
+    # The environment variable that each setting in `environment` was taken from, by its key.
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
     # The agents' profiles that a run keeps, by name; an empty text is the bundled one.
     profiles: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -236,6 +256,10 @@ class Settings(SettingsSection):
     )
     expect_change: Flag | None = Field(
         None, description="Accept a PASS only if the run has changed a file outside the specs."
+    )
+    artifacts: Artifacts = Field(
+        Artifacts.OPENSPEC,
+        description="Where the analyst's artifacts are: openspec/changes/, or .logos/changes/.",
     )
     start_agent: Role = Field(Role.ANALYST, description="The role that a new run starts with.")
     cleanup_on_exit: Flag = Field(False, description="Close the agents' terminals when Logos exits.")
@@ -316,6 +340,11 @@ class Settings(SettingsSection):
             cleanup_on_exit=self.cleanup_on_exit,
         )
 
+    def signature(self) -> Signature:
+        """How a build's commits are signed."""
+        named = _AUTHOR.fullmatch(self.build.author)
+        return Signature((named[1], named[2]) if named else None, self.build.commit_subject)
+
     def proof_rules(self, command: str, setup: str) -> ProofRules:
         """How the result of a test command is proven; `setup` is used where the settings have none."""
         own = self.proof
@@ -330,6 +359,9 @@ class Settings(SettingsSection):
             own.require_tests,
             own.network,
             own.env,
+            plants_scripts=True,
+            unrelated_declared=True,
+            blind=own.blind,
         )
 
     def role_agents(self) -> tuple[Agent, ...]:
@@ -344,7 +376,8 @@ class Settings(SettingsSection):
         chosen = chosen or AgentSettings.model_validate({})
         provider = chosen.provider or self.provider
         fallbacks = tuple(other for other in chosen.providers if other != provider)
-        return Agent(AgentName(name), provider, chosen.profile or profile, fallbacks)
+        model = chosen.model or ""
+        return Agent(AgentName(name), provider, chosen.profile or profile, fallbacks, model, chosen.args)
 
     def levels_taking_part(self) -> tuple[Level, ...]:
         """The chosen levels, from purpose to syntax; ConfigError when the text is invalid or leaves out L2."""

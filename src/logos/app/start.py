@@ -10,9 +10,11 @@ from typing import Any
 
 from logos.adapters.commands import ShellCommands
 from logos.adapters.git.workspace import GitWorkspace, base_of
+from logos.adapters.git.worktrees import Setup
 from logos.adapters.notifications import notify
 from logos.adapters.responses import FileWatcher, ResponseFiles
 from logos.adapters.store.sqlite import SqliteLog
+from logos.app.acceptance import acceptance_tester, check_blind, check_blind_host, without_blind
 from logos.app.checkpoints import locate, match, run_name, snapshots_for
 from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of
 from logos.app.pins import Pinned, changed_in_words, current_files, pinned_by, pinned_settings, telos_of, with_profiles
@@ -27,6 +29,7 @@ from logos.app.preflight import (
 from logos.app.proofs import prepare_proof
 from logos.app.rollback import abandon_runs, finish_rollback
 from logos.app.run_start import (
+    StartPlan,
     StateTrust,
     blocked,
     build_to_resume,
@@ -42,13 +45,16 @@ from logos.app.settings import Settings
 from logos.app.telos_file import Telos, read_telos
 from logos.app.trial import remove_scratch, require_tools
 from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, reading, say
+from logos.domain.artifacts import Artifacts, changes_folder
 from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, OnNoProgress, Plan
-from logos.domain.turns import RunId
+from logos.domain.roles import Role
+from logos.domain.turns import Agent, RunId
 from logos.engine.build_run import BuildRun
 from logos.engine.checkpoints import Checkpoints, changed_files, merged_work, no_checkpoints, work_tree
 from logos.engine.cycle_run import CycleRun, StartMode
 from logos.engine.journal import Watcher
 from logos.engine.keeper import WorkKeeper
+from logos.engine.options import ShowStep, show_nothing
 from logos.engine.runner import EXIT_CODES, Dependencies, RunResult
 from logos.engine.terminals import AgentTerminals
 from logos.errors import AlreadyEnded, HostError, LogError, UsageError
@@ -66,6 +72,7 @@ def run_here(
     make_host: MakeHost | None = None,
     watchers: Sequence[Watcher[CycleState]] = (),
     tell: Tell = say,
+    show_step: ShowStep = show_nothing,
     known: RunView | None = None,
     from_state: bool = False,
     reread: bool = False,
@@ -74,8 +81,9 @@ def run_here(
 
     Raises RunPaused, HostError or Interrupted when the run stops before it has one; the run can then be resumed.
     `bare` keeps the letter of the specification: nothing is verified unless the settings say so, and a prompt other
-    than the unfinished run's is no error. `known` is the run to resume, if loaded. `from_state` believes a state file
-    that differs from the log; `reread` takes files that the run has pinned as they are now.
+    than the unfinished run's is no error. `show_step` is called with what an agent does now. `known` is the run to
+    resume, if loaded. `from_state` believes a state file that differs from the log; `reread` takes files that the run
+    has pinned as they are now.
     """
     check_input(settings)
     with driving(settings.work_dir, tell) as log:
@@ -89,37 +97,57 @@ def run_here(
         if make_host is None:
             settings, make_host = choose_host(settings, tell, session_of(continued), Settings.role_agents, bare=bare)
         snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
-        if not bare:
-            settings = _with_promises(settings, has_snapshots=snapshots is not None)
-        settings = _judging_progress(settings, OnNoProgress.GO_ON if bare else OnNoProgress.BLOCK, snapshots)
+        settings = _with_rules(settings, snapshots, tell, bare=bare)
         files = () if pinned else current_files(settings, settings.role_agents())
         settings = with_profiles(settings, pinned or files)
         start_plan = start_run(settings, continued, log, given, files)
+        check_blind(settings, start_plan, tell)
         with ExitStack() as stack:
-            host = stack.enter_context(closing(make_host(settings, tell)))
-            check_host(host, start_plan.first.plan.agents, tell, fresh=start_plan.mode is StartMode.FRESH)
-            check_budgets(settings, host, start_plan.first.plan.agents)
+            fresh = start_plan.mode is StartMode.FRESH
+            host = _checked_host(settings, make_host, start_plan.first.plan.agents, stack, tell, fresh=fresh)
+            check_blind_host(start_plan.first.plan, host)
             commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
             proving = prepare_proof(settings, start_plan, resumed, snapshots, commands, stack, tell)
             if settings.resume is False:
                 abandon_runs(settings, log, CyclePlan, "a new run was begun", tell)
-            if start_plan.message:
-                tell(start_plan.message)
-            responses = ResponseFiles(settings.response_dir)
-            responses.ensure()
-            needs = _dependencies(settings, host, commands, log, tell, pinned or files, proving.prover)
+            _introduce(settings, start_plan, tell, bare=bare)
+            needs = _dependencies(settings, host, commands, log, tell, pinned or files, proving.prover, show_step)
+            tester = acceptance_tester(settings, start_plan, proving.rooms, make_host, needs, stack, tell)
             checkpoints = Checkpoints(snapshots, log, work_tree, tell) if snapshots is not None else None
             watching = _watchers(settings, watchers, checkpoints, tell)
             changed, options = changed_files(proving.store, tell), settings.run_options()
             keeper = WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints and not bare else None
-
-            def after_pass() -> None:
-                post_process_once(start_plan.journal, settings, changed)
-
+            after_pass = partial(post_process_once, start_plan.journal, settings, changed)
+            responses = ResponseFiles(settings.response_dir)
+            responses.ensure()
             with closing(FileWatcher(settings.response_dir)) as change_signal:
-                wiring = options, needs, responses, change_signal, watching, after_pass, changed
-                run = CycleRun(start_plan.journal, start_plan.mode, *wiring, harvest=start_plan.harvest, keeper=keeper)
+                begin = start_plan.journal, start_plan.mode
+                wiring = *begin, options, needs, responses, change_signal, watching, after_pass, changed
+                run = CycleRun(*wiring, harvest=start_plan.harvest, keeper=keeper, acceptance=tester)
                 return run.run(start_plan.first, proving.baseline)
+
+
+def _checked_host(
+    settings: Settings, make_host: MakeHost, agents: Sequence[Agent], stack: ExitStack, tell: Tell, *, fresh: bool
+) -> AgentHost:
+    """The host, after it was asked whether it can run these agents within the budgets."""
+    host = stack.enter_context(closing(make_host(settings, tell)))
+    check_host(host, agents, tell, fresh=fresh)
+    check_budgets(settings, host, agents)
+    return host
+
+
+def _introduce(settings: Settings, start_plan: StartPlan[CycleState], tell: Tell, *, bare: bool) -> None:
+    """Say how the run starts, and what the folder is that its analyst creates in a repository without one."""
+    if start_plan.message:
+        tell(start_plan.message)
+    if bare or start_plan.mode is not StartMode.FRESH:
+        return
+    folder, other = changes_folder(settings.artifacts), Artifacts.LOGOS
+    if settings.start_agent is not Role.ANALYST or (settings.work_dir / folder).exists():
+        return
+    instead = f"; --set artifacts={other} puts it into {changes_folder(other)}" if settings.artifacts != other else ""
+    tell(f"the analyst's plan, for you and the other agents, will be in {folder}{instead}")
 
 
 def _trust(settings: Settings, *, bare: bool, from_state: bool) -> StateTrust:
@@ -142,17 +170,19 @@ def _settle(
     return merged, given_settings(settings, earlier)
 
 
-def _with_promises(settings: Settings, *, has_snapshots: bool) -> Settings:
-    """What holds where nobody said otherwise: a PASS is verified, and something was changed for it."""
-    changed = settings.expect_change is not False and has_snapshots
-    return settings.model_copy(update={"verify_pass": settings.verify_pass is not False, "expect_change": changed})
+def _with_rules(settings: Settings, snapshots: Snapshots | None, tell: Tell, *, bare: bool) -> Settings:
+    """What holds where nobody said otherwise: a PASS is verified, something was changed for it, rounds make progress.
 
-
-def _judging_progress(settings: Settings, otherwise: OnNoProgress, snapshots: Snapshots | None) -> Settings:
-    """What happens to a round that ends as an earlier one did; without snapshots nobody can tell."""
+    The bare form promises none of it. Without snapshots nobody can tell what was changed.
+    """
+    otherwise = OnNoProgress.GO_ON if bare else OnNoProgress.BLOCK
     rule = (settings.limits.on_no_progress or otherwise) if snapshots is not None else None
     limits = settings.limits.model_copy(update={"on_no_progress": rule})
-    return settings.model_copy(update={"limits": limits})
+    settings = settings.model_copy(update={"limits": limits})
+    if bare:
+        return without_blind(settings, tell)
+    changed = settings.expect_change is not False and snapshots is not None
+    return settings.model_copy(update={"verify_pass": settings.verify_pass is not False, "expect_change": changed})
 
 
 def build_here(
@@ -164,6 +194,7 @@ def build_here(
     change_signal_for: Callable[[Path], ChangeSignal] = FileWatcher,
     watchers: Sequence[Watcher[LevelsState]] = (),
     tell: Tell = say,
+    show_step: ShowStep = show_nothing,
     known: RunView | None = None,
     reread: bool = False,
 ) -> RunResult[LevelsState]:
@@ -179,6 +210,7 @@ def build_here(
         telos = telos_of(kept) if kept is not None else read_telos(settings.work_dir)
         base = base_of(settings.work_dir, allow_dirty=allow_dirty) if view is None else ""
         settings, given = _settle(settings, view, pinned, tell)
+        settings = without_blind(settings, tell)
         if make_host is None:
             settings, make_host = choose_host(settings, tell, session_of(view), Settings.level_agent_config)
         files = () if pinned else current_files(settings, settings.level_agent_config())
@@ -186,11 +218,9 @@ def build_here(
         start_plan = start_build(settings, feature, telos, base, log, view, given, files)
         plan, journal = start_plan.first.plan, start_plan.journal
         with ExitStack() as stack:
-            host = stack.enter_context(closing(make_host(settings, tell)))
             levels = {level.name for level in settings.levels_taking_part()}
             agents = [agent for agent in plan.agents if agent.name in levels]
-            check_host(host, agents, tell, fresh=True)
-            check_budgets(settings, host, agents)
+            host = _checked_host(settings, make_host, agents, stack, tell, fresh=True)
             _try_tools(settings, telos, view, base, tell)
             commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
             snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
@@ -200,8 +230,10 @@ def build_here(
             _remove_leftovers(settings, log, host, journal.run, tell)
             if start_plan.message:
                 tell(start_plan.message)
-            workspace = GitWorkspace(settings.work_dir, journal.run, telos.setup)
-            needs = _dependencies(settings, host, commands, log, tell, pinned or files, proving.prover)
+            wd, signature = settings.work_dir, settings.signature()
+            setup = Setup(telos.setup, commands)
+            workspace = GitWorkspace(wd, journal.run, setup, feature=plan.request, signature=signature)
+            needs = _dependencies(settings, host, commands, log, tell, pinned or files, proving.prover, show_step)
             checkpoints = Checkpoints(snapshots, log, merged_work, tell) if snapshots is not None else None
             watching = _watchers(settings, watchers, checkpoints, tell)
             options = settings.run_options()
@@ -255,6 +287,7 @@ def _dependencies(
     tell: Tell,
     pinned: Pinned,
     prover: Prover | None,
+    show_step: ShowStep,
 ) -> Dependencies:
     return Dependencies(
         host,
@@ -262,6 +295,7 @@ def _dependencies(
         tell,
         notify=partial(notify, settings.notifications.ntfy_topic),
         changed_files=lambda: changed_in_words(pinned, settings, ended=True),
+        show_step=show_step,
         commands=commands,
         prover=prover,
     )

@@ -249,7 +249,6 @@ _RUFF_FORMAT = (
 )
 _BLACK = (r"pyproject.toml ^tool\.black\b", *_python("black"), rf"{PRE_COMMIT} \bid: *black\b")
 _MYPY = ("mypy.ini", ".mypy.ini", r"pyproject.toml ^tool\.mypy\b", r"setup.cfg ^\[mypy\]", *_python("mypy"))
-_MYPY_FILES = (r"pyproject.toml ^tool\.mypy\.(?:files|packages|modules)\b",)
 _PYRIGHT = ("pyrightconfig.json", r"pyproject.toml ^tool\.pyright\b", *_python("pyright"))
 _ESLINT = ("eslint.config.*s", ".eslintrc*", r"package.json ^eslintConfig\b", _npm("eslint"))
 _PRETTIER = ("prettier.config.*s", ".prettierrc*", r"package.json ^prettier\b", _npm("prettier"))

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from logos.adapters.commands import TIMED_OUT, ShellCommands, end_left_over
+from logos.adapters.commands import TIMED_OUT, ShellCommands, SupervisedCommands, end_left_over
 from logos.adapters.git.workspace import GitWorkspace, base_of
-from logos.adapters.git.worktrees import SetupFailed, link_ignored
+from logos.adapters.git.worktrees import Setup, SetupFailed, link_ignored
 from logos.adapters.lock import driver_lock
 from logos.app.setting_sources import settings_of
 from logos.app.telos_file import read_telos
@@ -105,7 +105,8 @@ def remove_scratch(wd: Path) -> None:
 
 
 def _try(wd: Path, commit: str, setup: str, tools: Sequence[Tool], timeout: float, tell: Tell) -> Trial:
-    workspace, began = GitWorkspace(wd, _SCRATCH, setup), time.monotonic()
+    supervised = Setup(setup, SupervisedCommands(WorkDir(wd).trials, wd))
+    workspace, began = GitWorkspace(wd, _SCRATCH, supervised), time.monotonic()
     with driver_lock(WorkDir(wd).telos_dir / "scratch.lock"):
         end_left_over(WorkDir(wd).trials, wd)
         workspace.close(None)
@@ -116,11 +117,9 @@ def _try(wd: Path, commit: str, setup: str, tools: Sequence[Tool], timeout: floa
             scratch = _Scratch(wd, folder, timeout, tell)
             return Trial(commit, done, tuple(scratch.with_ignored_files([scratch.run(tool) for tool in tools])))
         except SetupFailed as error:
-            code, output = (
-                TIMED_OUT if error.ended_with is None else error.ended_with,
-                tail(error.output, _OUTPUT_LINES),
-            )
-            failed = Tried("", "setup", setup, code, time.monotonic() - began, output, f"failed ({error.result})")
+            took, output = time.monotonic() - began, tail(error.output, _OUTPUT_LINES)
+            problem = f"failed (exit code {error.ended_with})"
+            failed = Tried("", "setup", setup, error.ended_with, took, output, problem)
             return Trial(commit, failed, ())
         finally:
             workspace.close(None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from logos.app.environment_notes import unknown_names
 from logos.app.hosts import accepted_providers, installed_providers
 from logos.app.positions import Positions, json_positions, toml_positions
 from logos.app.preflight import budget_problems, check_reviews, check_work_dir
@@ -19,8 +20,8 @@ from logos.app.prompt import (
     refuse_template,
     split_prompt,
 )
-from logos.app.setting_sources import check_settings, config_text, environment_of, parse_config
-from logos.app.settings import AgentSettings, Settings, SettingSources
+from logos.app.setting_sources import check_settings, config_text, parse_config, sources_of
+from logos.app.settings import AgentSettings, Settings
 from logos.app.telos_file import TELOS_FILE, TEMPLATE_PURPOSE, parse_telos, telos_problems, telos_text
 from logos.errors import LogosError, PromptError
 from logos.validation import Location, dotted, one_line
@@ -63,11 +64,12 @@ def _problems(config: Path, env: Mapping[str, str], warnings: list[str]) -> Iter
     try:
         text = config_text(config)
         data = parse_config(config, text)
-        sources = SettingSources(config, data, environment_of(env), {})
+        sources = sources_of(config, data, env, {})
         settings, found = check_settings(sources)
     except LogosError as error:
         yield _unreadable(error, config)
         return
+    warnings += unknown_names(env)
     positions = json_positions(text)
 
     def problem(message: str, key: Location, *, in_file: bool = True) -> Problem:

@@ -3,10 +3,12 @@
 import json
 import os
 import shlex
+import stat
 import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -82,12 +84,46 @@ def default_config() -> Path | None:
 
 
 def place_of(wd: Path | None) -> Path:
-    """The work dir: `wd`, else WD, else `wd` in ./logos.json, else the current directory."""
-    chosen = str(wd) if wd is not None else os.environ.get("WD", "") or wd_in(Path(CONFIG))
+    """The work dir: `wd`, else LOGOS_WD or WD, else `wd` in ./logos.json, else the current directory."""
+    chosen = _chosen(wd)
     place = Path(chosen).expanduser().absolute() if chosen else Path.cwd()
     if not place.is_dir():
         raise UsageError(f"{place}: there is no such directory")
     return place
+
+
+def _chosen(wd: Path | None) -> str:
+    return str(wd) if wd is not None else os.environ.get("LOGOS_WD") or os.environ.get("WD", "") or wd_in(Path(CONFIG))
+
+
+def place_to_read(wd: Path | None) -> Path:
+    """The work dir of a command that only reads: the same; where nothing was chosen, also one above, as git does."""
+    place = place_of(wd)
+    return place if _chosen(wd) or has_log(place) else place_above(place) or place
+
+
+def place_above(folder: Path) -> Path | None:
+    """The nearest work dir with a log above a folder, within its git repository and in folders of this user."""
+    for inner, outer in pairwise([folder, *folder.parents]):
+        # A repository ends with the folder that has its .git.
+        if os.path.lexists(inner / ".git") or not _is_ours(outer):
+            return None
+        if _is_ours(outer / TELOS) and has_log(outer):
+            return outer if _in_repository(outer) else None
+    return None
+
+
+def _in_repository(folder: Path) -> bool:
+    return any(os.path.lexists(path / ".git") for path in (folder, *folder.parents))
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it is a folder, not a link, of the user who runs this."""
+    try:
+        about = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
 
 
 def wd_in(config: Path) -> str:
@@ -120,7 +156,9 @@ def has_log(place: Path) -> bool:
 
 def require_log(place: Path) -> None:
     if not has_log(place):
-        raise UsageError(f"no run was started in {place} yet; `logos run` starts one")
+        above = place_above(place)
+        elsewhere = f"; one was in {above}: add --wd {shlex.quote(str(above))}" if above else ""
+        raise UsageError(f"no run was started in {place} yet; `logos run` starts one{elsewhere}")
 
 
 @contextmanager

@@ -36,8 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.exit_code == 128 + signal.SIGHUP:
             _redirect_closed_terminal()
         text = str(error) or type(error).__doc__ or type(error).__name__
-        if isinstance(error, Interrupted):
-            text = f"stopped by {signal.Signals(error.exit_code - 128).name}"
         return _fail(text, error.exit_code, arguments, getattr(error, "__notes__", []))
 
 
@@ -49,9 +47,21 @@ def _redirect_closed_terminal() -> None:
             os.dup2(null, descriptor)
 
 
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(2).columns or sys.maxsize
+    except OSError:
+        return sys.maxsize
+
+
 def _fail(text: str, exit_code: int, arguments: Sequence[str], hints: Sequence[str] = ()) -> int:
     text, hints = one_line(text), [one_line(hint) for hint in hints]
-    print(f"logos: {text}", *hints, sep="\n", file=sys.stderr, flush=True)
+    # Commands in hints are not broken: they are copied.
+    # Folding needs a part of rich, which nothing else here does.
+    from logos.cli.output.layout import fold  # noqa: PLC0415
+
+    shown = "\n".join(fold(f"logos: {text}", _columns())) if sys.stderr.isatty() else f"logos: {text}"
+    print(shown, *hints, sep="\n", file=sys.stderr, flush=True)
     if "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments):
         hint = {"hint": " ".join(hints)} if hints else {}
         print(json.dumps({"error": text, "exit_code": exit_code, **hint}, indent=2), flush=True)

@@ -42,7 +42,7 @@ COMMANDS = {
     "schema": "Print the settings, or the JSON Schema of a file or report.",
     "profiles": "List the agents' profiles, or install them on a CAO server.",
 }
-VERBOSE = "Log to stderr what Logos does: -v retries and decisions, -vv also every request, look and git call."
+VERBOSE = "Log to stderr what Logos does: -v retries and decisions, -vv also every request, observation and git call."
 
 
 class CommandGroup(TyperGroup):

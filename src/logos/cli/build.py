@@ -93,7 +93,9 @@ def run_levels(
     if config is None and (config := default_config()) is not None:
         show.tell(f"using ./{config}")
     loaded = load_settings(config, os.environ, flags)
+    drive.tell_environment(loaded, show.tell)
     check_work_dir(loaded)
+    drive.refuse_second(loaded)
     ask = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
     settings, feature, known = drive.decide(loaded, feature, show.tell, ask=ask, known=known)
     place, recorder = settings.work_dir, RunRecorder(known)
@@ -108,6 +110,7 @@ def run_levels(
             make_host=host,
             watchers=watchers,
             tell=shown.tell,
+            show_step=shown.show_step,
             known=known,
             reread=reread,
         )

@@ -42,7 +42,8 @@ def compare(
     # Only the patch goes to a pipe.
     about = show.console(stderr=patch and not sys.stdout.isatty())
     left, right = (_compared_cells(end, found) for end in found.ends)
-    show.put_table(about, ("", one, other), [(label, left[label], right[label]) for label in left])
+    cells = [(label, left[label], right[label]) for label in left]
+    show.put_table(about, ("", one, other), cells, folds=("", one, other))
     show.put(about, "")
     if found.common is not None:
         show.put(about, f"they have all events up to {found.common.run}@{found.common.seq} in common")

@@ -7,13 +7,17 @@ from typing import Annotated, Any
 from logos.app.checkpoints import Checkpoint
 from logos.app.diff import Diff
 from logos.app.diff import diff as find_diff
-from logos.cli.options import CHECKPOINT, AsJson, WorkDir, argument, command, flag
+from logos.cli.options import FROM, TO, AsJson, WorkDir, command, flag
 from logos.cli.output import console as show
 from logos.views.document import TurnDocument
 from logos.views.text import duration
 
+_HEADERS = ("turn", "agent", "took", "verdict")
+
 
 @command(
+    "logos diff                        # what the newest run changed: from its start to the files here now",
+    "logos diff k3ab                   # what run k3ab did",
     "logos diff 12                     # from event 12 of the newest run to the files here now",
     "logos diff 12 30 --stat           # between two events; `logos log` and `logos sessions` show the numbers",
     "logos diff k3ab@r1.programmer.c1 r1.programmer.c2",
@@ -22,18 +26,16 @@ from logos.views.text import duration
     "logos diff 30 12 | git apply      # undo in the files what was done in between",
 )
 def diff(
-    a: Annotated[str, argument("A", CHECKPOINT)],
-    b: Annotated[
-        str | None, argument("B", "The same, of A's run unless it names another; default: the files now.")
-    ] = None,
+    a: Annotated[str | None, FROM] = None,
+    b: Annotated[str | None, TO] = None,
     stat: Annotated[bool, flag("--stat", "A line for each file instead of the patch.")] = False,
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the changes of files between two checkpoints as a patch; in a pipe it can be read by `git apply`.
 
-    The turns in between are listed on stderr. Without B, A is compared with the files in the work dir now; of a build,
-    with its newest head.
+    The turns in between are listed on stderr. Without A and B: what the newest run has changed until now. A run alone:
+    what it did. Any other A alone is compared with the files in the work dir now; of a build, with its newest head.
     """
     found = find_diff(a, b, wd=wd)
     if as_json:
@@ -48,8 +50,9 @@ def diff(
         (turn.turn, turn.who, "" if turn.seconds is None else duration(turn.seconds), show.result_of(turn))
         for turn in found.turns or ()
     ]
-    for line in show.columns(("",) * 4, rows)[1:]:
-        show.put(target, f"  {line}", "dim")
+    width = show.width_of(target)
+    for lines in show.columns(_HEADERS, rows, width and width - 2, folds=("verdict",), spare=("agent", "took"))[1:]:
+        show.put(target, "\n".join(f"  {line}" for line in lines), "dim", whole=True)
     if found.turns is not None and not rows:
         show.put(target, "  no turn ended between them", "dim")
     for side in found.missing:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from logos.app import doctor as diagnosis
 from logos.app import trust as records
-from logos.app.workdir import place_of
+from logos.app.workdir import place_of, place_to_read
 from logos.cli.options import AsJson, WorkDir, command, flag
 from logos.cli.output import console as show
 
@@ -25,7 +25,7 @@ def doctor(
     and profiles of the newest run agree; exit code 1 if they do not.
     """
     if trust:
-        return _put_trust(place_of(wd), as_json=as_json)
+        return _put_trust(place_to_read(wd), as_json=as_json)
     found = diagnosis.doctor(place_of(wd), os.environ)
     if as_json:
         checks = [{**asdict(check), "remedy": check.remedy or None} for check in found.checks]

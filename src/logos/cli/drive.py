@@ -1,5 +1,6 @@
 """What `logos run`, `build` and `resume` share: their options, what to do with an unfinished run, how a run ends."""
 
+import os
 import shlex
 import sys
 from collections.abc import Generator, Sequence
@@ -13,16 +14,18 @@ from typer import Context, Option
 from logos.app.certificate import missing_proof
 from logos.app.checkpoints import checkpoint_at
 from logos.app.detach import start_detached
+from logos.app.environment_notes import common_names, unknown_names
 from logos.app.rollback import fork_at
 from logos.app.run_start import blocked
 from logos.app.settings import Settings
 from logos.app.start import newest_unfinished
 from logos.app.trust import head_of_run
-from logos.app.workdir import Tell, default_config, wd_flag
+from logos.app.workdir import Tell, default_config, driver_at, has_log, place_above, wd_flag
+from logos.cli.completion import known_settings
 from logos.cli.options import flag, value
 from logos.cli.output import console as show
 from logos.cli.output.live import View
-from logos.domain.plans import LevelsPlan
+from logos.domain.plans import CyclePlan, LevelsPlan
 from logos.errors import BudgetReached, Interrupted, LimitReached, LogosError, PromptError, StateError, UsageError
 from logos.views.document import RunDocument
 from logos.views.events import Severity
@@ -34,7 +37,13 @@ from logos.views.text import count, date, duration, listed
 from logos.views.usage import sum_in_words
 
 Overrides = Annotated[
-    list[str] | None, Option("--set", metavar="KEY=VALUE", help="Override a setting; `logos schema --keys` lists them.")
+    list[str] | None,
+    Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a setting; `logos schema --keys` lists them.",
+        autocompletion=known_settings,
+    ),
 ]
 _PROGRAMS = "codex, claude, opencode, gemini, qwen, copilot, kimi, goose"
 Provider = Annotated[str, value("NAME", f"The agents' CLI: {_PROGRAMS}, or `command`.")]
@@ -56,6 +65,9 @@ KnownFailing = Annotated[
 MayChange = Annotated[
     list[str] | None,
     value("PATTERN", "Tests, or what steers them, that the run may change, as in a .gitignore; repeatable."),
+]
+Blind = Annotated[
+    bool, flag("--blind", "Prove a PASS also with acceptance tests that an agent writes without seeing the work.")
 ]
 Detach = Annotated[
     bool, flag("--detach", "Start a driver that outlives this terminal, and return when its run has begun.")
@@ -113,6 +125,29 @@ def detach(place: Path, context: Context, *, stdin: bool, as_json: bool) -> int:
     ]
     show.put_next(target, commands)
     return 0
+
+
+def tell_environment(settings: Settings, tell: Tell) -> None:
+    """Tell which variables decide, where other programs may have set them, and which are ignored."""
+    for note in common_names(settings.sources):
+        tell(note)
+    for name in unknown_names(os.environ):
+        tell(f"warning: {name}")
+
+
+def refuse_second(settings: Settings) -> None:
+    """Refuse to start in a folder of a work dir where a run is unfinished, unless this folder was named."""
+    place = settings.work_dir
+    above = None if settings.wd or has_log(place) else place_above(place)
+    if above is None:
+        return
+    view = newest_unfinished(above, CyclePlan) or newest_unfinished(above, LevelsPlan)
+    driver, at = driver_at(above), wd_flag(above)
+    if view is None and driver is None:
+        return
+    what = f"pid {driver} drives a run" if view is None else f"run {view.run} is unfinished"
+    look = f"`logos status{at}` shows it" if view is None else f"`{view.resumes_with}{at}` continues it"
+    raise UsageError(f"{what} in {above}, which this folder is part of: {look}, `--wd .` starts another one here")
 
 
 def read_stdin() -> str:

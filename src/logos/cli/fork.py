@@ -5,8 +5,11 @@ from typing import Annotated, Any
 
 from logos.app.rollback import NewRun
 from logos.app.rollback import fork as fork_run
+from logos.cli.completion import known_events
 from logos.cli.options import AsJson, OneRun, WorkDir, command, value
 from logos.cli.output import console as show
+
+EVENT = value("EVENT", "An event's number, a turn's id or a date; default: the newest.", autocompletion=known_events)
 
 
 @command(
@@ -16,14 +19,14 @@ from logos.cli.output import console as show
 )
 def fork(
     run: OneRun = None,
-    at: Annotated[str | None, value("EVENT", "An event's number, a turn's id or a date; default: the newest.")] = None,
+    at: Annotated[str | None, EVENT] = None,
     to: Annotated[Path | None, value("DIR", "The folder of the worktree; default: beside this one.")] = None,
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Start another run from a checkpoint of a run, in a new git worktree, so that two attempts can run side by side.
 
-    The forked run stays as it is, and may even be running meanwhile. The fork has new agents: each gets what was said
+    The run it starts from is not changed, and may go on meanwhile. The fork has new agents: each gets what was said
     in its role so far. `logos compare` compares both runs.
     """
     started = fork_run(run, at=at, to=to, wd=wd)

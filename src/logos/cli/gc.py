@@ -27,7 +27,8 @@ def gc(
 ) -> None:
     """Remove the checkpoints of runs that ended long ago, in all work dirs of this repository.
 
-    It also removes the mirrors of logs whose work dir no longer exists.
+    It also removes the mirrors of logs whose work dir no longer exists, and branches of abandoned builds on which
+    nobody has committed anything.
     It never removes those of a run that can still continue, your branches, or a log: a run without checkpoints can
     still be read. Defaults are checkpoints.keep_days and checkpoints.keep_runs. It is safe while runs are driven.
     """

@@ -46,7 +46,7 @@ def init(
     for title, rows in (("tools that prove a level", tools), ("not found, and what replaces it", missing)):
         if rows and TELOS_FILE in result.written:
             show.put(target, f"{title}:")
-            for line in show.columns(("", "", ""), [[*row.values()] for row in rows])[1:]:
+            for (line,) in show.columns(("", "", ""), [[*row.values()] for row in rows])[1:]:
                 show.put(target, f"  {line}")
     if detected.setup and TELOS_FILE in result.written:
         show.put(target, f"setup of a new worktree: {detected.setup}")
@@ -56,7 +56,7 @@ def init(
 
 def _provider_in_words(result: InitResult) -> str:
     if not result.provider:
-        return "none found; install an agent CLI: `logos doctor` lists them, docs/how-to/agents.md describes them"
+        return "none found; install an agent CLI: `logos doctor` lists them"
     if result.provider not in result.installed:
         return f"{result.provider}, which is not installed here; `logos doctor` says how to install it"
     others = ", ".join(name for name in result.installed if name != result.provider)

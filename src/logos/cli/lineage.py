@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from logos.app.runs import newest_of, open_levels
-from logos.app.workdir import find_run, place_of, reading
+from logos.app.workdir import find_run, place_to_read, reading
 from logos.cli.options import AsJson, WorkDir, argument, command
 from logos.cli.output import console as show
 from logos.domain.levels import LEVELS, Level
@@ -34,7 +34,7 @@ def lineage(
     as_json: AsJson = False,
 ) -> None:
     """Show why every file of a build exists: purpose, specs in force, components, files, tests, and replaced specs."""
-    with reading(place_of(wd)) as log:
+    with reading(place_to_read(wd)) as log:
         run, wanted = _chosen(log, words or [])
         state = open_levels(log, run).state
     spec = _find_spec(state, wanted) if wanted else None

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option
 
 from logos.app.runs import event_document, read_report
-from logos.app.workdir import driver_at, find_run, place_of, reading
+from logos.app.workdir import driver_at, find_run, place_to_read, reading
 from logos.cli.options import AsJson, OneRun, WorkDir, command
 from logos.cli.output import console as show
 from logos.domain.events import Recorded, RunAbandoned, RunEnded, RunResumed, RunStarted
@@ -29,13 +29,13 @@ WATCH_SECONDS = 0.1
 def log(
     run: OneRun = None,
     follow: Annotated[
-        bool, Option("--follow", "-f", help="Continue until the run ends; with --json: one JSON line per event.")
+        bool, Option("--follow", "-f", help="Show new events until the run ends; with --json: one JSON line per event.")
     ] = False,
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the events of a run. `logos show RUN TURN` shows a whole prompt and its response."""
-    place = place_of(wd)
+    place = place_to_read(wd)
     with reading(place) as source:
         found = find_run(source, run)
         records = _following(source, found, place) if follow else source.read(found)

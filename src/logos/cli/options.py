@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from logos.app.workdir import place_of, reading
-from logos.errors import LogosError
+from logos.cli.completion import known_checkpoints, known_runs
 
 
 def flag(name: str, help: str) -> Any:
@@ -23,15 +22,6 @@ def argument(metavar: str, help: str, **more: Any) -> Any:
     return Argument(metavar=metavar, help=help, **more)
 
 
-def known_runs(incomplete: str) -> list[str]:
-    """Run ids for shell completion; an error must not print anything, so it completes nothing."""
-    try:
-        with reading(place_of(None)) as log:
-            return [run for run in reversed(log.runs()) if run.startswith(incomplete)]
-    except LogosError:
-        return []
-
-
 AsJson = Annotated[bool, flag("--json", "Print one JSON document on stdout, everything else on stderr.")]
 WorkDir = Annotated[
     Path | None, value("DIR", "The work dir; default: WD, `wd` in ./logos.json, the current directory.")
@@ -40,7 +30,11 @@ OneRun = Annotated[
     str | None, argument("RUN", "A run id or its beginning; default: the newest.", autocompletion=known_runs)
 ]
 ThisRun = Annotated[str, argument("RUN", "A run id or its beginning.", autocompletion=known_runs)]
-CHECKPOINT = "An event's number, RUN@NUMBER, RUN, a turn's id, RUN@TURN, a date."
+_SAME = "The same, of A's run unless it names another"
+_CHECKPOINT = "An event's number, RUN@NUMBER, RUN, a turn's id, RUN@TURN, a date."
+CHECKPOINT = argument("CHECKPOINT", _CHECKPOINT, autocompletion=known_checkpoints)
+FROM = argument("A", f"{_CHECKPOINT} Default: the start of the newest run.", autocompletion=known_checkpoints)
+TO = argument("B", f"{_SAME}; default: the files now.", autocompletion=known_checkpoints)
 Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write to FILE; default: stdout.")]
 
 

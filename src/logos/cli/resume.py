@@ -14,7 +14,7 @@ from logos.cli.run import run_cycle
 
 @command(
     "logos resume                         # the newest unfinished run here, a cycle or a build",
-    "logos resume k3ab                    # this one, also where it is a fork in another worktree",
+    "logos resume k3ab                    # this run, even if it is a fork in another worktree",
     "logos resume --recreate              # after a reboot: new terminals, and every agent gets what it said before",
 )
 def resume(

@@ -7,7 +7,7 @@ from logos.app.rollback import NewRun, restore_files
 from logos.app.rollback import rollback as roll_back
 from logos.app.workdir import wd_flag
 from logos.cli.fork import new_run_document
-from logos.cli.options import CHECKPOINT, AsJson, WorkDir, argument, command, flag
+from logos.cli.options import CHECKPOINT, AsJson, WorkDir, command, flag
 from logos.cli.output import console as show
 from logos.flows.fold import UNFINISHED
 
@@ -22,7 +22,7 @@ REPLACED = "the files that were just replaced"
     "logos rollback 12 --files            # the files alone; the run stays where it is",
 )
 def rollback(
-    checkpoint: Annotated[str, argument("CHECKPOINT", CHECKPOINT)],
+    checkpoint: Annotated[str, CHECKPOINT],
     files: Annotated[
         bool, flag("--files", "Restore the files alone; also takes a commit that a rollback has kept.")
     ] = False,

@@ -1,17 +1,19 @@
 """`logos run`: run the cycle, or resume the unfinished run."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 from typer import Context
 
-from logos.app.diff import changes
+from logos.app.diff import Diff, changes, run_changes
 from logos.app.environments import read_beginning
 from logos.app.hosts import simulate as simulated
 from logos.app.prompt import run_settings
 from logos.app.runs import RunRecorder
 from logos.app.setting_sources import load_settings
+from logos.app.settings import Settings
 from logos.app.start import newest_unfinished, run_here
 from logos.app.workdir import default_config, wd_flag
 from logos.cli import drive
@@ -19,9 +21,13 @@ from logos.cli.options import AsJson, WorkDir, argument, command, flag, value
 from logos.cli.output.live import view
 from logos.domain.plans import CyclePlan
 from logos.domain.roles import Role
+from logos.domain.turns import Outcome
 from logos.errors import UsageError
 from logos.views.run import RunView
 
+# So many changed files are listed at the end of a run, and so many are named in a command.
+MOST_FILES = 12
+MOST_NAMED = 4
 WORDS = "A JSON configuration (default: ./logos.json), then the task in plain words."
 
 
@@ -42,6 +48,7 @@ def run(
     no_change_expected: Annotated[bool, flag("--no-change-expected", "Accept a PASS without a changed file.")] = False,
     known_failing: drive.KnownFailing = None,
     may_change: drive.MayChange = None,
+    blind: drive.Blind = False,
     settings: drive.Overrides = None,
     resume: drive.Resume = False,
     fresh: drive.Fresh = False,
@@ -60,7 +67,7 @@ def run(
     """
     flags = [*(settings or []), *([f"project_test_cmd={test}"] if test else [])]
     flags += ["expect_change=0"] if no_change_expected else []
-    flags += drive.proof_flags(known_failing, may_change)
+    flags += [*drive.proof_flags(known_failing, may_change), *(["proof.blind=1"] if blind else [])]
     flags += [*([f"provider={provider}"] if provider else []), *([f"wd={wd}"] if wd else [])]
     flags += drive.start_flags(resume=resume, fresh=fresh)
     flags += [drive.RECREATE] if recreate else []
@@ -97,6 +104,8 @@ def run_cycle(
             raise UsageError(f"two prompts: --prompt {prompt} and the words {task[:40]!r}; give one")
         source = {"prompt": drive.read_stdin()} if prompt == "-" else {"prompt_file": prompt}
         settings = run_settings(config, os.environ, flags, task=task, **source)
+        drive.tell_environment(settings, shown.tell)
+        drive.refuse_second(settings)
         if settings.resume is not False:
             known = known or newest_unfinished(settings.work_dir, CyclePlan)
             drive.present(settings.work_dir, known, shown.tell)
@@ -108,21 +117,52 @@ def run_cycle(
                 make_host=make_host,
                 watchers=watchers,
                 tell=shown.tell,
+                show_step=shown.show_step,
                 known=known,
                 from_state=ways.from_state,
                 reread=ways.reread,
             )
     place, at = settings.work_dir, wd_flag(settings.work_dir)
-    ended, changed = recorder.view(place, result.run), changes(place)
+    ended = recorder.view(place, result.run)
+    changed = run_changes(place, ended)
     last = ended.last_of(Role.TESTER) or (ended.turns[-1] if ended.turns else None)
     commands = [
+        *after_changes(settings, ended, changed),
         *([(f"logos proof {ended.run}{at}", "what was proven, and how to repeat it")] if ended.state.verified else []),
         (f"logos log {ended.run}{at}", "every event of the run"),
     ]
     if last is not None:
         commands.append((f"logos show {ended.run} {last.turn}{at}", "one prompt and its response in full"))
-    changed = ["\nUncommitted changes in the work dir:", *changed] if changed else []
-    return drive.put_end(settings, ended, result.exit_code, changed, commands, as_json=as_json)
+    return drive.put_end(settings, ended, result.exit_code, changed_in_words(changed), commands, as_json=as_json)
+
+
+def changed_in_words(changed: Diff) -> list[str]:
+    """What a run has changed, a line for each file; the person's own changes of before are not among it."""
+    if changed.missing:
+        why = changed.missing[0].why_not_kept
+        return ["", f"what the run changed is not known: {why}", *(f" {line}" for line in changes(changed.one.place))]
+    lines = changed.stat()
+    if len(lines) > MOST_FILES + 1:
+        lines = [*lines[:MOST_FILES], f" … and {len(lines) - 1 - MOST_FILES} more files", lines[-1]]
+    return ["\nWhat the run changed:", *lines] if lines else ["\nThe run changed no file."]
+
+
+def after_changes(settings: Settings, ended: RunView, changed: Diff) -> list[tuple[str, str]]:
+    """The commands that show, keep and undo what a run has changed; none where it changed nothing."""
+    files = [] if changed.missing else changed.files()
+    if not files:
+        return []
+    place, at = settings.work_dir, wd_flag(settings.work_dir)
+    git = "git" if place == Path.cwd() else f"git -C {shlex.quote(str(place))}"
+    # Paths begin at the top of the repository.
+    few = len(files) <= MOST_NAMED and (place / ".git").exists()
+    names = shlex.join(file.path for file in files) if few else "--all ."
+    undo = f"{ended.run}@{changed.one.seq}"
+    return [
+        (f"logos diff {ended.run}{at}", "the changes as a patch"),
+        *([(f"{git} add {names} && {git} commit", "take them over")] if ended.outcome is Outcome.PASSED else []),
+        (f"logos rollback {undo}{at}", "undo them: the files as they were when the run started"),
+    ]
 
 
 def split_words(words: list[str]) -> tuple[Path | None, str]:

@@ -1,7 +1,7 @@
 """`logos runs`: the runs of a work dir."""
 
 from logos.app.runs import load_views, status_in
-from logos.app.workdir import has_log, place_of, reading
+from logos.app.workdir import has_log, place_to_read, reading
 from logos.cli.options import AsJson, WorkDir, command
 from logos.cli.output import console as show
 from logos.views.document import runs_document
@@ -14,7 +14,7 @@ from logos.views.usage import UNKNOWN, price, tokens
 @command("logos runs", "logos runs --json | jq '.runs[].run'")
 def runs(wd: WorkDir = None, as_json: AsJson = False) -> None:
     """List the runs of this work dir, the newest last."""
-    place = place_of(wd)
+    place = place_to_read(wd)
     found: list[RunStatus | Unreadable] = []
     if has_log(place):
         with reading(place) as log:
@@ -32,7 +32,8 @@ def runs(wd: WorkDir = None, as_json: AsJson = False) -> None:
     left_out |= {"from"} if {row["from"] for row in rows} == {"-"} else set()
     keys = [key for key in rows[0] if key not in left_out]
     severities = [Severity.BAD if isinstance(run, Unreadable) or run.view.damage else run.severity for run in found]
-    show.put_table(show.console(), keys, [[row[key] for key in keys] for row in rows], severities)
+    cells, spare = [[row[key] for key in keys] for row in rows], ("rounds", "tokens", "flow", "turns", "cost", "from")
+    show.put_table(show.console(), keys, cells, severities, folds=("status", "asked for"), spare=spare)
 
 
 def _run_row(run: RunStatus | Unreadable) -> dict[str, object]:

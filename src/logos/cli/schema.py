@@ -7,11 +7,13 @@ from logos.app.setting_sources import LEAVES
 from logos.cli.options import AsJson, command, flag, value
 from logos.cli.output import console as show
 
-# Settings that only the configuration file can have.
-FILE_ONLY = (
+# Settings without a variable: in the file, or with --set.
+WITHOUT_VARIABLE = (
     ("agents.ROLE.provider", "-", "provider", "Agent CLI of one role."),
     ("agents.ROLE.profile", "-", "the role's own", "Profile of one role."),
     ("agents.ROLE.providers", "-", "none", "Fallback agent CLIs of one role, in order, for on_limit = fallback."),
+    ("agents.ROLE.model", "-", "the CLI's own", "Model of one role, as its agent CLI names it."),
+    ("agents.ROLE.args", "-", "none", "More arguments of one role's agent CLI; they can allow it more."),
     ("level_agents.LEVEL.*", "-", "as above", "The same for one level of a build, L1 to L9."),
 )
 
@@ -47,7 +49,7 @@ def schema(
         show.document(rows)
     else:
         rows = [(leaf.key, leaf.env, _word(leaf.default), leaf.description) for leaf in LEAVES]
-        show.put_table(show.console(), ("key", "environment", "default", "meaning"), [*rows, *FILE_ONLY])
+        show.put_table(show.console(), ("key", "environment", "default", "meaning"), [*rows, *WITHOUT_VARIABLE])
 
 
 def _word(default: object) -> str:

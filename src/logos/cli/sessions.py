@@ -42,7 +42,8 @@ def sessions(
         rows = [_session_row(row, found.place) for row in found.rows]
         keys = [key for key in rows[0] if any(row[key] != "" for row in rows)]
         severities = [_SEVERITIES.get(row.ending, Severity.NORMAL) for row in found.rows]
-        show.put_table(show.console(), keys, [[row[key] for key in keys] for row in rows], severities)
+        cells, folds = [[row[key] for key in keys] for row in rows], ("how it ended", "lineage", "folder")
+        show.put_table(show.console(), keys, cells, severities, folds=folds, spare=("no.", "turns", "took"))
         show.put(show.console(), f"\n{_HOW}", "dim")
 
 

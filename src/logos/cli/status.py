@@ -4,30 +4,33 @@ import time
 
 from rich.console import Console
 
+from logos.app.activity import activities
 from logos.app.runs import read_status
-from logos.app.workdir import has_log, place_of, wd_flag
+from logos.app.workdir import has_log, place_to_read, wd_flag
 from logos.cli.options import AsJson, WorkDir, command
 from logos.cli.output import console as show
 from logos.views.document import VERSION, status_document
 from logos.views.events import Severity
 from logos.views.findings import findings_in_words
-from logos.views.run import RunView
-from logos.views.status import RunStatus, next_command
-from logos.views.text import clock, count, date, duration
+from logos.views.redact import one_line
+from logos.views.run import RunView, TurnView
+from logos.views.status import Activity, RunStatus, next_command
+from logos.views.text import clock, count, cut, date, duration
 from logos.views.usage import sum_in_words
 
 _MOST_FINDINGS = 10
+MAX_STEP = 160
 
 
 @command("logos status", "logos status --json --wd ~/project")
 def status(wd: WorkDir = None, as_json: AsJson = False) -> None:
     """Show the newest run: its outcome or where it stands, which agents are at work, and the command to use next."""
-    place = place_of(wd)
+    place = place_to_read(wd)
     found = read_status(place, None) if has_log(place) else None
     if as_json and found is None:
         show.document({"version": VERSION, "run": None, "wd": str(place), "next": "logos run"})
     elif as_json and found is not None:
-        show.document(status_document(found, next_command(found, wd_flag(place))))
+        show.document(status_document(found, next_command(found, wd_flag(place)), activities(found)))
     elif found is None:
         show.put(show.console(), f"no run was started in {place} yet; next: logos init, then logos run")
     else:
@@ -43,15 +46,15 @@ def _put_status(status: RunStatus, at: str) -> None:
     when = f"began {date(view.started)}{came_from}, last event {date(view.last)}"
     answered = f"{count(view.answered, 'turn')} answered, {sum_in_words(view.bill, view.characters)}"
     show.put(target, f"{when}; {count(len(view.own_sessions), 'session')}, {view.rounds_in_words}, {answered}")
+    does = activities(status)
     for turn in status.in_flight:
-        terminal = status.terminal_of(turn)
-        where = f" in terminal {terminal.id} ({terminal.provider})" if terminal else ""
-        since = f"since {clock(turn.asked)} ({duration(time.time() - turn.asked)})"
-        show.put(target, f"{turn.turn} is with {'the ' if view.build is None else ''}{turn.who}{where} {since}")
-        if turn.waits:
+        show.put(target, _in_flight(status, turn, does.get(turn.turn)))
+        if turn.waits and (status.driver is not None or turn.turn not in does or does[turn.turn].running):
             show.put(target, f"it waits for you: {turn.waits}", show.STYLES[Severity.ALARM])
         if turn.rests and status.driver is not None:
             show.put(target, f"it rests: {turn.rests}", show.STYLES[Severity.WARNING])
+        if turn.turn in does and (last := does[turn.turn].last):
+            show.put(target, f"its last step: {cut(one_line(last), MAX_STEP)}")
     if view.outcome is None:
         show.put(target, f"driver: pid {status.driver}" if status.driver else "no driver is attached to it")
     _put_findings(target, view)
@@ -60,7 +63,23 @@ def _put_status(status: RunStatus, at: str) -> None:
     if view.question is not None:
         show.put_question(target, view.question, at)
         show.put(target, "")
-    show.put(target, f"next: {next_command(status, at)}", "bold")
+    show.put(target, f"next: {next_command(status, at)}", "bold", whole=True)
+
+
+def _in_flight(status: RunStatus, turn: TurnView, does: Activity | None) -> str:
+    """Who has a turn that is not answered, and since when; an agent may have ended, or work on without a driver."""
+    terminal, article = status.terminal_of(turn), "the " if status.view.build is None else ""
+    where = f" in terminal {terminal.id} ({terminal.provider})" if terminal else ""
+    # What an agent on a server does now is not known here.
+    if status.driver is None and (terminal is None if does is None else not does.running):
+        ended = "; its process has ended" if does is not None else ""
+        return f"{turn.turn} is not answered: {article}{turn.who}{where} was asked at {clock(turn.asked)}{ended}"
+    alone = ", who works on without a driver," if status.driver is None and does is not None else ""
+    return f"{turn.turn} is with {article}{turn.who}{where}{alone} since {clock(turn.asked)} ({_since(turn)})"
+
+
+def _since(turn: TurnView) -> str:
+    return duration(time.time() - turn.asked)
 
 
 def _put_findings(target: Console, view: RunView) -> None:

@@ -8,12 +8,12 @@ from logos.cli.options import AsJson, WorkDir, argument, command, known_runs, va
 from logos.cli.output import console as show
 from logos.flows.fold import UNFINISHED
 
-RUN = "The run that must be the one being driven; default: whichever it is."
+RUN = "End the driver only if it drives this run; default: whichever run it drives."
 
 
 @command(
     "logos stop                 # end the driver here; the run can be resumed",
-    "logos stop k3ab            # only if it drives this run, also where that is a fork in another worktree",
+    "logos stop k3ab            # only if it drives this run, which may be a fork in another worktree",
     "logos stop --timeout 300   # wait longer for it to end",
 )
 def stop(

@@ -41,7 +41,8 @@ from logos.engine.terminals import AgentTerminals
 from logos.engine.waiter import NoResponse, PendingResponse, ResponseWaiter
 from logos.errors import AlreadyPassed, HostError, Interrupted, LogosError, PromptError
 from logos.flows import condense
-from logos.flows.cycle.flow import EXPLORE_BACK_REFERENCE, CycleState, failed, turn_for
+from logos.flows.cycle.briefing import EXPLORE_BACK_REFERENCE, turn_for
+from logos.flows.cycle.flow import CycleState, failed
 from logos.flows.cycle.verdicts import is_approved
 from logos.ports import AgentHost
 from logos.prompts import render, response_instruction
@@ -80,7 +81,7 @@ class DefaultRun(ModuleType):
 
     def begin(self) -> None:
         """Set all attributes, from the environment and to those of a new run."""
-        self.configure(as_environment(load_settings(None, os.environ)))
+        self.configure(as_environment(load_settings(None, os.environ, bare=True)))
         self.api = None
         self.RESPONSE_FILES = dict(roles.RESPONSE_FILES)
         self.PHASE_ANALYST, self.PHASE_PROGRAMMER, self.PHASE_TESTER, self.PHASE_DONE = (p.value for p in Phase)
@@ -214,7 +215,7 @@ class DefaultRun(ModuleType):
         arguments = sys.argv if argv is None else argv
         file = next(iter(arguments[1:] or [a for a in arguments if a.endswith(".json")]), None)
         try:
-            return as_environment(load_settings(Path(file) if file else None, os.environ))
+            return as_environment(load_settings(Path(file) if file else None, os.environ, bare=True))
         except LogosError as error:
             self._exit(error)
 

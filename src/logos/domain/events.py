@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Literal
 
 from logos.domain.plans import CycleSeed, GivenSetting, PinnedFile, Plan
-from logos.domain.proof import CountedTests, ProofStep, RoomReport
+from logos.domain.proof import AcceptanceTests, CountedTests, ProofStep, RoomReport
 from logos.domain.specs import ContentConflict, TouchedFile
 from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
@@ -36,6 +36,10 @@ class TerminalOpened:
     terminal: TerminalId
     provider: str
     session: str
+    # Whether the agent's profile was read back from the host and has the standing rules of its role.
+    has_rules: bool = False
+    # Whether the agent remembers its earlier turns; a program that is started anew for each may not.
+    remembers: bool = True
     kind: Literal["terminal_opened"] = "terminal_opened"
 
 
@@ -104,7 +108,7 @@ class TurnAsked:
     turn: TurnId
     agent: AgentName
     prompt: str
-    # The work tree at that time, where the agent may only look at it.
+    # The work tree at that time, where the agent is not to change the source.
     commit: str = ""
     kind: Literal["turn_asked"] = "turn_asked"
 
@@ -140,6 +144,20 @@ class CheckRan:
     exit_code: int
     output: str
     kind: Literal["check_ran"] = "check_ran"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceWritten:
+    """An answer of the acceptance tester. Only hashes of it are in the log, which agents can read.
+
+    `problem` says why its tests cannot be used; it names no test.
+    """
+
+    turn: TurnId
+    tests: AcceptanceTests
+    usage: Usage | None = None
+    problem: str = ""
+    kind: Literal["acceptance_written"] = "acceptance_written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +271,19 @@ class RunEnded:
 _OfRuns = RunStarted | RunResumed | RunForked | RunAbandoned
 _OfTurns = TerminalOpened | TerminalClosed | TurnAsked | TurnSent | TurnAnswered | TurnFailed
 _OfWork = CheckRan | ProofRan | WorkCompared | WorkGathered | WorkMerged
-Event = _OfRuns | _OfTurns | _OfWork | WorkUndone | QuestionResolved | Noted | RecordsTampered | RunEnded
+Event = (
+    _OfRuns
+    | _OfTurns
+    | _OfWork
+    | AcceptanceWritten
+    | WorkUndone
+    | QuestionResolved
+    | Noted
+    | RecordsTampered
+    | RunEnded
+)
 # The end of a turn, or of a step of Logos itself.
-TurnEnded = TurnAnswered | _OfWork
+TurnEnded = TurnAnswered | AcceptanceWritten | _OfWork
 
 
 @dataclass(frozen=True, slots=True)

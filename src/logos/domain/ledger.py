@@ -10,12 +10,12 @@ from types import MappingProxyType
 from logos.domain import events
 from logos.domain.events import Event, Topic
 from logos.domain.plans import GivenSetting, PinnedFile
-from logos.domain.records import replace
+from logos.domain.records import GrowingSet, replace
 from logos.domain.turns import AgentName, Terminal, TurnId
 from logos.domain.usage import Spent, Usage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InFlightTurn:
     """A turn that was asked and has no response yet."""
 
@@ -29,12 +29,12 @@ class InFlightTurn:
     commit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ledger:
     session: str = ""
     terminals: Mapping[AgentName, Terminal] = field(default_factory=lambda: MappingProxyType({}))
     in_flight: Mapping[TurnId, InFlightTurn] = field(default_factory=lambda: MappingProxyType({}))
-    briefed: frozenset[AgentName] = frozenset()
+    briefed: GrowingSet[AgentName] = field(default_factory=GrowingSet[AgentName])
     characters: int = 0
     spent: Spent = field(default_factory=Spent)
     accounted: Mapping[AgentName, Usage] = field(default_factory=lambda: MappingProxyType({}))
@@ -57,7 +57,7 @@ class Ledger:
             case events.TurnAsked(turn, agent, prompt, commit):
                 in_flight = MappingProxyType({**self.in_flight, turn: InFlightTurn(agent, prompt, commit=commit)})
                 characters = self.characters + len(prompt)
-                return replace(self, in_flight=in_flight, briefed=self.briefed | {agent}, characters=characters)
+                return replace(self, in_flight=in_flight, briefed=self.briefed.with_item(agent), characters=characters)
             case events.TurnSent(turn):
                 return self._change(turn, lambda asked: replace(asked, sent=True, failed=False))
             case events.TurnFailed(turn, _, _, usage):
@@ -65,6 +65,9 @@ class Ledger:
                     turn, lambda asked: replace(asked, failed=True)
                 )
             case events.TurnAnswered(turn, _, _, usage):
+                left = {key: asked for key, asked in self.in_flight.items() if key != turn}
+                return self._account(turn, usage, MappingProxyType(left))
+            case events.AcceptanceWritten(turn, _, usage):
                 left = {key: asked for key, asked in self.in_flight.items() if key != turn}
                 return self._account(turn, usage, MappingProxyType(left))
             case events.Noted(Topic.REMINDED, _, turn):
@@ -104,7 +107,7 @@ class Ledger:
             providers=MappingProxyType({**self.providers, agent: used}),
             # Turns asked in the old conversation are no longer in flight.
             in_flight=MappingProxyType({turn: asked for turn, asked in self.in_flight.items() if asked.agent != agent}),
-            briefed=self.briefed - {agent},
+            briefed=self.briefed.without(agent),
             accounted=MappingProxyType({name: bill for name, bill in self.accounted.items() if name != agent}),
         )
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Literal
 
+from logos.domain.artifacts import Artifacts
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.proof import ProofRules
 from logos.domain.roles import ANSWERS, Phase, Role
@@ -111,6 +112,7 @@ class CyclePlan:
     proof: ProofRules | None = None
     # None: nobody compares the files of rounds.
     on_no_progress: OnNoProgress | None = None
+    artifacts: Artifacts = Artifacts.OPENSPEC
     flow: Literal["cycle"] = "cycle"
     rules: int = RulesVersion.FIRST.value
 

@@ -19,6 +19,8 @@ class ProofStep(StrEnum):
     RED = "red"
     # Acceptance tests of an agent that has not seen the implementation.
     BLIND = "blind"
+    # The same on the files before the run, once they are written: some should fail.
+    BLIND_BASE = "blind_base"
 
 
 class Network(StrEnum):
@@ -51,6 +53,28 @@ class ProofRules:
     network: Network = Network.AUTO
     # Names of environment variables that are passed on.
     env: tuple[str, ...] = ()
+    # Whether scripts are planted where tests are not counted; runs of before this rule planted none.
+    plants_scripts: bool = False
+    # Whether an approved analysis may declare that failures of before the run are unrelated to it.
+    unrelated_declared: bool = False
+    # Whether an agent that does not see the implementation writes acceptance tests.
+    blind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceTests:
+    """Acceptance tests by the hashes of their texts, which lie outside the work dir, in the folder of the run `run`.
+
+    The manifest maps the path of each file in the project to its hash. `requirements` and `files_named` say how many
+    requirements the response lists, and in how many files they are tested.
+    """
+
+    run: str
+    response: str
+    manifest: str
+    files: tuple[str, ...]
+    requirements: int
+    files_named: int
 
 
 @dataclass(frozen=True, slots=True)

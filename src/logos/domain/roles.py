@@ -46,6 +46,11 @@ ROLE_DEFS: dict[Role, RoleDef] = {
     )
 }
 
+# Writes acceptance tests without seeing the implementation; it is not one of the roles of the cycle.
+ACCEPTANCE_TESTER = "acceptance_tester"
+ACCEPTANCE_ANSWER = "acceptance_tests"
+ACCEPTANCE_FILE = "acceptance_tests.md"
+
 ANSWERS: tuple[str, ...] = tuple(role_def.answer for role_def in ROLE_DEFS.values())
 RESPONSE_FILES: dict[str, str] = {role_def.answer: role_def.response_file for role_def in ROLE_DEFS.values()}
 

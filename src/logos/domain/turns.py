@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
-from logos.domain.proof import LentFolder, ProofRules, ProofStep
+from logos.domain.proof import AcceptanceTests, CountedTests, LentFolder, ProofRules, ProofStep
 
 RunId = NewType("RunId", str)
 TurnId = NewType("TurnId", str)
@@ -61,6 +61,11 @@ class Agent:
     provider: str
     profile: str
     spare: tuple[str, ...] = ()
+    # For `provider` only: a spare one gets neither.
+    model: str = ""
+    args: tuple[str, ...] = ()
+    # The plan's agent that this one was made of, where several are.
+    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,9 @@ class Turn:
     """One prompt to one agent. The flow decides the facts; a document renders them.
 
     `agent_def` names the plan's agent definition where several agents share one; `place` is the agent's worktree,
-    None for the work dir. `judges`: the answer is a verdict on the work of others.
+    None for the work dir. `judges`: the answer is a verdict on the work of others. `plans`: of the work tree, the agent
+    is to change artifacts only. `sealed`: nobody may be told what is answered, so the log must not hold it; `base` is
+    the snapshot that the agent sees a part of.
     """
 
     id: TurnId
@@ -95,6 +102,9 @@ class Turn:
     agent_def: str = ""
     place: Worktree | None = None
     judges: bool = False
+    plans: bool = False
+    sealed: bool = False
+    base: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +140,14 @@ class Prove:
     # What the baseline found out: whether the tests need the network, and the lent folders as they were.
     network: bool = True
     lent: tuple[LentFolder, ...] = ()
-    # Files of which a test ran on the result, for the canary; empty: unknown.
-    ran: tuple[str, ...] = ()
+    # The tests of the baseline, None where they are not counted, and whether its command succeeded.
+    before: CountedTests | None = None
+    was_green: bool = True
+    # For the canary: the tests that passed with what steers them as before the run, and the part that may run again.
+    passed: tuple[str, ...] = ()
+    share: float = 1.0
+    # The tests of the steps that run blind acceptance tests.
+    acceptance: AcceptanceTests | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +165,7 @@ class Gather:
     since: tuple[str, ...] = ()
     # Whether `declared` must name all changes, because other authors worked at the same time.
     vouched: bool = False
-    # When the process of the agent ended, in ns; 0 if nobody knows.
+    # When the process of the agent ended, in ns; 0 if unknown.
     ended_at: int = 0
 
 

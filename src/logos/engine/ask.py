@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from logos.domain.events import Noted, Topic, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.domain.ledger import InFlightTurn, Ledger
+from logos.domain.steps import StepKind
 from logos.domain.turns import FailureKind, Status, Terminal, Turn
 from logos.domain.usage import Usage
 from logos.engine.budgets import seconds_to_wait, until_words
@@ -49,7 +50,12 @@ class Asker:
     def ask(self, turn: Turn, ledger: Ledger, context: WorkerContext) -> None:
         """Ask the turn and post its answer, or a failure that names the cause."""
         terminal, in_flight = ledger.terminals[turn.agent], ledger.in_flight.get(turn.id)
-        pending = PendingResponse(terminal.id, turn.answer, turn.id, render(self.reminder, turn.facts), turn.judges)
+        pending = PendingResponse(
+            *(terminal.id, turn.answer, turn.id, render(self.reminder, turn.facts)),
+            judges=turn.judges,
+            agent=turn.agent,
+            sealed=turn.sealed,
+        )
         prompt = in_flight.prompt if in_flight is not None else render(turn.document, turn.facts)
         waiter, tries = self._waiter(context), 0
         tree = in_flight.commit if in_flight is not None else self._tree_for(turn)
@@ -70,7 +76,8 @@ class Asker:
                 break
             except NoResponse as lost:
                 recovery = recovery_for(lost.trouble, tries, self.options.on_limit, self.options.retry_back_off)
-                logger.info("%s: no response (%s: %s): %s", turn.id, lost.trouble, lost.detail, recovery)
+                detail = "not told" if turn.sealed else lost.detail
+                logger.info("%s: no response (%s: %s): %s", turn.id, lost.trouble, detail, recovery)
                 match recovery:
                     case Retry(seconds):
                         self._wait_before_retry(lost, seconds, pending, context)
@@ -79,25 +86,34 @@ class Asker:
                         context.post(Noted(Topic.WARNING, text, turn.id))
                         return
                     case Recovery.FAILOVER | Recovery.STOP:
-                        self._note_refusals(turn, ledger, context)
+                        self._note_refusals(turn, ledger, context, waiter)
                         message = explain(turn, terminal, lost, self.options.response_timeout, self.dependencies.wall())
                         context.post(TurnFailed(turn.id, lost.trouble, message, self._usage(turn, ledger)))
                         return
             tries += 1
-        self._note_refusals(turn, ledger, context)
-        if self.keeper is not None and tree and (undone := self.keeper.put_back(turn.id, tree)) is not None:
-            context.post(undone)
+        self._note_refusals(turn, ledger, context, waiter)
+        self._keep_to_role(turn, tree, context)
         answered = TurnAnswered(turn.id, text, source, self._usage(turn, ledger))
         # Delete the file only after its text is in the log: a driver that dies before that reads the file again.
         context.post(answered, then=lambda: self.responses.clear(turn.answer))
 
     def _tree_for(self, turn: Turn) -> str:
-        return self.keeper.tree() if self.keeper is not None and turn.judges else ""
+        return self.keeper.tree() if self.keeper is not None and (turn.judges or turn.plans) else ""
+
+    def _keep_to_role(self, turn: Turn, tree: str, context: WorkerContext) -> None:
+        """Put back what an agent changed that was to judge, and name what one changed that was to plan."""
+        if self.keeper is None or not tree:
+            return
+        if turn.judges and (undone := self.keeper.put_back(turn.id, tree)) is not None:
+            context.post(undone)
+        if turn.plans and (changed := self.keeper.outside_specs(turn.id, tree)):
+            context.post(Noted(Topic.WARNING, f"{turn.agent} changed more than its artifacts: {changed}", turn.id))
 
     def _waiter(self, context: WorkerContext) -> ResponseWaiter:
         host, rules = self.dependencies.host, rules_for(self.options.rules, self.dependencies.host)
         signal, now = self.change_signal, self.dependencies.now
-        return ResponseWaiter(host, self.responses, signal, rules, now, context.post, context.check)
+        show = self.dependencies.show_step
+        return ResponseWaiter(host, self.responses, signal, rules, now, context.post, context.check, show)
 
     def _wait_state(self, reminders: int = 0, permissions: int = 0) -> WaitState:
         return WaitState.begin(self.dependencies.now(), self.options.response_timeout, reminders, permissions)
@@ -113,12 +129,17 @@ class Asker:
             return None
         return total.minus(accounted and accounted.reported).priced(self.options.prices.get(terminal.provider))
 
-    def _note_refusals(self, turn: Turn, ledger: Ledger, context: WorkerContext) -> None:
-        """An agent that was refused something may have worked around it, or only say that it did its work."""
+    def _note_refusals(self, turn: Turn, ledger: Ledger, context: WorkerContext, waiter: ResponseWaiter) -> None:
+        """An agent that was refused something may have worked around it, or only say that it did its work.
+
+        What was named when it happened is not named again.
+        """
         host = self.dependencies.host
         if not isinstance(host, TurnReporter):
             return
-        if refused := host.refused_calls(ledger.terminals[turn.agent].id):
+        named = {step.text for step in waiter.named if step.kind is StepKind.REFUSED}
+        refused = [call for call in host.refused_calls(ledger.terminals[turn.agent].id) if call not in named]
+        if refused:
             shown = "; ".join(refused[:MAX_REFUSALS_SHOWN])
             more = f" and {len(refused) - MAX_REFUSALS_SHOWN} more" if len(refused) > MAX_REFUSALS_SHOWN else ""
             context.post(Noted(Topic.WARNING, f"{turn.agent} was not allowed: {shown}{more}", turn.id))

@@ -131,7 +131,8 @@ class BuildRun(Runner[LevelsState]):
             except TerminalGone:
                 context.post(TerminalClosed(turn.agent, terminal.id))
                 again = f"-{terminal.id}"
-        agent = replace(self._agent_for(turn), name=turn.agent)
+        agent = self._agent_for(turn)
+        agent = replace(agent, name=turn.agent, definition=agent.name)
         self._agent_terminals(context.post).open_one(journal.terminals_of, agent, folder, again)
 
     def _change(self, turn: Turn, agent: Agent, context: WorkerContext) -> None:

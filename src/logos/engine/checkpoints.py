@@ -1,5 +1,6 @@
 """Checkpoints: the work tree at every event of a run."""
 
+import posixpath
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from logos.domain import events
+from logos.domain.artifacts import SPECS
 from logos.domain.events import Event, Noted, Recorded, RunEnded, RunForked, RunResumed, RunStarted, Topic
 from logos.domain.ledger import Ledger
 from logos.domain.plans import LevelsPlan
@@ -25,8 +27,6 @@ Look = Callable[[Event, Take], str | None]
 # digest of these files.
 ChangedFiles = Callable[[RunId, str], tuple[tuple[str, ...] | None, str, str]]
 
-# Files of the analyst; they implement nothing.
-SPECS = "openspec/"
 # An event names no more files than this.
 _MOST_NAMES = 5000
 # What may follow a change of files.
@@ -69,6 +69,7 @@ class Checkpoints:
     _begun: bool = False
     _commit: str | None = None
     _pending: dict[int, str] = field(default_factory=dict[int, str])
+    _named: dict[str, str] = field(default_factory=dict[str, str])
     _waiting: list[int] = field(default_factory=list[int])
     _told: set[str] = field(default_factory=set[str])
 
@@ -77,6 +78,8 @@ class Checkpoints:
         with self._warning_once():
             if not self._begun:
                 self._catch_up(record.run, record.seq)
+            if isinstance(record.event, events.ProofRan | events.WorkCompared):
+                self._name(record.event.commit)
             leaves = isinstance(record.event, Noted) and record.event.topic is Topic.INTERRUPTED
             if self._see(record, self.snapshots.take) or leaves or isinstance(record.event, RunEnded | RunResumed):
                 self._point(record.run)
@@ -91,9 +94,16 @@ class Checkpoints:
             self._catch_up(run, sys.maxsize)
             self._point(run)
 
+    def _name(self, commit: str) -> None:
+        """The snapshots that a proof is about are no checkpoints where the work dir is only a part of them."""
+        if commit and self.snapshots.is_whole(commit):
+            self._named[commit] = commit
+
     def _point(self, run: RunId) -> None:
-        self.snapshots.point(run, self._pending)
-        self._pending = {}
+        self.snapshots.point(
+            run, {str(name): commit for name, commit in (*self._pending.items(), *self._named.items())}
+        )
+        self._pending, self._named = {}, {}
 
     def _catch_up(self, run: RunId, before: int) -> None:
         known = self.snapshots.of(run)
@@ -110,7 +120,7 @@ class Checkpoints:
     def _see(self, record: Recorded, take: Take) -> bool:
         """Whether there was a look at the work tree; between two looks it is taken to be what it was.
 
-        After a look that failed nobody knows what it is: these events wait for the next that succeeds.
+        After a look that failed it is unknown: these events wait for the next look that succeeds.
         """
         self._waiting.append(record.seq)
         before, self._commit = self._commit, None
@@ -140,8 +150,8 @@ def changed_files(snapshots: Snapshots | None, tell: Tell) -> ChangedFiles:
             start = base or (snapshots.of(run).get(1) if snapshots is not None else None)
             if snapshots is None or start is None:
                 return None, "", ""
-            now = snapshots.take(anew=True)
-            changed = [path.removeprefix(snapshots.prefix) for path in snapshots.changed(start, now)]
+            now = snapshots.take(anew=True, whole=snapshots.is_whole(start))
+            changed = [posixpath.relpath(path, snapshots.prefix or ".") for path in snapshots.changed(start, now)]
             tree = snapshots.digest(start, now, SPECS)
         except (HostError, UsageError, OSError) as error:
             tell(f"warning: what the run has changed is not known: {error}")

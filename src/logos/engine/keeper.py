@@ -1,8 +1,13 @@
-"""Reviewers and testers judge the work of others: what they change of it is put back."""
+"""Reviewers and testers judge the work of others: what they change of it is put back.
 
+An analyst plans: what it changes besides its artifacts is named, and stays.
+"""
+
+import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from logos.domain.artifacts import SPECS
 from logos.domain.events import WorkUndone
 from logos.domain.turns import TurnId
 from logos.errors import HostError, UsageError
@@ -10,6 +15,8 @@ from logos.ports import Snapshots
 
 # An event names no more files than this.
 _MOST_NAMES = 100
+# A warning names fewer.
+_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +49,15 @@ class WorkKeeper:
             return None
         names = (path.removeprefix(self.snapshots.prefix) for path in changed[:_MOST_NAMES])
         return WorkUndone(turn, tuple(names), now)
+
+    def outside_specs(self, turn: TurnId, before: str) -> str:
+        """The files besides specs that were changed, added or deleted since, as a warning names them; empty if none."""
+        try:
+            changed = self.snapshots.changed(before, self.snapshots.take())
+        except (HostError, UsageError, OSError) as error:
+            self.tell(f"warning: what {turn} has changed is not known: {error}")
+            return ""
+        paths = (posixpath.relpath(path, self.snapshots.prefix or ".") for path in changed)
+        names = [path for path in paths if not path.startswith(SPECS)]
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        return ", ".join(names[:_SHOWN]) + more

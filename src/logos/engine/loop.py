@@ -2,16 +2,18 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, SimpleQueue
+from types import MappingProxyType
 from typing import Any
 
-from logos.domain.events import Event, RunEnded
+from logos.domain.events import Event, Noted, RunEnded, Topic
 from logos.domain.turns import Action, Outcome, TurnId
 from logos.engine.journal import Journal
-from logos.errors import RunPaused
+from logos.errors import HostError, RunPaused
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +39,13 @@ class WorkerContext:
     """A worker's connection to the loop: `post` returns once the event is durable."""
 
     def __init__(self, action: TurnId, inbox: SimpleQueue[WorkerMessage], stop: threading.Event) -> None:
-        self._errand = action
+        self.action = action
         self._inbox = inbox
         self.stop = stop
 
     def post(self, event: Event, then: Callable[[], None] = lambda: None) -> None:
         """Record `event` and call `then` before any action is started that becomes due by it."""
-        message = WorkerMessage(self._errand, event, then)
+        message = WorkerMessage(self.action, event, then)
         self._inbox.put(message)
         while not message.recorded.wait(0.2):
             self.check()
@@ -54,22 +56,30 @@ class WorkerContext:
 
 
 Perform = Callable[[Action, WorkerContext], None]
+Job = Callable[[WorkerContext], None]
 
 
 def drive(
-    journal: Journal[Any], perform: Perform, stop: threading.Event, check_budget: Callable[[], None] = lambda: None
+    journal: Journal[Any],
+    perform: Perform,
+    stop: threading.Event,
+    check_budget: Callable[[], None] = lambda: None,
+    background: Mapping[TurnId, Job] = MappingProxyType({}),
 ) -> Outcome | None:
     """Run until there is an outcome (returned) or nothing more can be done now (None).
 
     `check_budget` is called before an action is started. When it raises RunPaused, no more actions are started; it is
-    raised again once the actions in progress are done.
+    raised again once the actions in progress are done. Jobs in the `background` run beside the actions from the start,
+    and to their end.
     """
     fold = journal.fold
     inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
-    busy: set[TurnId] = set()
+    busy: set[TurnId] = set(background)
     budget_reached: RunPaused | None = None
     try:
-        while fold.outcome is None and not stop.is_set():
+        for name, job in background.items():
+            _start(job, WorkerContext(name, inbox, stop), inbox)
+        while (fold.outcome is None or busy & background.keys()) and not stop.is_set():
             due = fold.flow.due(fold.state)
             new = [action for action in due if action.id not in busy]
             if new and budget_reached is None:
@@ -78,12 +88,12 @@ def drive(
                 except RunPaused as paused:
                     budget_reached = paused
             # A worker whose action is no longer due has answered already.
-            if budget_reached is not None and not any(action.id in busy for action in due):
+            if budget_reached is not None and not busy & {*background, *(action.id for action in due)}:
                 raise budget_reached
             for action in new if budget_reached is None else ():
                 logger.info("starting %s", action.id)
                 busy.add(action.id)
-                _start(action, perform, WorkerContext(action.id, inbox, stop), inbox)
+                _start(partial(perform, action), WorkerContext(action.id, inbox, stop), inbox)
             if not busy:
                 return None
             message: WorkerMessage | None = None
@@ -102,19 +112,19 @@ def drive(
         stop.set()
 
 
-def _start(action: Action, perform: Perform, context: WorkerContext, inbox: SimpleQueue[WorkerMessage]) -> None:
+def _start(job: Job, context: WorkerContext, inbox: SimpleQueue[WorkerMessage]) -> None:
     def work() -> None:
         broke: BaseException | None = None
         try:
-            perform(action, context)
+            job(context)
         except Stopped:
             pass
         except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             broke = error
-        inbox.put(WorkerMessage(action.id, broke=broke))
+        inbox.put(WorkerMessage(context.action, broke=broke))
 
     # Daemon threads: a worker stuck in a slow request must not keep a stopped driver alive.
-    threading.Thread(target=work, name=action.id, daemon=True).start()
+    threading.Thread(target=work, name=context.action, daemon=True).start()
 
 
 def _receive(message: WorkerMessage, journal: Journal[Any], busy: set[TurnId]) -> None:
@@ -125,5 +135,8 @@ def _receive(message: WorkerMessage, journal: Journal[Any], busy: set[TurnId]) -
         message.recorded.set()
         return
     busy.discard(message.action)
-    if message.broke is not None:
+    if isinstance(message.broke, HostError) and journal.fold.outcome is not None:
+        # What runs in the background changes no outcome.
+        journal.record(Noted(Topic.WARNING, f"{message.action}: {message.broke}"))
+    elif message.broke is not None:
         raise message.broke

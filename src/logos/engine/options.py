@@ -4,11 +4,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from logos.domain.turns import TurnId
 from logos.domain.usage import Price
 from logos.engine.budgets import Budget
 from logos.ports import AgentHost, Commands, Log, Prover
 from logos.waiting.provider_errors import OnLimit
 from logos.waiting.rules import WaitRules
+
+ShowStep = Callable[[TurnId, str], None]
+
+
+def show_nothing(_turn: TurnId, _text: str) -> None:
+    """Of a run that nobody watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,8 @@ class Dependencies:
     notify: Callable[[str, str, int], str | None] = lambda _title, _message, _priority: None
     # Which files that later runs take their settings from were changed during the run, in words; empty: none.
     changed_files: Callable[[], str] = lambda: ""
+    # Shows a person what the agent of a turn does now; nothing of it is recorded.
+    show_step: ShowStep = show_nothing
     commands: Commands = field(kw_only=True)
     # None: results are not proven.
     prover: Prover | None = None

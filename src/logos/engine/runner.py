@@ -76,7 +76,7 @@ class Runner(ABC, Generic[State]):
         why: str | None = None
         try:
             self._start(first, baseline)
-            outcome = drive(self._journal, self._perform, self._stop, self._check_budget)
+            outcome = self._drive()
             state = self._journal.state
             if outcome is None:
                 raise (LimitReached if state.trouble is FailureKind.LIMIT else RunPaused)(f"{state.stalled}")
@@ -96,6 +96,9 @@ class Runner(ABC, Generic[State]):
         self._journal.record(first)
         if baseline is not None:
             self._journal.record(baseline)
+
+    def _drive(self) -> Outcome | None:
+        return drive(self._journal, self._perform, self._stop, self._check_budget)
 
     def _shutdown(self, why: str | None) -> None:
         """The last step of a driver, however it ends: record why, clean up, notify the person."""
@@ -167,7 +170,7 @@ class Runner(ABC, Generic[State]):
         left = [name for name in agent.spare if name not in self._journal.ledger.providers.get(turn.agent, ())]
         if not left:
             return None
-        self._change(turn, replace(agent, name=turn.agent, provider=left[0]), context)
+        self._change(turn, replace(agent, name=turn.agent, provider=left[0], model="", args=()), context)
         return left[0]
 
     def _change(self, turn: Turn, agent: Agent, context: WorkerContext) -> None:  # noqa: ARG002

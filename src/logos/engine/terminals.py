@@ -14,7 +14,8 @@ from logos.domain.turns import Agent, AgentName, Status, TerminalId
 from logos.engine.loop import WAKE_SECONDS
 from logos.engine.waiter import check_terminal, status_of
 from logos.errors import HostError, StateError, TerminalGone
-from logos.ports import AgentHost, Screen
+from logos.ports import AgentHost, MemoryReporter, ProfileReader, Screen
+from logos.prompts import standing_rules
 from logos.waiting.screens import shows_shell
 
 Key = TypeVar("Key")
@@ -54,7 +55,33 @@ class AgentTerminals:
         except (HostError, KeyError):
             self._exit(opened)
             raise
-        self._rename(opened)
+        self.rename(opened)
+
+    def open_first(self, run: str, agent: Agent, ledger: Ledger) -> None:
+        """Open the terminal of the agent that is asked first; it is renamed after its response."""
+        if session := ledger.session:
+            made = self._create_in(run, session, agent)
+        else:
+            create = partial(self.host.create_session, agent.profile)
+            made = self._create_checked(create, agent, _key(run, agent))
+        self._opened(agent, made, session or made["session_name"], {})
+
+    def open_others(
+        self, run: str, agents: Sequence[Agent], session: str, ready: Callable[[AgentName], object]
+    ) -> None:
+        """Open and rename terminals while another agent works; `ready` is called for each that can be asked."""
+
+        def job(agent: Agent) -> None:
+            own: dict[AgentName, TerminalId] = {}
+            self._opened(agent, self._create_in(run, session, agent), session, own)
+            self.rename(own)
+            ready(agent.name)
+
+        # Wait for all before raising: every created terminal must be known, so that it can be closed.
+        jobs = {agent: partial(job, agent) for agent in agents}
+        failures = [failed for _, failed in _in_parallel(jobs) if isinstance(failed, Exception)]
+        if failures:
+            raise failures[0]
 
     def open_one(self, run: str, agent: Agent, folder: str, again: str = "") -> None:
         """Open one agent's terminal in its own session and folder; `again` marks one that replaces a lost terminal."""
@@ -63,13 +90,9 @@ class AgentTerminals:
         self._opened(agent, made, made["session_name"], {})
 
     def _open_rest(self, run: str, agents: Sequence[Agent], session: str, opened: dict[AgentName, TerminalId]) -> None:
-        def job(agent: Agent) -> Mapping[str, str]:
-            create = partial(self.host.create_terminal, session, agent.profile)
-            return self._create_checked(create, agent, _key(run, agent))
-
         failure: Exception | None = None
         # Collect all results before raising: every created terminal must be known, so that it can be closed.
-        for agent, made in _in_parallel({agent: partial(job, agent) for agent in agents}):
+        for agent, made in _in_parallel({agent: partial(self._create_in, run, session, agent) for agent in agents}):
             if isinstance(made, Exception):
                 failure = failure or made
             else:
@@ -77,12 +100,17 @@ class AgentTerminals:
         if failure is not None:
             raise failure
 
+    def _create_in(self, run: str, session: str, agent: Agent) -> Mapping[str, str]:
+        create = partial(self.host.create_terminal, session, agent.profile)
+        return self._create_checked(create, agent, _key(run, agent))
+
     def _create_checked(self, create: Callable[..., Mapping[str, str]], agent: Agent, key: str) -> Mapping[str, str]:
         """Create a terminal in which an agent runs: a repeated request can return one with a bare shell, or none."""
-        made = create(provider=agent.provider, idempotency_key=key)
+        options = {"provider": agent.provider, "idempotency_key": key, **_wishes(agent)}
+        made = create(**options)
         if isinstance(self.host, Screen) and not self._agent_starts(self.host, TerminalId(made["id"])):
             self.host.exit_terminal(made["id"])
-            return create(provider=agent.provider, idempotency_key=key)
+            return create(**options)
         return made
 
     def _agent_starts(self, screen: Screen, terminal: TerminalId) -> bool:
@@ -102,9 +130,18 @@ class AgentTerminals:
 
     def _opened(self, agent: Agent, made: Mapping[str, str], session: str, opened: dict[AgentName, TerminalId]) -> None:
         opened[agent.name] = TerminalId(made["id"])
-        self.record(TerminalOpened(agent.name, TerminalId(made["id"]), agent.provider, session))
+        has_rules, host = self._has_rules(agent), self.host
+        remembers = not isinstance(host, MemoryReporter) or host.remembers(agent.provider)
+        self.record(TerminalOpened(agent.name, TerminalId(made["id"]), agent.provider, session, has_rules, remembers))
 
-    def _rename(self, opened: Mapping[AgentName, TerminalId]) -> None:
+    def _has_rules(self, agent: Agent) -> bool:
+        """Whether the agent has the rules of its role from its profile; a person may have replaced that profile."""
+        rules = standing_rules(agent.name)
+        if not rules or not isinstance(self.host, ProfileReader):
+            return False
+        return rules in self.host.profile_text(agent.profile, agent.provider)
+
+    def rename(self, opened: Mapping[AgentName, TerminalId]) -> None:
         """Label each terminal for people who look at the host; a failed rename is only a warning."""
         jobs = {name: partial(self._rename_one, name, terminal) for name, terminal in opened.items()}
         for name, labelled in _in_parallel(jobs):
@@ -179,9 +216,15 @@ class AgentTerminals:
                 self.record(TerminalClosed(name, terminals[name]))
 
 
+def _wishes(agent: Agent) -> Mapping[str, str]:
+    """What a host needs to know of an agent that is not started as every other."""
+    return {"agent": agent.definition or agent.name, "model": agent.model} if agent.model or agent.args else {}
+
+
 def _key(run: str, agent: Agent) -> str:
     """An idempotency key: the same request after a crash returns the same terminal."""
-    return f"logos-{run}-{agent.name}-{agent.provider}-{agent.profile}"
+    model = f"-{agent.model}" if agent.model else ""
+    return f"logos-{run}-{agent.name}-{agent.provider}-{agent.profile}{model}"
 
 
 def _in_parallel(jobs: Mapping[Key, Callable[[], Result]]) -> Iterator[tuple[Key, Result | Exception]]:

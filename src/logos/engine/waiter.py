@@ -2,15 +2,27 @@
 
 import hashlib
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from logos.domain.events import Event, Noted, Source, Topic
+from logos.domain.steps import Step, StepKind, last_action
 from logos.domain.turns import FailureKind, Status, TerminalId, TurnId
+from logos.engine.options import ShowStep, show_nothing
 from logos.errors import DeliveryUnknown, HostError
 from logos.flows.cycle.verdicts import contradicts
-from logos.ports import AgentHost, ChangeSignal, ExitReporter, Responses, Screen, TurnReporter, WindowChecker
+from logos.ports import (
+    AgentHost,
+    ChangeSignal,
+    ExitReporter,
+    Responses,
+    Screen,
+    StepReporter,
+    TurnReporter,
+    WindowChecker,
+)
 from logos.waiting import rules, screens
 from logos.waiting.provider_errors import failure_kind_of
 from logos.waiting.rules import Act, Decision, Observation, WaitRules, WaitState
@@ -32,8 +44,13 @@ class PendingResponse:
     turn: TurnId | None = None
     reminder: str = ""
     judges: bool = False
+    agent: str = ""
+    # Nobody may be told what the agent says.
+    sealed: bool = False
 
 
+# So many retries of a client, and so many calls that were not allowed, are named in one turn.
+MAX_NAMED = 3
 EXACT_GRACE_SECONDS = 0.1
 
 _STATUSES = {status.value: status for status in Status}
@@ -68,6 +85,9 @@ class ResponseWaiter:
     now: Callable[[], float]
     tell: Callable[[Event], None]
     check: Callable[[], None] = lambda: None
+    show_step: ShowStep = show_nothing
+    # What was named already in this turn.
+    named: set[Step] = field(default_factory=set[Step])
 
     def wait(self, pending: PendingResponse, wait_state: WaitState) -> tuple[str, Source]:
         """Wait for the response and return it. The file stays until the caller has recorded it."""
@@ -76,7 +96,8 @@ class ResponseWaiter:
             observation = self.look(pending, wait_state)
             wait_state = rules.updated(wait_state, observation)
             decision = rules.decide(wait_state, observation, self.rules)
-            logger.debug("%s: terminal %s is %s: %s", pending.answer, pending.terminal, observation.status, decision)
+            told = type(decision).__name__ if pending.sealed else decision
+            logger.debug("%s: terminal %s is %s: %s", pending.answer, pending.terminal, observation.status, told)
             match decision:
                 case Act.ACCEPT:
                     text = self.responses.read(pending.answer)
@@ -110,7 +131,7 @@ class ResponseWaiter:
     def _why_refused(self, pending: PendingResponse, text: str, ended: tuple[int, int] | None) -> str:
         if ended is None:
             # An author's work is in its files; half a verdict may say the opposite of the whole.
-            return "nobody knows how its process ended" if pending.judges else ""
+            return "how its process ended is not known" if pending.judges else ""
         code, at = ended
         if code:
             return f"its process ended with {code}" if code > 0 else f"its process was ended by signal {-code}"
@@ -144,7 +165,8 @@ class ResponseWaiter:
                 self.check()
                 return wait_state
             case Act.REMIND:
-                text = f"idle without {pending.answer}: reminded of the response file"
+                who = pending.turn or pending.answer
+                text = f"{who}: the agent is idle and has written no response file; it is reminded of it"
                 self.tell(Noted(Topic.REMINDED, text, pending.turn))
                 # The next grace period shows whether the reminder arrived.
                 with suppress(DeliveryUnknown):
@@ -167,13 +189,41 @@ class ResponseWaiter:
             raise NoResponse(FailureKind.UNFIT, peek.problem)
         if wait_state is not None and not rules.wants_screen(status, peek.fingerprint):
             return Observation(self.now(), status, peek.fingerprint)
-        return self._see(pending, status, peek.fingerprint)
+        return self._see(pending, status, peek.fingerprint, follow=True)
 
-    def _see(self, pending: PendingResponse, status: Status, file: str | None) -> Observation:
+    def _follow(self, pending: PendingResponse, screen: str | None) -> None:
+        """Show what the agent does now; a client that tries again, and a call that was not allowed, are named once."""
+        if isinstance(self.host, StepReporter):
+            steps = self.host.new_steps(pending.terminal)
+        else:
+            steps = screens.steps_on(screen or "")
+        for step in steps:
+            self._name(step, pending)
+        if pending.turn is not None and not pending.sealed and (action := last_action(steps)):
+            self.show_step(pending.turn, action)
+
+    def _name(self, step: Step, pending: PendingResponse) -> None:
+        if step.kind is StepKind.REFUSED:
+            own, text = step, f"{pending.agent or pending.answer} was not allowed: {step.text}"
+        elif step.kind is StepKind.RETRY:
+            # The second attempt is the same news.
+            own = Step(step.kind, re.sub(r"\d+", "", step.text))
+            text = f"{pending.turn or pending.answer}: its client tries again: {step.text}"
+        else:
+            return
+        if own not in self.named and sum(named.kind is own.kind for named in self.named) < MAX_NAMED:
+            self.named.add(own)
+            self.tell(Noted(Topic.WARNING, text, pending.turn))
+
+    def _see(self, pending: PendingResponse, status: Status, file: str | None, *, follow: bool = False) -> Observation:
         if isinstance(self.host, TurnReporter):
+            if follow:
+                self._follow(pending, None)
             said = self.host.provider_error(pending.terminal)
             return Observation(self.now(), status, file, provider_error=said or None)
         text = self._look_at_screen(pending.terminal)
+        if follow:
+            self._follow(pending, text)
         if text is None:
             return Observation(self.now(), status, file)
         fingerprint = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

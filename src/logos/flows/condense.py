@@ -1,6 +1,7 @@
 """Shortens handoffs to the parts the next agent needs; never empties a text that had content."""
 
 import re
+from functools import cache
 
 from logos.domain.plans import CondenseRules
 
@@ -43,7 +44,12 @@ def _first(lines: list[str], count: int) -> str:
 
 
 def _starts(line: str, title: str) -> bool:
-    return re.match(rf"{_DECOR}{re.escape(title)}[*_`]*:", line) is not None
+    return _titled(title).match(line) is not None
+
+
+@cache
+def _titled(title: str) -> re.Pattern[str]:
+    return re.compile(rf"{_DECOR}{re.escape(title)}[*_`]*:")
 
 
 def _from(lines: list[str], title: str) -> list[str]:

@@ -1,6 +1,5 @@
 """A run folded from its log: the flow's state, the ledger, and what every flow's runs have in common."""
 
-from dataclasses import replace
 from typing import Any, Generic, TypeVar, cast
 
 from logos.domain.events import (
@@ -15,6 +14,7 @@ from logos.domain.events import (
 )
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CyclePlan, LevelsPlan
+from logos.domain.records import replace
 from logos.domain.turns import Outcome, RunId
 from logos.errors import LogError
 from logos.flows import Flow

@@ -37,6 +37,14 @@ def render(document: str, facts: Mapping[str, Fact]) -> str:
     return _environment().get_template(document + _SUFFIX).render(told).strip()
 
 
+@cache
+def standing_rules(agent: str) -> str:
+    """The guards, criteria and response format of a role, which hold in all of its turns; empty for other agents."""
+    fragment = f"_rules_{agent}{_SUFFIX}"
+    is_role = Path(__file__).with_name(fragment).is_file()
+    return _environment().get_template(fragment).render().strip() if is_role else ""
+
+
 def response_instruction(path: str | Path) -> str:
     """The last block of every document on its own: where the response goes, and how."""
     return render("_response_file", {"response_path": str(path)})

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -23,6 +23,10 @@ class FakeCao(ScriptedAgents):
     create_seconds: float = 0.0
     turn_seconds: float = 0.0
     refuse_profiles: frozenset[str] = frozenset()
+    # Whether its description of itself has a model per terminal.
+    takes_models: bool = False
+    # The texts of profiles, by name; a server without them cannot tell what its agents are told.
+    profile_texts: Mapping[str, str] = field(default_factory=dict[str, str])
     # Answer this many requests with 500, by the end of their path; `status` is that of a terminal.
     failing: dict[str, int] = field(default_factory=dict[str, int])
     windowless: set[str] = field(default_factory=set[str])
@@ -110,8 +114,13 @@ class FakeCao(ScriptedAgents):
         match method, path:
             case "GET", ["health"]:
                 return 200, {"status": "ok"}
+            case "GET", ["openapi.json"] if self.takes_models:
+                post = {"parameters": [{"name": "model", "in": "query"}]}
+                return 200, {"paths": {"/sessions/{session_name}/terminals": {"post": post}}}
             case "GET", ["agents", "profiles"]:
                 return 200, [{"name": row.profile} for row in (*ROLE_DEFS.values(), *LEVELS.values())]
+            case "GET", ["agents", "profiles", name, "source"] if name in self.profile_texts:
+                return 200, {"name": name, "content": self.profile_texts[name]}
             case "GET", ["agents", "providers"]:
                 return 200, [{"name": "codex", "binary": "codex", "installed": True}]
             case "POST", ["sessions"]:

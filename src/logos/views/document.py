@@ -1,6 +1,6 @@
 """The documents that commands print with `--json`: each field is described, and says where its value comes from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from logos.domain.usage import Usage
-from logos.views.status import RunStatus, Unreadable
+from logos.views.status import Activity, RunStatus, Unreadable
 
 # Raised when a field is removed or changes its meaning; new fields may come at any time.
 VERSION = 1
@@ -109,6 +109,15 @@ class InFlightDocument(TurnDocument):
     terminal: str | None = shown("id of the agent's terminal", default=None)
     waits_for_you: NonEmpty = shown("a permission prompt that the agent shows", "waits")
     rests: NonEmpty = shown("the provider's error or limit that the agent waits out")
+    running: bool | None = shown("whether its process runs; null for agents on a server", default=None)
+    last_step: NonEmpty = shown("what it did last, if its agent CLI tells; null for agents on a server", default=None)
+
+
+class TranscriptStepDocument(Document):
+    """What an agent did within a turn."""
+
+    kind: str = shown("message, call (of a tool), result (of a call), retry (its client tries again) or refused")
+    text: str = shown("at most 2000 characters; secrets are redacted")
 
 
 class TurnTextDocument(TurnDocument):
@@ -118,6 +127,7 @@ class TurnTextDocument(TurnDocument):
     run: str = _run()
     prompt: str = shown("as sent; secrets are redacted")
     response: str = shown("as received; secrets are redacted")
+    steps: list[TranscriptStepDocument] | None = shown("what the agent did, with --transcript; else null", default=None)
 
 
 class SessionDocument(Document):
@@ -225,6 +235,7 @@ class RunDocument(Document):
     findings: list[FindingDocument] = shown(
         "what reviewers and tests found, at most 100: those that stand, then the settled ones", "view.findings"
     )
+    unapproved: list[str] = shown("phases that the run went on from without an approval, in words")
     branch: NonEmpty = shown("git branch with the merged work of a build", "view.branch")
     reconciliations: Length = shown("reconciliations settled, in a build", "view.build.settled", default=0)
     unproven: list[str] = shown("levels of a passed build that no tool proves", "view.unproven")
@@ -437,9 +448,14 @@ class ReportDocument(ReportParts, RunDocument):
     effort: EffortDocument = shown("time and usage per role or level")
 
 
-def status_document(status: RunStatus, next_command: str) -> dict[str, Any]:
-    terminals = ((turn, status.terminal_of(turn)) for turn in status.in_flight)
-    in_flight = [InFlightDocument.of(turn) | {"terminal": held.id if held else None} for turn, held in terminals]
+def status_document(status: RunStatus, next_command: str, does: Mapping[str, Activity]) -> dict[str, Any]:
+    terminals = ((turn, status.terminal_of(turn), does.get(turn.turn)) for turn in status.in_flight)
+    in_flight = [
+        InFlightDocument.of(turn)
+        | {"terminal": held.id if held else None}
+        | ({"running": own.running, "last_step": own.last or None} if own else {})
+        for turn, held, own in terminals
+    ]
     return {**RunDocument.of(status), "in_flight": in_flight, "next": next_command}
 
 

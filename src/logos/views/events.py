@@ -23,8 +23,8 @@ from logos.flows.levels.reconcile import Dispute
 from logos.flows.levels.state import LevelsState
 from logos.flows.levels.turn_ids import level_turn
 from logos.views.proof import failure_of
-from logos.views.run import FLOW_WORDS, State
-from logos.views.text import count, cut, duration, first_line, listed, number
+from logos.views.run import FLOW_WORDS, RunView, State
+from logos.views.text import count, cut, duration, first_line, listed, number, stop_in_words
 from logos.views.turns import PROOF_STEPS, changed_in_words, proof_in_words, verdict_of
 from logos.views.usage import in_short
 
@@ -55,7 +55,6 @@ _TOPICS: dict[Topic, Words] = {
     Topic.PERMISSION_ASKED: ("PERMISSION NEEDED: ", Severity.ALARM),
     Topic.PERMISSION_GIVEN: ("permission given: ", Severity.WARNING),
     Topic.TRIED_AGAIN: ("resting: ", Severity.WARNING),
-    Topic.INTERRUPTED: ("the driver left: ", Severity.WARNING),
     Topic.AFTERWARDS: ("afterwards: ", Severity.NORMAL),
     Topic.POST_PROCESSED: ("", Severity.QUIET),
     Topic.FILES_CHANGED: ("", Severity.ALARM),
@@ -63,7 +62,10 @@ _TOPICS: dict[Topic, Words] = {
 _NOTICED = re.compile(r"(\d+) of \1 planted failures noticed")
 _GOOD = ("PASS", "APPROVED", "exit 0", "ALIGNED", "AGREE", "merged")
 # Results of steps in which tests may fail, or must.
-_PLAIN = re.compile(r"(\d+ (passed|failed|flaky|skipped)(, )?)+|\d+ tests? of \d+ failed without the change")
+_PLAIN = re.compile(
+    r"(\d+ (passed|failed|flaky|skipped)(, )?)+|\d+ tests? of \d+ failed without the change"
+    r"|\d+ acceptance tests? failed without the change, \d+ passed"
+)
 _JUDGES = (TurnKind.VALIDATE, TurnKind.AGREE, TurnKind.ALIGN)
 # Longer texts are cut; `logos show` prints them whole.
 _MAX_FAILURES = 5
@@ -78,7 +80,7 @@ def severity_of(verdict: str) -> Severity:
         return Severity.NORMAL
     if verdict.startswith(("FAIL", "exit", "MISALIGNED")):
         return Severity.BAD
-    return Severity.WARNING if verdict and not verdict.startswith("gathered") else Severity.NORMAL
+    return Severity.WARNING if verdict and not verdict.startswith(("gathered", "wrote")) else Severity.NORMAL
 
 
 class EventFormatter:
@@ -88,6 +90,7 @@ class EventFormatter:
         self._read_report = read_report
         self._plan = plan
         self._asked: dict[str, float] = {}
+        self._failed = ""
         self._flow: Flow[Any] | None = None
         self._state: State | None = None
 
@@ -111,18 +114,8 @@ class EventFormatter:
 
     def _words(self, record: Recorded) -> Words:
         match record.event:
-            case RunStarted(plan):
-                self._plan = plan
-                return _started(record.run, record.event), Severity.NORMAL
-            case events.RunResumed(plan, _, moved):
-                self._plan = plan
-                where = f" in another folder, {plan.wd}" if moved else ""
-                return f"{_what(plan)} {record.run} resumed by a new driver{where}", Severity.NORMAL
-            case events.RunForked(parent, at, plan, way):
-                self._plan = plan
-                self._asked.clear()
-                how = "forked from" if way == "fork" else "goes back to"
-                return f"{_what(plan)} {record.run} {how} event {at} of {parent}", Severity.NORMAL
+            case RunStarted() | events.RunResumed() | events.RunForked():
+                return self._began(record.run, record.event)
             case events.RunAbandoned(why):
                 return f"{_what(self._plan)} {record.run} abandoned: {why}", Severity.WARNING
             case events.TerminalOpened(agent, terminal, provider):
@@ -137,6 +130,7 @@ class EventFormatter:
             case TurnAnswered():
                 return self._answered(record.event, record.at)
             case events.TurnFailed(_, _, message):
+                self._failed = message
                 return f"no response: {message}", Severity.BAD
             case events.CheckRan(turn, command, exit_code):
                 severity = Severity.GOOD if exit_code == 0 else Severity.BAD
@@ -146,6 +140,8 @@ class EventFormatter:
             case events.WorkCompared(turn, files):
                 severity = Severity.NORMAL if files else Severity.WARNING if files is None else Severity.BAD
                 return f"{turn} {changed_in_words(files)} since the run started", severity
+            case events.AcceptanceWritten():
+                return _accepted(record.event)
             case events.WorkUndone():
                 return _undone(record.event)
             case WorkGathered():
@@ -155,6 +151,10 @@ class EventFormatter:
             case events.QuestionResolved(question, option, text):
                 chosen = ", ".join(part for part in (f"option {option}" if option else "", text) if part)
                 return f"a person decided {question}: {chosen}", Severity.NORMAL
+            case events.Noted(Topic.INTERRUPTED, why):
+                # What has stopped it was said by the event before.
+                because = "" if why == self._failed else f": {stop_in_words(why)}"
+                return f"the driver left{because}", Severity.WARNING
             case events.Noted(topic, text):
                 prefix, severity = _TOPICS[topic]
                 return prefix + text, severity
@@ -166,6 +166,19 @@ class EventFormatter:
             case events.RunEnded(outcome, verified):
                 ended = f"{_what(self._plan)} {record.run} ended: {outcome.in_words(verified)}"
                 return ended, Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD
+
+    def _began(self, run: RunId, event: RunStarted | events.RunResumed | events.RunForked) -> Words:
+        self._plan = plan = event.plan
+        match event:
+            case RunStarted():
+                return _started(run, event), Severity.NORMAL
+            case events.RunResumed():
+                where = f" in another folder, {plan.wd}" if event.moved else ""
+                return f"{_what(plan)} {run} resumed by a new driver{where}", Severity.NORMAL
+            case events.RunForked():
+                self._asked.clear()
+                how = "forked from" if event.way == "fork" else "goes back to"
+                return f"{_what(plan)} {run} {how} event {event.at} of {event.parent}", Severity.NORMAL
 
     def _answered(self, event: TurnAnswered, at: float) -> Words:
         verdict = verdict_of(self._plan, event.turn, event.text, self._read_report)
@@ -181,9 +194,18 @@ def _proven(ran: events.ProofRan) -> Words:
     told = f"{ran.turn} {PROOF_STEPS[ran.step]}: {proof_in_words(ran)}"
     if ran.problem:
         return f"{told}: {ran.problem}", Severity.BAD
-    if ran.step in (ProofStep.CANARY, ProofStep.RED, ProofStep.BASELINE):
+    if ran.step in (ProofStep.CANARY, ProofStep.RED, ProofStep.BASELINE, ProofStep.BLIND_BASE):
         return told, Severity.NORMAL
     return told, Severity.GOOD if ran.exit_code == 0 else Severity.BAD
+
+
+def _accepted(event: events.AcceptanceWritten) -> Words:
+    """What the tests are is not in the log."""
+    tests, cost = event.tests, f", {in_short(event.usage)}" if event.usage is not None else ""
+    if event.problem:
+        return f"{event.turn} wrote acceptance tests that cannot be used: {event.problem}{cost}", Severity.WARNING
+    told = f"{count(len(tests.files), 'file')}, {count(tests.requirements, 'requirement')}"
+    return f"{event.turn} wrote acceptance tests ({told}), kept outside the work dir{cost}", Severity.NORMAL
 
 
 def _undone(event: events.WorkUndone) -> Words:
@@ -236,7 +258,21 @@ def _unapproved(record: Recorded, before: CycleState, after: CycleState) -> Iter
     if isinstance(record.event, TurnAnswered) and before.phase not in (after.phase, Phase.TESTER):
         words, severity = approval(before, record.event.text)
         if severity is Severity.WARNING:
-            yield words, severity
+            yield f"{words}; the run goes on without an approval (limits.on_review_exhausted)", severity
+
+
+def unapproved_in(view: RunView) -> list[str]:
+    """The phases that the run went on from without an approval, in words: `the analyst's work in round 1, …`."""
+    found: list[str] = []
+    for before, record, after in zip(view.states, view.records[1:], view.states[1:], strict=False):
+        if not (isinstance(before, CycleState) and isinstance(after, CycleState)):
+            break
+        event = record.event
+        if isinstance(event, TurnAnswered) and before.phase not in (after.phase, Phase.TESTER):
+            words, severity = approval(before, event.text)
+            if severity is Severity.WARNING:
+                found.append(f"the {before.phase}'s work in round {before.round} was {words}")
+    return found
 
 
 def _disbelieved(record: Recorded, before: CycleState) -> Iterator[Words]:

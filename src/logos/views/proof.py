@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from logos.domain.events import CheckRan, ProofRan, Recorded, TurnAnswered
 from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import CyclePlan
-from logos.domain.proof import CountedTests, ProofRules, ProofStep, RoomReport
+from logos.domain.proof import AcceptanceTests, CountedTests, ProofRules, ProofStep, RoomReport
 from logos.domain.roles import Phase, Role, phase_def
 from logos.domain.turns import Outcome
 from logos.flows.cycle.flow import CycleState
 from logos.flows.cycle.verdicts import is_approved
 from logos.flows.levels.state import LevelsState, LevelStatus
-from logos.flows.proof.declared import Declared, declared_in
+from logos.flows.proof.declared import Declared, NamedTest, declared_in, unrelated_in
 from logos.flows.proof.guarded import allowed, is_guarded
-from logos.flows.proof.verdict import ProofProgress, guarded_changes, judged
+from logos.flows.proof.verdict import ProofProgress, guarded_changes, judged, still_failing
 from logos.views.run import RunView, State
 from logos.views.text import first_line
 
@@ -28,6 +28,7 @@ _SHOWS = {
     ProofStep.GUARDED: "The result passes the tests, and what steers them, as they were before the run.",
     ProofStep.CANARY: "Planted tests that must fail are reported as failed: nothing hides failures.",
     ProofStep.RED: "New or changed tests fail without the change: they test it.",
+    ProofStep.BLIND_BASE: "Acceptance tests ran on the files before the run, when they were written.",
     ProofStep.BLIND: "The result passes acceptance tests that no author of it has seen.",
 }
 _NOT_RED = "No new or changed test fails without the change: it is untested, as a refactoring may be."
@@ -83,6 +84,16 @@ class DeclaredChange:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredFailure:
+    """A test that failed before the run and may go on failing; `tests` are the ids that it stands for, and still do."""
+
+    test: str
+    why: str
+    by: str
+    tests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Approval:
     """A verdict of an agent that counted."""
 
@@ -90,6 +101,15 @@ class Approval:
     who: str
     what: str
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceTexts:
+    """What the acceptance tester wrote: its response, and its files by their paths in the project."""
+
+    response: str
+    files: Mapping[str, str]
+    requirements: tuple[NamedTest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +153,11 @@ class Certificate:
     # The differences of declared and guarded files, as a patch.
     patch: str = ""
     written_by: WrittenBy = WrittenBy()
+    # Failures of before the run that were declared unrelated to it.
+    unrelated: tuple[DeclaredFailure, ...] = ()
+    # Blind acceptance tests that the result had to pass: their hashes, and the texts once the run has ended.
+    acceptance: AcceptanceTests | None = None
+    acceptance_texts: AcceptanceTexts | None = None
 
     @property
     def result(self) -> StepRecord | None:
@@ -184,6 +209,8 @@ def certificate_of(
         head=head,
         prefix=prefix,
         written_by=written_by or WrittenBy(),
+        unrelated=_unrelated(last) if last is not None else (),
+        acceptance=last.progress.acceptance if last is not None else None,
     )
 
 
@@ -218,7 +245,7 @@ def _last_proof(view: RunView) -> _LastProof | None:
             if event.step is ProofStep.RESULT and before.proof is not None and before.plan.proof is not None:
                 fresh = replace(before.proof, step=ProofStep.RESULT, ran=())
                 found = _LastProof(fresh, before.plan.proof, before, ((record, event),))
-            elif found is not None:
+            elif found is not None and event.step is not ProofStep.BLIND_BASE:
                 others = tuple(ran for ran in found.ran if ran[1].step is not event.step)
                 found = replace(found, ran=(*others, (record, event)))
         before = after
@@ -323,18 +350,33 @@ def _declared(last: _LastProof) -> tuple[DeclaredChange, ...]:
     )
 
 
+def _unrelated(last: _LastProof) -> tuple[DeclaredFailure, ...]:
+    """The declarations that excused a test: who declared it, and what still failed in the end."""
+    progress = replace(last.progress, ran=tuple(ran for _, ran in last.ran))
+    still = still_failing(progress)
+    found = ((by, one) for by, text in _declaring(last.state) for one in unrelated_in(text))
+    return tuple(
+        DeclaredFailure(one.test, one.why, by, tuple(filter(one.names, still)))
+        for by, one in found
+        if any(map(one.names, progress.unrelated))
+    )
+
+
 def _declarations(state: State) -> Iterator[tuple[str, Declared]]:
     """Who declared which tests that must change."""
+    yield from ((by, declared) for by, text in _declaring(state) for declared in declared_in(text))
+
+
+def _declaring(state: State) -> Iterator[tuple[str, str]]:
+    """Who may declare something, and where."""
     if isinstance(state, CycleState):
-        for declared in declared_in(state.said(Role.ANALYST)):
-            yield "the analyst, approved by the peer analyst", declared
+        yield "the analyst, approved by the peer analyst", state.said(Role.ANALYST)
         return
     for level in _DECLARING:
         for name in ("", *(component.name for component in state.components)):
             spec = state.spec_of(level, name)
             for section in spec.sections if spec is not None else ():
-                for declared in declared_in(f"{section.name}:\n{section.text}"):
-                    yield f"the spec of {f'{level.name} {name}'.strip()}", declared
+                yield f"the spec of {f'{level.name} {name}'.strip()}", f"{section.name}:\n{section.text}"
 
 
 # -- approvals

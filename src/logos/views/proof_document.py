@@ -1,7 +1,5 @@
 """The documents of `logos proof`: the certificate of a run, and how a repeated proof compares with it."""
 
-from typing import Any
-
 from logos.views.document import VERSION, Document, Instant, NonEmpty, Path, Seconds, shown
 
 _VERSION_WORDS = "version of these documents; fields may be added without a new version"
@@ -20,6 +18,9 @@ class RulesDocument(Document):
     require_tests: bool = shown("whether a change that no new or changed test notices fails")
     network: str = shown("auto, on or off")
     env: list[str] = shown("names of environment variables that tests get")
+    plants_scripts: bool = shown("whether scripts are planted where tests are not counted")
+    blind: bool = shown("whether an agent that does not see the implementation writes acceptance tests")
+    unrelated_declared: bool = shown("whether an approved analysis may declare failures of before the run unrelated")
 
 
 class CountedTestsDocument(Document):
@@ -54,7 +55,7 @@ class StepDocument(Document):
     """One step of a proof: the test command on files that no agent could change meanwhile."""
 
     turn: str = shown("id of the step, for `logos show`")
-    step: str = shown("baseline, result, guarded, canary, red or blind")
+    step: str = shown("baseline, result, guarded, canary, red or blind (also blind_base)")
     shows: str = shown("what it shows, in one sentence")
     supports: bool = shown("whether it supports a PASS")
     failure: NonEmpty = shown("why it does not, with the end of the output")
@@ -65,7 +66,9 @@ class StepDocument(Document):
     command: str = shown("the test command")
     exit_code: int = shown("of the command; negative for a signal")
     tests: CountedTestsDocument | None = shown("null where the runner is unknown and nothing was counted")
-    subject: list[str] = shown("paths put back, ids of planted tests, or files with new or changed tests")
+    subject: list[str] = shown(
+        "paths put back, ids of planted tests, planted scripts, or files with new or changed tests"
+    )
     room: RoomDocument = shown("where it ran")
     output: str = shown("the end of the output; secrets are redacted")
 
@@ -84,6 +87,41 @@ class DeclaredDocument(Document):
     why: str = shown("the reason that was given")
     by: str = shown("who declared it")
     files: list[str] = shown("files that did change")
+
+
+class DeclaredFailureDocument(Document):
+    """A test that failed before the run, which was declared unrelated to it."""
+
+    test: str = shown("id of the test, or its name or file")
+    why: str = shown("the reason that was given")
+    by: str = shown("who declared it")
+    tests: list[str] = shown("ids of those that still failed in the end")
+
+
+class AcceptanceDocument(Document):
+    """Blind acceptance tests, by the hashes of their texts."""
+
+    run: str = shown("id of the run in which they were written")
+    response: str = shown("SHA-256 of the response of their author")
+    manifest: str = shown("SHA-256 of the list of files")
+    files: list[str] = shown("SHA-256 of each file")
+    requirements: int = shown("how many requirements they check")
+    files_named: int = shown("in how many files")
+
+
+class RequirementDocument(Document):
+    """What a blind acceptance test checks."""
+
+    test: str = shown("id of the test")
+    requirement: str = shown("the requirement that it checks", "why")
+
+
+class AcceptanceTextsDocument(Document):
+    """The texts of blind acceptance tests."""
+
+    response: str = shown("what their author answered")
+    files: dict[str, str] = shown("the text of each file, by its path in the project")
+    requirements: list[RequirementDocument] = shown("what each test checks")
 
 
 class ApprovalDocument(Document):
@@ -124,6 +162,9 @@ class CertificateDocument(Document):
     steps: list[StepDocument] = shown("of the newest proof, in order")
     changed: list[str] | None = shown("paths that differ between base and result; null: too many to name")
     declared: list[DeclaredDocument] = shown("tests that may change, who said so and why")
+    unrelated: list[DeclaredFailureDocument] = shown("failures of before the run that were declared unrelated to it")
+    acceptance: AcceptanceDocument | None = shown("blind acceptance tests that the result had to pass; null: none")
+    acceptance_texts: AcceptanceTextsDocument | None = shown("their texts; null until the run has ended, or lost")
     guarded: list[str] = shown("changed paths that steer tests and that nobody declared; the proof put them back")
     patch: str = shown("the differences of declared and guarded files")
     approvals: list[ApprovalDocument] = shown("reviews and validations that counted")
@@ -163,7 +204,3 @@ class ExportedDocument(Document):
     file: Path = shown("the file that was written")
     bytes: int = shown("its size")
     left_out: list[str] = shown("what is not in it")
-
-
-def certificate_document(certificate: object) -> dict[str, Any]:
-    return CertificateDocument.of(certificate)

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from logos.domain.proof import CountedTests, ProofRules, ProofStep
+from logos.domain.proof import AcceptanceTests, CountedTests, ProofRules, ProofStep
 from logos.flows.proof.test_ids import function_of
 from logos.views.proof import StepRecord
 from logos.views.text import count
 
 _MOST_NAMES = 5
-# Planted tests have random names, and so have the files they are in.
-_RANDOM_FILES = (ProofStep.CANARY,)
+# What is planted has random words in it, and may be another part of the tests where the command takes longer.
+_RANDOM = (ProofStep.CANARY,)
 _STATUSES = ("passed", "failed", "skipped")
 
 
@@ -37,6 +37,14 @@ class StoredDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredFailure:
+    """Failures of before the run that were declared unrelated to it."""
+
+    test: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class StoredProof:
     """The part of a certificate that can be repeated."""
 
@@ -48,6 +56,8 @@ class StoredProof:
     declared: tuple[StoredDeclaration, ...]
     baseline: StoredStep
     steps: tuple[StoredStep, ...]
+    unrelated: tuple[StoredFailure, ...] = ()
+    acceptance: AcceptanceTests | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,28 +104,24 @@ def _of_step(then: StoredStep, now: StepRecord) -> Iterator[Difference]:
     if then.supports is not now.supports:
         words = {True: "it supports the PASS", False: "it does not support the PASS"}
         yield Difference(step, "the verdict", words[then.supports], f"{words[now.supports]}: {now.shows}")
+    if then.step in _RANDOM:
+        return
     if then.exit_code != now.exit_code:
         yield Difference(step, "the exit code", str(then.exit_code), str(now.exit_code))
-    if then.tree != now.tree and step not in _RANDOM_FILES:
+    if then.tree != now.tree:
         yield Difference(step, "the files", f"tree {then.tree[:12]}", f"tree {now.tree[:12]}")
     if (then.tests is None) is not (now.tests is None):
         words = {True: "not counted", False: "counted"}
         yield Difference(step, "the tests", words[then.tests is None], words[now.tests is None])
     elif then.tests is not None and now.tests is not None:
-        planted = ({*then.subject}, {*now.subject}) if then.step in _RANDOM_FILES else (set[str](), set[str]())
-        yield from _of_tests(step, then.tests, now.tests, planted)
+        yield from _of_tests(step, then.tests, now.tests)
 
 
-def _of_tests(
-    step: str, then: CountedTests, now: CountedTests, planted: tuple[set[str], set[str]]
-) -> Iterator[Difference]:
+def _of_tests(step: str, then: CountedTests, now: CountedTests) -> Iterator[Difference]:
     """By function: parameters may have random names. Tests that are flaky on either side are not compared."""
     unsure = {function_of(test) for test in (*then.flaky, *now.flaky)}
     for status in _STATUSES:
-        old, new = (
-            Counter(function_of(test) for test in getattr(tests, status) if test not in left_out)
-            for tests, left_out in zip((then, now), planted, strict=True)
-        )
+        old, new = (Counter(map(function_of, getattr(tests, status))) for tests in (then, now))
         differing = sorted(test for test in {*old, *new} - unsure if old[test] != new[test])
         if differing:
             what = f"tests that {status}" if status != "skipped" else "skipped tests"

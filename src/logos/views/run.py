@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 from logos.domain.events import Noted, Recorded, RunForked, RunResumed, TerminalOpened, Topic
@@ -19,7 +19,7 @@ from logos.flows.levels.flow import ReadReport
 from logos.flows.levels.state import LevelsState, LevelStatus
 from logos.views.findings import FindingView, findings_of
 from logos.views.sessions import Session, sessions_of
-from logos.views.text import count, first_line
+from logos.views.text import count, first_line, stop_in_words
 from logos.views.turns import TurnView, TurnViewBuilder
 
 State = CycleState | LevelsState
@@ -47,7 +47,7 @@ FLOW_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunView:
     # Records and states say the same, and can be compared.
     fold: RunFold[Any] = field(compare=False)
@@ -98,7 +98,7 @@ class RunView:
         notes = (record.event for record in reversed(self.records) if isinstance(record.event, Noted))
         return next((note.text for note in notes if note.topic is Topic.FILES_CHANGED), "")
 
-    @property
+    @cached_property
     def findings(self) -> tuple[FindingView, ...]:
         """What reviewers and tests have found so far, and what became of it."""
         return findings_of(self.state, self.records, self.turns)
@@ -164,7 +164,7 @@ class RunView:
         """The checkpoint it was forked from: `RUN@EVENT`."""
         return f"{self.fork.parent}@{self.fork.at}" if self.fork is not None else ""
 
-    @property
+    @cached_property
     def sessions(self) -> tuple[Session, ...]:
         return sessions_of(self.records)
 
@@ -195,12 +195,12 @@ class RunView:
         """Every turn that ended, well or not; checks cost nothing."""
         return reduce(lambda spent, turn: spent.plus(*turn.bills), (turn for turn in self.turns if turn.bills), Spent())
 
-    @property
+    @cached_property
     def left(self) -> str:
         """Why the last driver left, if no other took over since."""
         for event in (record.event for record in reversed(self.records)):
             if isinstance(event, Noted) and event.topic is Topic.INTERRUPTED:
-                return event.text
+                return stop_in_words(event.text)
             if isinstance(event, RunResumed | RunForked):
                 break
         return ""
@@ -226,13 +226,14 @@ def view_run(run: RunId, records: Iterable[Recorded], read_report: ReadReport) -
             raise
         damage = str(error)
     fold = RunFold[Any](run, flow_for(started_by(run, read[0] if read else None), read_report))
-    states = list[State]()
+    builder, states = TurnViewBuilder(read_report), list[State]()
+    # Together: fold and view read the same verdicts and reports, and each text is read once while it is known.
     for record in read:
         fold.add(record)
+        builder.add(record)
         states.append(fold.state)
     began = next((record.at for record in reversed(read) if isinstance(record.event, RunForked)), read[0].at)
-    view = RunView(fold, began, began, damage=damage)
-    return extended(view, [*zip(read, states, strict=True)], read_report)
+    return RunView(fold, began, read[-1].at, builder.turns, damage, (*read,), (*states,))
 
 
 def extended(view: RunView, added: Iterable[tuple[Recorded, State]], read_report: ReadReport) -> RunView:

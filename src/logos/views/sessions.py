@@ -96,9 +96,9 @@ def _session(index: int, records: Sequence[Recorded], *, inherited: bool) -> Ses
         driven[0].at,
         # A clock that was set back must not give a session that ends before it begins.
         max(record.at for record in driven),
-        tuple(event.turn for event in own if isinstance(event, events.TurnAnswered)),
+        tuple(event.turn for event in own if isinstance(event, events.TurnAnswered | events.AcceptanceWritten)),
         tuple(event.turn for event in own if isinstance(event, events.CheckRan | events.ProofRan)),
-        _last(left),
+        text.stop_in_words(_last(left)),
         inherited,
         _last(event.outcome.value for event in ends),
         _last(event.why for event in own if isinstance(event, events.RunAbandoned)),

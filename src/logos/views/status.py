@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from logos.domain.roles import Role
 from logos.domain.turns import Outcome, RunId, Terminal, TurnId
-from logos.views.events import Severity, severity_of
+from logos.views.events import Severity, severity_of, unapproved_in
 from logos.views.run import RECREATE, RunView, TurnView
 
 if TYPE_CHECKING:
@@ -25,6 +25,14 @@ SEVERITIES = {
     "BLOCKED": Severity.ALARM,
     "ABANDONED": Severity.WARNING,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What an agent on this machine does: whether the process of its turn runs, and what it did last."""
+
+    running: bool
+    last: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,11 @@ class RunStatus:
             return state.reason
         stopped = state.stalled or ("" if self.driver else self.view.left)
         return stopped or self.where
+
+    @property
+    def unapproved(self) -> list[str]:
+        """Where the run went on without the approval of a reviewer."""
+        return unapproved_in(self.view)
 
     @property
     def stopped_because(self) -> str:
@@ -115,7 +128,7 @@ def next_command(status: RunStatus, at: str) -> str:
         return f"logos rollback {view.before_tampering}{at}"
     if view.outcome is Outcome.PASSED:
         repository = at.replace(" --wd ", " -C ")
-        return f"git{repository} merge {view.branch}" if view.branch else f"logos log {view.run}{at}"
+        return f"git{repository} merge {view.branch}" if view.branch else f"logos diff {view.run}{at}"
     if view.build is None:
         turn = view.last_of(*((Role.TESTER,) if view.outcome is Outcome.FAILED else Role))
     else:

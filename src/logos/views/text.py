@@ -1,7 +1,10 @@
 """Numbers, lists, times and long texts as a person reads them."""
 
+import re
+import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 
 def number(many: int) -> str:
@@ -26,6 +29,14 @@ def first_line(text: str, at_most: int = 60) -> str:
 
 def cut(text: str, at_most: int) -> str:
     return text if len(text) <= at_most else text[: at_most - 3] + "..."
+
+
+def stop_in_words(why: str) -> str:
+    """Why a driver left; older versions recorded the number of a signal."""
+    found = re.fullmatch(r"stopped by signal (\d+)", why)
+    with suppress(ValueError):
+        return f"stopped by {signal.Signals(int(found[1])).name}" if found else why
+    return why
 
 
 def duration(seconds: float) -> str:

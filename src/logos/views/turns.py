@@ -10,13 +10,14 @@ from logos.domain.plans import CyclePlan, Plan
 from logos.domain.proof import ProofStep
 from logos.domain.records import replace
 from logos.domain.reports import ActionKind, Refused, Report, TurnKind, Verdict
-from logos.domain.roles import Role, phase_def_of
+from logos.domain.roles import ACCEPTANCE_TESTER, Role, phase_def_of
 from logos.domain.turns import TurnId
 from logos.domain.usage import Usage
 from logos.flows.cycle.verdicts import ReportedResult, evidence_found, is_approved, read_result, says_approved
 from logos.flows.levels.flow import ReadReport
 from logos.flows.levels.turn_ids import GATHER, LevelTurn, level_turn
-from logos.flows.proof.verdict import ProofProgress
+from logos.flows.proof.test_ids import function_of
+from logos.flows.proof.verdict import ProofProgress, unnoticed_in
 from logos.views.text import count, cut
 
 _ROLES = frozenset(Role)
@@ -25,6 +26,7 @@ _TURN = re.compile(r"r\d+\.(?P<role>[a-z_]+)\.c(?P<cycle>\d+)(\.t\d+)?")
 LOGOS = "logos"
 # A verdict is a few words; the log has the whole reason on a line of its own.
 REASON = 80
+SEALED = "(kept outside the log, which agents can read; `logos proof` tells the tests once the run has ended)"
 PROOF_STEPS = {
     ProofStep.BASELINE: "the tests before the run",
     ProofStep.RESULT: "the result's own tests, in a clean room",
@@ -32,10 +34,11 @@ PROOF_STEPS = {
     ProofStep.CANARY: "planted tests, which must fail",
     ProofStep.RED: "new tests without the change",
     ProofStep.BLIND: "acceptance tests that no author has seen",
+    ProofStep.BLIND_BASE: "acceptance tests on the files before the run",
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TurnView:
     """One turn of an agent, or a step of Logos itself: a check, a gathering, a merge."""
 
@@ -56,7 +59,7 @@ class TurnView:
     @property
     def who(self) -> str:
         """The agent's name for people; names of components stay as they are."""
-        return self.agent.replace("_", " ") if self.agent in _ROLES else self.agent
+        return self.agent.replace("_", " ") if self.agent in (*_ROLES, ACCEPTANCE_TESTER) else self.agent
 
     @property
     def in_build(self) -> LevelTurn | None:
@@ -119,6 +122,15 @@ class TurnViewBuilder:
                 verdict = verdict_of(self._plan, turn, text, self._read_report)
                 asked = self._of(turn, at)
                 told = {"response": text, "ended": at, "verdict": verdict, "bills": (*asked.bills, usage)}
+                return replace(asked, **told, failure="", waits="", rests="")
+            case events.AcceptanceWritten(turn, tests, usage):
+                asked = self._of(turn, at)
+                verdict = (
+                    f"refused: {cut(event.problem, REASON)}"
+                    if event.problem
+                    else f"wrote {count(len(tests.files), 'file')}"
+                )
+                told = {"response": SEALED, "ended": at, "verdict": verdict, "bills": (*asked.bills, usage)}
                 return replace(asked, **told, failure="", waits="", rests="")
             case events.TurnFailed(turn, _, message, usage):
                 failed = self._of(turn, at)
@@ -235,11 +247,16 @@ def proof_in_words(ran: ProofRan) -> str:
     if ran.problem:
         return "proves nothing"
     tests = ran.tests
+    if tests is None and ran.step is ProofStep.CANARY and ran.subject:
+        return f"exit {ran.exit_code} where {', '.join(ran.subject)} was made to fail"
     if tests is None:
         return f"exit {ran.exit_code}, tests not counted"
     if ran.step is ProofStep.CANARY and ran.subject:
-        noticed = sum(planted in tests.failed for planted in ran.subject)
+        unnoticed = {*unnoticed_in(ran)}
+        noticed = sum(function_of(planted) not in unnoticed for planted in ran.subject)
         return f"{noticed} of {len(ran.subject)} planted failures noticed"
+    if ran.step is ProofStep.BLIND_BASE:
+        return f"{count(len(tests.failed), 'acceptance test')} failed without the change, {len(tests.passed)} passed"
     if ran.step is ProofStep.RED:
         return f"{count(len(tests.failed), 'test')} of {len(tests.executed)} failed without the change"
     parts = {"passed": tests.passed, "failed": tests.failed, "flaky": tests.flaky, "skipped": tests.skipped}

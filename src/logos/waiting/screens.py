@@ -2,6 +2,8 @@
 
 import re
 
+from logos.domain.steps import Step, StepKind
+
 # CSI and OSC sequences, then any control character but newline and tab.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -40,6 +42,21 @@ _COMPLAINTS = tuple(
 _BULLETS = re.compile(r"^[\s■⚠\ufe0f●⏺•✗×│└⎿]+")
 
 LOOK_BACK = 15
+# How clients say on their error stream that they try a request again.
+RETRIES = re.compile(
+    r"\b(?:retry(?:ing)?\b(?! in an interactive)|reconnecting\b|attempt \d+ failed)|AI_APICallError", re.IGNORECASE
+)
+# On a screen, agents write about such things, too.
+_RETRIES_ON_SCREEN = re.compile(
+    r"(?:reconnecting|retrying)(?:\.\.|…| in \d)|attempt \d+ failed|.*\bretrying in \d", re.I
+)
+# What a screen shows whatever the agent does: its input, hints about keys, what is left of its context.
+_FURNITURE = re.compile(
+    r"^[❯›>$%]|for shortcuts|to interrupt|shift\+tab|ctrl\+|context left|auto-?update|bypass permissions|accept edits|"
+    r"/help|/model|tokens used|esc to |⏎ send|\? for",
+    re.IGNORECASE,
+)
+_LETTERS = re.compile(r"\w{2}")
 
 
 def plain(text: str) -> str:
@@ -65,6 +82,14 @@ def shows_shell(screen: str) -> bool:
     """Whether the screen ends with a shell prompt: the agent has exited."""
     lines = last_lines(screen, 1)
     return bool(lines) and _SHELL_PROMPT.match(lines[0]) is not None
+
+
+def steps_on(screen: str) -> tuple[Step, ...]:
+    """What the agent does, as far as its screen shows: the last meaningful line, and clients that try again."""
+    lines = [_BULLETS.sub("", line.strip("│┃|╎ ")).strip() for line in last_lines(screen, 2 * LOOK_BACK)]
+    told = [line for line in lines if _LETTERS.search(line) and not _FURNITURE.search(line)]
+    retries = [Step(StepKind.RETRY, line[:300]) for line in told[-LOOK_BACK:] if _RETRIES_ON_SCREEN.match(line)]
+    return (*retries, *(Step(StepKind.MESSAGE, line[:300]) for line in told[-1:]))
 
 
 def provider_error(screen: str) -> str | None:

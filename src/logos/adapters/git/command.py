@@ -171,6 +171,10 @@ class Git:
         """With the name and address of the user's own settings and variables."""
         return replace(self, author={name: os.environ[name] for name in _AUTHORS if name in os.environ})
 
+    def by(self, name: str, address: str) -> Git:
+        """With this author and committer."""
+        return replace(self, author={key: name if key.endswith("NAME") else address for key in _LOGOS})
+
     def disarmed(self) -> Git:
         """Without the filters and merge drivers of the repository's own settings now, which agents can write.
 

@@ -184,7 +184,7 @@ def undeclared(changed: Iterable[PathChange], declared: Iterable[str]) -> list[F
 
 
 def changed_after(folder: Path, changed: Iterable[PathChange], ended_at: int) -> list[FileProblem]:
-    """Files that somebody changed after their author's process had ended (a time in ns; 0 if nobody knows it).
+    """Files that somebody changed after their author's process had ended (a time in ns; 0 if unknown).
 
     Unlike st_mtime, a process cannot set st_ctime. The folder of a deleted file tells when it was deleted.
     """

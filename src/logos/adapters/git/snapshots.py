@@ -1,8 +1,7 @@
 """Snapshots of a work tree as commits outside branches, made with a GIT_DIR of our own, and restored exactly."""
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha1, sha256
@@ -12,21 +11,15 @@ from logos.adapters.files import own_folder, private_folder, remove, text_of_fil
 from logos.adapters.git.command import (
     PLANTABLE,
     Git,
-    PathChange,
     checked_commit,
     is_repository,
     repository_of,
     without_drivers,
 )
-from logos.adapters.git.contents import OURS, FileProblem, differing, take
+from logos.adapters.git.commits import KEPT, LARGEST_FILE, Extent, SnapshotCommits, SnapshotRefused, exact_pattern
+from logos.adapters.git.contents import FileProblem, differing, take
 from logos.domain.turns import RunId, TurnId
 from logos.errors import HostError, UsageError
-
-LARGEST_FILE = 100_000_000
-# The limits of one snapshot; more files usually mean that a .gitignore is missing.
-MOST_FILES = 50_000
-MOST_BYTES = 2_000_000_000
-KEPT = "refs/logos/snapshots"
 
 # After a power cut, no ref may point to an object that was lost.
 _DURABLE = (("core.fsync", "committed,loose-object"), ("core.fsyncMethod", "batch"))
@@ -40,48 +33,74 @@ _TRUSTED_FILTERS = ("filter.lfs",)
 _REPOSITORY = b"160000"
 # How `ls-files -v` marks files that git is told not to check.
 _SKIPPED = frozenset(bytes([letter]) for letter in b"abcdefghijklmnopqrstuvwxyzS")
-_SEQ = re.compile(r"\d{1,9}")
 
 Tell = Callable[[str], None]
 
 
-class SnapshotRefused(HostError):
-    """The work tree is too large for a snapshot, or has a file that cannot be read."""
+class GitSnapshots(SnapshotCommits):
+    """The snapshots of one work dir: tracked and untracked files, without ignored files and our own.
 
-
-class GitSnapshots:
-    """The snapshots of one work dir: tracked and untracked files, without ignored files and our own."""
+    `whole`: of the repository that it is a folder of.
+    """
 
     def __init__(
-        self, wd: Path, unseen: Iterable[Path] = (), tell: Tell = lambda _: None, home: Path | None = None
+        self,
+        wd: Path,
+        unseen: Iterable[Path] = (),
+        tell: Tell = lambda _: None,
+        home: Path | None = None,
+        *,
+        whole: bool = False,
     ) -> None:
         self._wd = wd.resolve()
+        self._unseen = tuple(unseen)
         self._tell = tell
         self._warned: set[str] = set()
         self._repository = repository_of(self._wd)
-        self.top = self._repository.top
-        self._root = os.fsencode(self.top)
-        # The work dir relative to the top of the work tree.
-        self.prefix = self._repository.prefix
-        # Git on the shared GIT_DIR, for refs and objects.
-        self._main = self._repository.git.with_settings(_DURABLE)
+        # The folder whose files are taken, relative to the top of the work tree.
+        self._scope = "" if whole else self.prefix
         # Our own GIT_DIR. A reader uses another folder, so that it does not disturb a live driver.
-        self._home = home or self._wd / ".telos" / "snapshots"
+        self._own_dir = home or self._wd / ".telos" / "snapshots"
         self._index = self._home / "index"
+        self._main = self._repository.git.with_settings(_DURABLE)
         self._private: Git | None = None
-        self._ours = [f"{self.prefix}{name}" for name in (".telos/", *OURS)]
-        self._ours += [str(path.relative_to(self.top)) for path in unseen if path.is_relative_to(self.top)]
-        # Patterns that match exactly our own files.
-        self._patterns = ["/" + re.sub(r"([\\*?\[\]#! ])", r"\\\1", path) for path in self._ours]
-        # The snapshot of a tree and the user's HEAD commit at that time.
-        self._known: dict[tuple[str, str], str] = {}
+        self._ours = self._own_paths(self._unseen)
+        self._patterns = [exact_pattern(path) for path in self._ours]
+        # The snapshot of a tree, by the user's HEAD commit at that time and its message.
+        self._known: dict[tuple[str, str, str], str] = {}
         self._user_head = self._head = self._tree = ""
 
-    def take(self, *, anew: bool = False) -> str:
+    @property
+    def prefix(self) -> str:
+        return self._repository.prefix
+
+    @property
+    def _home(self) -> Path:
+        return self._own_dir
+
+    @property
+    def top(self) -> Path:
+        return self._repository.top
+
+    @property
+    def _refs(self) -> Git:
+        """Git on the shared GIT_DIR."""
+        return self._main
+
+    @cached_property
+    def _beside(self) -> "GitSnapshots":
+        """The snapshots of the whole repository, with an index of their own."""
+        home = self._home.with_name(f"{self._home.name}-whole")
+        return GitSnapshots(self._wd, self._unseen, home=home, whole=True)
+
+    def take(self, *, anew: bool = False, whole: bool = False) -> str:
         """The commit of the files as they are; the same tree on the same HEAD gives the same commit.
 
-        `anew`: read every file, because agents can write to our index and hide files in it.
+        `anew`: read every file, because agents can write to our index and hide files in it. `whole`: with the files of
+        the repository that lie outside the work dir.
         """
+        if whole and self._scope:
+            return self._beside.take(anew=anew)
         if anew:
             self._prepare()
             self._index.unlink(missing_ok=True)
@@ -93,41 +112,17 @@ class GitSnapshots:
                 self._tell(f"warning: not in the checkpoints: {message}")
         return commit
 
-    def keep(self, commit: str) -> None:
-        """Keep a commit that belongs to no run."""
-        self._main.point({f"{KEPT}/{commit[:12]}": commit})
-
-    def point(self, run: RunId, commits: Mapping[int, str] | Mapping[str, str]) -> None:
-        """Record the commits of a run: of the work tree at its events, those that its log names, and `left/TURN`."""
-        self._main.point({f"refs/logos/{run}/{name}": checked_commit(commit) for name, commit in commits.items()})
-
     def left_of(self, run: RunId) -> dict[TurnId, str]:
         folder = f"refs/logos/{run}/left/"
-        return {TurnId(ref.removeprefix(folder)): commit for ref, commit in self._main.refs(folder).items()}
-
-    def of(self, run: RunId) -> dict[int, str]:
-        refs = self._main.refs(f"refs/logos/{run}/")
-        found = {ref.rpartition("/")[2]: commit for ref, commit in refs.items() if ref.count("/") == 3}
-        return {int(seq): found[seq] for seq in sorted(filter(_SEQ.fullmatch, found), key=int)}
-
-    def changed(self, since: str, now: str) -> list[str]:
-        return [change.path.decode("utf-8", "replace") for change in self._git.changes(since, now)]
-
-    def digest(self, since: str, now: str, without: str) -> str:
-        return digest_of(self._git.changes(since, now), f"{self.prefix}{without}")
-
-    def altered(self, since: str, now: str) -> list[str]:
-        return [os.fsdecode(change.path) for change in self._git.changes(since, now) if change.old_mode]
-
-    def put_back(self, commit: str, paths: Iterable[str]) -> None:
-        put_files_back(self._git, self._home / "index.put_back", commit, paths)
+        return {TurnId(ref.removeprefix(folder)): commit for ref, commit in self._refs.refs(folder).items()}
 
     def remember(self, commits: Iterable[str]) -> None:
         asked = "".join(f"{commit}\n" for commit in dict.fromkeys(commits))
-        flags = ("--no-walk=unsorted", "--stdin", "--format=%H %T %P", "--no-show-signature")
-        for line in self._git.line("log", *flags, stdin=asked.encode()).splitlines() if asked else ():
-            commit, tree, *parents = line.split()
-            self._known[tree, parents[0] if parents else ""] = commit
+        flags = ("--no-walk=unsorted", "--stdin", "-z", "--format=%H %T %P%n%B", "--no-show-signature")
+        for entry in filter(None, self._git.line("log", *flags, stdin=asked.encode()).split("\0") if asked else ()):
+            about, _, message = entry.partition("\n")
+            commit, tree, *parents = about.split()
+            self._known[tree, parents[0] if parents else "", message.strip()] = commit
 
     # -- restoring
 
@@ -145,7 +140,7 @@ class GitSnapshots:
         if in_the_way:
             self._tree = ""
             problems = [*problems, *take(self._git, self.top, in_the_way, LARGEST_FILE)]
-            now = self._commit()
+            now = self._commit(problems)
         # A file that could not be staged would be lost if it is removed or overwritten.
         touched = wanted | {*self._entries(now), *in_the_way, b""} if problems else set[bytes]()
         nested = {path for path, mode in entries.items() if mode == _REPOSITORY}
@@ -182,16 +177,16 @@ class GitSnapshots:
         if os.path.lexists(folder):
             raise UsageError(f"cannot create the worktree {folder}: it exists already")
         try:
-            self._main.disarmed().ask("worktree", "add", "--quiet", "-b", branch, str(folder), checked_commit(head))
+            self._refs.disarmed().ask("worktree", "add", "--quiet", "-b", branch, str(folder), checked_commit(head))
             (folder / self.prefix).mkdir(parents=True, exist_ok=True)
         except (HostError, OSError) as error:
             raise UsageError(f"cannot create the worktree {folder}: {error}") from error
 
     def discard(self, run: RunId, folder: Path, branch: str) -> None:
         """Remove the parts of a fork that failed."""
-        self._main.run("worktree", "remove", "--force", str(folder))
-        self._main.run("branch", "-D", "--quiet", branch)
-        self._main.point(dict.fromkeys(self._main.refs(f"refs/logos/{run}/"), None))
+        self._refs.run("worktree", "remove", "--force", str(folder))
+        self._refs.run("branch", "-D", "--quiet", branch)
+        self._refs.point(dict.fromkeys(self._refs.refs(f"refs/logos/{run}/"), None))
 
     def _entries(self, commit: str) -> dict[bytes, bytes]:
         """The paths of a commit and their modes."""
@@ -243,24 +238,22 @@ class GitSnapshots:
     def _staged(self) -> tuple[str, list[FileProblem]]:
         """Store the files; returns their commit, and the problems of those that are not in it."""
         self._learn_head()
-        changed, problems = differing(self._git, self._patterns, self.prefix), list[FileProblem]()
+        changed, problems = differing(self._git, self._patterns, self._scope), list[FileProblem]()
         if changed:
-            self._check_amount(changed)
+            self._check_amount(changed, f"{{}} files in {self._wd} are new or changed, more than a checkpoint can hold")
             self._tree = ""
-            problems = take(self._git, self.top, changed, LARGEST_FILE)
-        failed = next((problem for problem in problems if not problem.path), None)
-        if failed is not None:
-            raise HostError(failed.message)
-        return self._commit(), problems
+            problems = self._staged_files(self._git, changed)
+        return self._commit(problems), problems
 
-    def _commit(self) -> str:
+    def _commit(self, problems: Iterable[FileProblem]) -> str:
         self._tree = self._tree or self._git.line("write-tree")
-        known = self._known.get((self._tree, self._head), "")
+        message = Extent.of(problems, whole=self._scope != self.prefix).message.strip()
+        known = self._known.get((self._tree, self._head, message), "")
         # `git gc` may have removed a commit that has no ref.
         if not known or not self._git.commit(known):
             parents = [self._head] if self._head else []
-            known = self._git.commit_tree(self._tree, parents, "Snapshot of the work tree")
-            self._known[self._tree, self._head] = known
+            known = self._git.commit_tree(self._tree, parents, message)
+            self._known[self._tree, self._head, message] = known
         return known
 
     def _learn_head(self) -> None:
@@ -270,7 +263,7 @@ class GitSnapshots:
         if user_head == self._user_head and known:
             return
         # With our settings: those of the repository could make git fetch missing objects with any program.
-        git, prefix = self._git, self.prefix
+        git, prefix = self._git, self._scope
         self._user_head, self._head = user_head, git.commit(user_head)
         if not self._head or (prefix and git.run("rev-parse", "-q", "--verify", f"{self._head}:{prefix}").returncode):
             return
@@ -286,21 +279,6 @@ class GitSnapshots:
             git.run("rm", "--cached", "-r", "-q", "--ignore-unmatch", "--", *self._ours)
             # Reads every file once; later the time stamps show what changed.
             git.run("update-index", "-q", "--refresh")
-
-    def _check_amount(self, paths: list[bytes]) -> None:
-        sizes = [size for size in map(self._size, paths) if size is not None]
-        if len(sizes) > MOST_FILES or sum(size for size in sizes if size <= LARGEST_FILE) > MOST_BYTES:
-            raise SnapshotRefused(
-                f"{len(sizes)} files in {self._wd} are new or changed, more than a checkpoint can hold "
-                f"({MOST_FILES} files, {MOST_BYTES // 10**9} GB); is a .gitignore missing?"
-            )
-
-    def _size(self, path: bytes) -> int | None:
-        """The size of the file at a path; None if there is none."""
-        try:
-            return os.lstat(os.path.join(self._root, path)).st_size
-        except OSError:
-            return None
 
     def _files_at(self, path: bytes) -> Iterator[bytes]:
         """The files at a path, or the file that is in place of one of its folders."""
@@ -361,24 +339,6 @@ class GitSnapshots:
         return {key: (scope, value) for scope, key, _, value in split}
 
 
-def digest_of(changes: Iterable[PathChange], without: str) -> str:
-    """Paths and contents of the changed files in one hash, but for those below a folder."""
-    left_out, hashed = os.fsencode(without), sha256()
-    for change in changes:
-        if not change.path.startswith(left_out):
-            hashed.update(b"\0".join((change.path, change.mode.encode(), change.blob.encode(), b"")))
-    return hashed.hexdigest()
-
-
-def put_files_back(git: Git, index: Path, commit: str, paths: Iterable[str]) -> None:
-    """Put files back as they are in a commit, with an index of their own; all other files stay as they are."""
-    git = git.using(GIT_INDEX_FILE=str(index))
-    git.ask("read-tree", "--reset", checked_commit(commit))
-    asked = b"".join(os.fsencode(path) + b"\0" for path in paths)
-    git.ask("checkout-index", "-z", "--force", "--stdin", stdin=asked)
-    index.unlink(missing_ok=True)
-
-
 def _is_intact(index: Path) -> bool:
     """Whether an index ends with the hash of its content; a power cut may leave it incomplete."""
     content = index.read_bytes()
@@ -401,10 +361,10 @@ class Ref:
     at: float
 
 
-def refs_of_ours(wd: Path) -> list[Ref]:
-    """All refs under refs/logos/ that point to commits."""
+def refs_of_ours(wd: Path, *folders: str) -> list[Ref]:
+    """All refs under these folders, by default under refs/logos/, that point to commits."""
     common = repository_of(wd).common
-    flags = ("--format=%(refname) %(objectname) %(committerdate:unix)", "refs/logos/")
+    flags = ("--format=%(refname) %(objectname) %(committerdate:unix)", *(folders or ("refs/logos/",)))
     lines = (line.split() for line in Git(wd).ask("for-each-ref", *flags).decode().splitlines())
     dated = ((name, commit, float(at)) for name, commit, *dates in lines for at in dates)
     return [Ref(name, commit, max(at, _written(common / name))) for name, commit, at in dated]
@@ -425,6 +385,12 @@ def held_by_nothing_else(wd: Path, refs: Iterable[Ref]) -> int:
     kept = {commit for name, commit in git.refs().items() if name not in gone} | {git.commit("HEAD")} - {""}
     asked = "".join(f"{line}\n" for line in (*set(gone.values()), *(f"^{commit}" for commit in kept)))
     return int(git.line("rev-list", "--count", "--ignore-missing", "--stdin", stdin=asked.encode())) if gone else 0
+
+
+def adds_to(wd: Path, ref: Ref, commits: Iterable[str]) -> bool:
+    """Whether a ref has commits that are neither among these nor before them."""
+    asked = "".join(f"{line}\n" for line in (ref.commit, *(f"^{commit}" for commit in commits)))
+    return Git(wd).line("rev-list", "--count", "--ignore-missing", "--stdin", stdin=asked.encode()) != "0"
 
 
 def _written(file: Path) -> float:

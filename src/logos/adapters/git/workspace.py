@@ -32,7 +32,8 @@ from logos.adapters.git.contents import (
     undeclared,
 )
 from logos.adapters.git.merging import merge_contributions
-from logos.adapters.git.worktrees import WorktreePath, owner_of, run_setup
+from logos.adapters.git.signature import Signature
+from logos.adapters.git.worktrees import Setup, WorktreePath, owner_of, run_setup
 from logos.domain.events import WorkGathered, WorkMerged
 from logos.domain.turns import Gather, Merge, RunId, TurnId, Worktree
 from logos.errors import HostError, UsageError
@@ -58,12 +59,16 @@ _IN_PROGRESS = {
 
 
 class GitWorkspace:
-    def __init__(self, wd: Path, run: RunId, setup: str = "") -> None:
+    def __init__(
+        self, wd: Path, run: RunId, setup: Setup | None = None, *, feature: str = "", signature: Signature | None = None
+    ) -> None:
         if not _RUN.fullmatch(run):
             raise HostError(f"{run!r} cannot be the name of a run's branch")
         self._wd = wd.resolve()
         self._run = run
         self._setup = setup
+        self._feature = feature
+        self._signature = signature or Signature()
         self._home = self._wd / ".telos" / "worktrees" / run
         self._repository = repository_of(self._wd)
         self._git = self._repository.git
@@ -121,7 +126,8 @@ class GitWorkspace:
             return WorkGathered(action.id, checkout.name, commit, files, tuple(lines))
 
     def merge(self, action: Merge) -> WorkMerged:
-        commit, conflicts = merge_contributions(self._git, action.onto, action.contributions, self._repository.prefix)
+        git = self._signature.sign(self._git)
+        commit, conflicts = merge_contributions(git, action.onto, action.contributions, self._repository.prefix)
         if not conflicts:
             self._git.point({self._kept_ref(commit): commit})
         return WorkMerged(action.id, action.onto if conflicts else commit, conflicts)
@@ -178,7 +184,8 @@ class GitWorkspace:
         git, start = self._git_in(checkout), checked_commit(checkout.start)
         fresh_index(git, checkout.index, start)
         problems, tree = stage(git, checkout.folder), git.line("write-tree")
-        commit = start if tree == git.tree_of(start) else git.commit_tree(tree, [start], title)
+        line = self._signature.line(title, self._feature, self._run)
+        commit = start if tree == git.tree_of(start) else self._signature.sign(git).commit_tree(tree, [start], line)
         return git, commit, problems
 
     # -- names
@@ -251,9 +258,9 @@ class GitWorkspace:
 
     def _set_up(self, checkout: WorktreePath) -> None:
         """Run the setup command, unless the same has run in these files: it may have been changed since."""
-        if self._setup and text_of_file(checkout.setup_mark) != self._setup:
+        if self._setup is not None and text_of_file(checkout.setup_mark) != self._setup.command:
             run_setup(self._setup, Path(self._inside(checkout)), self._wd)
-            checkout.setup_mark.write_text(self._setup, encoding="utf-8")
+            checkout.setup_mark.write_text(self._setup.command, encoding="utf-8")
 
     def _reset(self, checkout: WorktreePath, start: str, clean: str) -> None:
         """Reset a worktree to its start; `clean` are the options for files that are not in the commit."""

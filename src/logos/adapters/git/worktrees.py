@@ -1,15 +1,14 @@
 """Worktrees on this machine: their paths, setup and removal."""
 
 import os
-import signal
-import tempfile
-from contextlib import suppress
+import threading
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 
+from logos.adapters.commands import SupervisedCommands
 from logos.adapters.files import text_of_file
 from logos.adapters.git.command import Git, repository_of, text_of
+from logos.adapters.programs import own_environment
 from logos.errors import HostError
 
 SETUP_SECONDS = 1800.0
@@ -49,38 +48,34 @@ class WorktreePath:
         return text_of_file(self.mark) if self.exists else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The user's setup command, and what runs it."""
+
+    command: str
+    commands: SupervisedCommands
+
+
 class SetupFailed(HostError):
     """The user's setup command did not end with exit code 0."""
 
-    def __init__(self, command: str, folder: Path, exit_code: int | None, output: str) -> None:
+    def __init__(self, command: str, folder: Path, exit_code: int, output: str) -> None:
         self.ended_with = exit_code
         self.output = output
-        self.result = f"not done after {SETUP_SECONDS:.0f} s" if exit_code is None else f"exit code {exit_code}"
-        super().__init__(f"the setup command {command!r} failed in {folder} ({self.result}): {output}")
+        super().__init__(f"the setup command {command!r} failed in {folder} (exit code {exit_code}): {output}")
 
 
-def run_setup(command: str, folder: Path, root: Path) -> None:
+def run_setup(setup: Setup, folder: Path, root: Path) -> None:
     """Run the user's setup command, if any, in a new worktree; all its processes end with the call."""
-    if not command:
+    if not setup.command:
         return
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LOGOS_ROOT": str(root)}
-    with tempfile.TemporaryFile() as sink:
-        process = Popen(
-            command, shell=True, cwd=folder, env=env, stdin=DEVNULL, stdout=sink, stderr=STDOUT, start_new_session=True
-        )
-        exit_code = None
-        try:
-            exit_code = process.wait(SETUP_SECONDS)
-        except TimeoutExpired:
-            pass
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        sink.seek(max(0, sink.seek(0, os.SEEK_END) - SETUP_TAIL))
-        output = text_of(sink.read()).strip()
+    env = {name: value for name, value in own_environment().items() if not name.startswith("GIT_")}
+    words = ["/bin/sh", "-c", setup.command]
+    exit_code, output = setup.commands.execute(
+        words, folder, {**env, "LOGOS_ROOT": str(root)}, SETUP_SECONDS, threading.Event()
+    )
     if exit_code != 0:
-        raise SetupFailed(command, folder, exit_code, output)
+        raise SetupFailed(setup.command, folder, exit_code, output[-SETUP_TAIL:].strip())
 
 
 def link_ignored(wd: Path, folder: Path) -> list[str]:

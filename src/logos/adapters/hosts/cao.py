@@ -28,6 +28,10 @@ PROVIDERS = (
     "antigravity_cli", "omp", "grok_cli", "mcode", "mock_cli", "q_cli",
 )  # fmt: skip
 
+# Those whose agents the server starts with the text of the profile. The others read copies that were made when the
+# profile was installed, or get none.
+READS_PROFILES = frozenset({"claude_code", "codex", "kimi_cli", "antigravity_cli", "omp", "grok_cli", "mcode"})
+
 # The server refuses URLs longer than 65 535 bytes, including path and parameters.
 MAX_MESSAGE_BYTES = 60_000
 # If the agent's program is missing, the server answers after about two minutes.
@@ -144,12 +148,36 @@ class ApiClient:
         known, profiles, missing = self.providers(), self.profiles(), dict[str, None]()
         for agent in agents:
             check_provider(agent.name, agent.provider, set(known))
+            self._check_wishes(agent)
             if profiles is not None and agent.profile not in profiles:
                 hint = f"`logos profiles install` installs ours (provider {agent.provider})"
                 raise errors.ConfigError(f"{agent.name}: the CAO server has no profile {agent.profile!r}; {hint}")
             if known.get(agent.provider) is False:
                 missing[agent.provider] = None
         return [f"the CAO server does not find the program of {provider} on its own PATH" for provider in missing]
+
+    def _check_wishes(self, agent: Agent) -> None:
+        if agent.args:
+            raise errors.ConfigError(
+                f"agents.{agent.name}.args: a CAO server passes no arguments on; put what you need into the profile "
+                f"{agent.profile!r} on the server, or set host = local"
+            )
+        if agent.model and not self._takes_models():
+            raise errors.ConfigError(
+                f"agents.{agent.name}.model: the CAO server at {self.base_url} does not say that it takes a model; "
+                "put the model into the profile on the server, or set host = local"
+            )
+
+    def _takes_models(self) -> bool:
+        """Whether the server's own description has a model per terminal; other servers ignore it without a word."""
+        answer = self._request("GET", "/openapi.json")
+        paths = _object(_object(_fields(answer).get("paths")).get("/sessions/{session_name}/terminals"))
+        rows = _object(paths.get("post")).get("parameters")
+        return (
+            answer.is_success
+            and isinstance(rows, list)
+            and any(_object(row).get("name") == "model" for row in cast("list[object]", rows))
+        )
 
     def providers(self) -> dict[str, bool | None]:
         """The providers that the server accepts, and whether their programs are installed (None: unknown)."""
@@ -162,6 +190,14 @@ class ApiClient:
         """The installed profiles, or None where the server cannot list them."""
         rows = self._list("/agents/profiles")
         return None if rows is None else {str(row.get("name")) for row in rows}
+
+    def profile_text(self, profile: str, provider: str) -> str:
+        """A profile as the server has it; empty where the server cannot tell, or gives the agent something else."""
+        if provider not in READS_PROFILES:
+            return ""
+        answer = self._request("GET", f"/agents/profiles/{quote(profile, safe='')}/source")
+        found = _json(answer) if answer.is_success else None
+        return str(cast(Json, found).get("content", "")) if isinstance(found, dict) else ""
 
     def install_profile(self, name: str, content: str, *, replace: bool = False) -> bool:
         """Install a profile on the server, or replace it; False if the name of a new one is taken."""
@@ -182,6 +218,7 @@ class ApiClient:
         folder = options.get("working_directory") or self.working_directory
         wanted = {"provider": provider, "agent_profile": profile, "working_directory": folder}
         wanted |= {"idempotency_key": key} if key else {}
+        wanted |= {"model": model} if (model := options.get("model")) else {}
         # Without a key, repeating an interrupted request could start a second agent.
         once, who = "" if key else f"a request for {profile}", f"{profile} ({provider})"
         try:
@@ -306,8 +343,11 @@ def _json(answer: httpx.Response) -> object:
 
 
 def _fields(answer: httpx.Response) -> Json:
-    body = _json(answer)
-    return cast(Json, body) if isinstance(body, dict) else {}
+    return _object(_json(answer))
+
+
+def _object(value: object) -> Json:
+    return cast(Json, value) if isinstance(value, dict) else {}
 
 
 def _body(answer: httpx.Response) -> Json:

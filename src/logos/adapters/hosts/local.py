@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -13,9 +14,10 @@ from logos.adapters.files import end_of_file, open_regular, private_folder, read
 from logos.adapters.hosts import providers
 from logos.adapters.hosts.processes import Json, ProcessHost, exit_message
 from logos.adapters.hosts.provider_output import Reading
-from logos.adapters.hosts.providers import COMMAND, PROVIDERS, Grant, Permission, Provider
+from logos.adapters.hosts.providers import COMMAND, PROVIDERS, SESSION_FIELD, Grant, Permission, Provider
+from logos.adapters.hosts.steps import Reader
 from logos.adapters.programs import command_of
-from logos.domain.turns import Agent
+from logos.domain.turns import Agent, AgentName
 from logos.domain.usage import Usage, total_of
 from logos.errors import ConfigError, ProgramNotFound, TerminalNotCreated
 from logos.waiting.screens import end_of, plain
@@ -33,7 +35,6 @@ _SHORT_ROW = re.compile(rb"\n(\{[^\n]{0,4000}\})(?=\n)")
 # An agent without a response file may answer with its last words.
 MAX_FINAL = 1_000_000
 SESSION = "local"
-RESPONSES = Path(".tmp", "agent-responses")
 
 
 class LocalHost(ProcessHost):
@@ -50,6 +51,7 @@ class LocalHost(ProcessHost):
         permission_of: Callable[[str], Permission],
         profile_text: Callable[[str], str],
         agent_command: str = "",
+        agents: Iterable[Agent] = (),
         is_supervised: Callable[[Path], object] = supervisor_of,
     ) -> None:
         super().__init__(root, wd, is_supervised=is_supervised)
@@ -57,19 +59,30 @@ class LocalHost(ProcessHost):
         self._permission_of = permission_of
         self._profile_text = profile_text
         self._agent_command = agent_command
+        # The agents as they are configured, by name; what a terminal notes about itself could be changed by agents.
+        self._agents = {agent.name: agent for agent in agents}
         # The output of ended turns, by terminal; it does not change, so it is read once.
         self._ended: dict[str, dict[Path, Reading]] = {}
 
     def preflight(self, agents: Iterable[Agent]) -> list[str]:
         """Raise an error if an agent cannot start; returns what the user should know."""
+        agents = [*agents]
         used: dict[str, set[Permission]] = {}
         for agent in agents:
             row = self._startable(agent.profile, agent.provider)
+            if refusal := row.refusal(agent):
+                raise ConfigError(refusal)
             used.setdefault(row.name, set()).add(self._permission_of(agent.profile))
         rows = [self._row(name) for name in used]
         for row in rows:
             self._check(row, sandboxed=used[row.name] != {Permission.ALL})
-        return [row.warning for row in rows if row.warning and not row.refused_from]
+        warnings = [row.warning for row in rows if row.warning and not row.refused_from]
+        return warnings + [
+            f"{agent.name} gets more arguments for {agent.provider} ({shlex.join(agent.args)}): they can allow it more "
+            "than its role needs"
+            for agent in agents
+            if agent.args
+        ]
 
     def _check(self, row: Provider, *, sandboxed: bool) -> None:
         """Raise an error if this version is unsafe, or if its sandbox would make every command fail."""
@@ -94,6 +107,14 @@ class LocalHost(ProcessHost):
         self._profile_text(profile)
         return row
 
+    def profile_text(self, profile: str, provider: str) -> str:  # noqa: ARG002
+        """The first prompt of every conversation begins with this text."""
+        return self._profile_text(profile)
+
+    def remembers(self, provider: str) -> bool:
+        """The person's own command continues a conversation only if it is told its name."""
+        return provider != COMMAND or SESSION_FIELD in self._agent_command
+
     def send_input(self, terminal_id: str, message: str) -> None:
         about = self._about(terminal_id)
         if message.startswith("/rename "):
@@ -115,7 +136,9 @@ class LocalHost(ProcessHost):
         file = folder / "prompt.md"
         cwd = Path(about.get("cwd") or self._wd)
         grant = self._grant(row, about["profile"], terminal_id, cwd)
-        arguments = [part.replace("{prompt_file}", str(file)) for part in row.arguments(grant, session, again)]
+        agent = self._agents.get(AgentName(about.get("agent", "")))
+        more = row.wishes(agent) if agent is not None and agent.provider == row.name else ()
+        arguments = [part.replace("{prompt_file}", str(file)) for part in row.arguments(grant, session, again, more)]
         command = [*self._command(row), *(part.replace("{cwd}", str(cwd)) for part in arguments)]
         if row.as_argument and len(prompt.encode()) > MAX_ARGUMENT_BYTES:
             name = f"{terminal_id}-{folder.name}.md"
@@ -128,7 +151,7 @@ class LocalHost(ProcessHost):
     def _grant(self, row: Provider, profile: str, terminal_id: str, cwd: Path) -> Grant:
         scratch = self._root / terminal_id / "tmp"
         private_folder(scratch)
-        return row.permissions.get(self._permission_of(profile), Grant()).at(cwd / RESPONSES, scratch)
+        return row.permissions.get(self._permission_of(profile), Grant()).at(cwd, scratch)
 
     def get_last_output(self, terminal_id: str) -> str:
         turns = self._turns(terminal_id)
@@ -151,6 +174,9 @@ class LocalHost(ProcessHost):
         super().exit_terminal(terminal_id)
         # A new terminal may get the same key.
         self._ended.pop(terminal_id, None)
+
+    def _step_reader(self, terminal_id: str) -> Reader:
+        return self._row(self._about(terminal_id)["provider"]).steps
 
     def _row(self, provider: str) -> Provider:
         if provider == COMMAND:

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -15,6 +16,8 @@ from typing import Any, Unpack, cast
 
 from logos.adapters.commands import end, end_marked, exit_code, start, supervisor_of
 from logos.adapters.files import bytes_of_file, open_regular, own_folder, private_folder, write_atomically
+from logos.adapters.hosts.steps import OutputFollower, Reader, plain_steps
+from logos.domain.steps import Step
 from logos.errors import HostError, TerminalGone
 from logos.ports import TerminalOptions
 
@@ -23,7 +26,7 @@ Json = dict[str, Any]
 MARK = "LOGOS_TERMINAL"
 
 
-class ProcessHost:
+class ProcessHost(ABC):
     """What such hosts have in common; a kind of host adds `send_input` and reads what its processes print."""
 
     session_name: str
@@ -33,6 +36,7 @@ class ProcessHost:
         self._wd = wd
         self._is_supervised = is_supervised
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._followed: dict[str, OutputFollower] = {}
         own_folder(root)
 
     def create_session(self, agent_profile: str, **options: Unpack[TerminalOptions]) -> Mapping[str, str]:
@@ -44,6 +48,7 @@ class ProcessHost:
         """Create a terminal; the same key gives the same terminal."""
         key, folder = options.get("idempotency_key", ""), options.get("working_directory", "")
         about = {"profile": agent_profile, "provider": options["provider"], "cwd": folder}
+        about |= {"agent": name} if (name := options.get("agent", "")) else {}
         details = self._details(about)
         terminal = (uuid.uuid5(uuid.NAMESPACE_OID, key) if key else uuid.uuid4()).hex[:8]
         private_folder(self._root / terminal)
@@ -51,9 +56,9 @@ class ProcessHost:
             self._note(terminal, {**about, **details})
         return {"id": terminal, "session_name": session_name}
 
+    @abstractmethod
     def _details(self, about: Mapping[str, str]) -> Json:
         """What a kind of host also notes about a new terminal; an error if the agent cannot start."""
-        raise NotImplementedError
 
     def get_status(self, terminal_id: str) -> str:
         if self._is_running(terminal_id):
@@ -66,6 +71,18 @@ class ProcessHost:
             if (code := exit_code(turn)) is not None:
                 return code, (turn / "exit").stat().st_ctime_ns
         return None
+
+    def new_steps(self, terminal_id: str) -> tuple[Step, ...]:
+        """What the agent did since this was asked last, from what its latest turn has printed."""
+        for turn in self._turns(terminal_id)[-1:]:
+            followed = self._followed.get(terminal_id)
+            if followed is None or followed.turn != turn:
+                followed = self._followed[terminal_id] = OutputFollower(turn, self._step_reader(terminal_id))
+            return followed.new()
+        return ()
+
+    def _step_reader(self, terminal_id: str) -> Reader:  # noqa: ARG002
+        return plain_steps
 
     def exit_terminal(self, terminal_id: str) -> None:
         """End a terminal; its folder is renamed and kept."""

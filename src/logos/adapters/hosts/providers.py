@@ -17,12 +17,16 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from logos.adapters.hosts.provider_output import READERS, Json, Printed, Reading, printed
+from logos.adapters.hosts.steps import Reader, plain_steps, step_reader
+from logos.domain.turns import Agent
 from logos.waiting.screens import end_of, plain
 
 # For questions to a CLI about itself; no model is asked.
 TIMEOUT_SECONDS = 30
 # How programs report that they do not know an argument.
 USAGE_ERROR = 2
+# Relative to the folder in which an agent works.
+RESPONSES = Path(".tmp", "agent-responses")
 SANDBOX_REMEDY = (
     "allow user namespaces (Linux: `sysctl kernel.unprivileged_userns_clone=1 "
     "kernel.apparmor_restrict_unprivileged_userns=0`; Docker: `--security-opt seccomp=unconfined`), or set "
@@ -34,23 +38,28 @@ class Permission(IntEnum):
     """What an agent may do, each level more than the one before."""
 
     RESPOND = 0  # read, write its response
-    EDIT = 1  # change the work tree
-    RUN = 2  # run commands
-    ALL = 3  # anything, if the user allows it
+    PLAN = 1  # write artifacts
+    EDIT = 2  # change the work tree
+    RUN = 3  # run commands
+    ALL = 4  # anything, if the user allows it
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What gives an agent a permission: arguments, and variables that replace those of the user.
 
-    `{responses}` is the folder of response files, `{scratch}` a folder for temporary files; both stand inside quotes.
+    `{responses}` is the folder of response files, `{scratch}` one for temporary files, `{work_dir}` where the agent
+    works; all stand inside quotes.
     """
 
     flags: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    # What the agent may do besides reading, in the words of docs/how-to/agents.md.
+    may: str = ""
 
-    def at(self, responses: Path, scratch: Path) -> Grant:
-        places = {"{responses}": json.dumps(str(responses))[1:-1], "{scratch}": json.dumps(str(scratch))[1:-1]}
+    def at(self, work_dir: Path, scratch: Path) -> Grant:
+        folders = {"{responses}": work_dir / RESPONSES, "{scratch}": scratch, "{work_dir}": work_dir}
+        places = {name: json.dumps(str(folder))[1:-1] for name, folder in folders.items()}
 
         def filled(text: str) -> str:
             for name, place in places.items():
@@ -63,6 +72,8 @@ class Grant:
 @dataclass(frozen=True, slots=True)
 class Provider:
     """A CLI. `first` and `again` are its arguments; `{permissions}` and `{session}` are filled in.
+
+    `model` are the arguments that name a `{model}`; empty where the CLI has none.
 
     The prompt goes to its standard input, or with `as_argument` to the end of its arguments. `cumulative`: it reports
     the usage of the whole conversation. `names_sessions`: we choose the name of the session. `stderr_warnings` matches
@@ -80,6 +91,7 @@ class Provider:
     read: Callable[[Printed], Reading]
     install: str
     permissions: Mapping[Permission, Grant] = field(default_factory=dict[Permission, Grant])
+    model: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     as_argument: bool = False
     cumulative: bool = False
@@ -93,16 +105,33 @@ class Provider:
     reports_tokens: bool = True
     reports_cost: bool = False
 
-    def arguments(self, grant: Grant, session: str, again: bool) -> list[str]:
+    def arguments(self, grant: Grant, session: str, again: bool, more: Sequence[str] = ()) -> list[str]:
+        """All arguments but the prompt; `more` stand with those that grant permissions."""
         arguments = list[str]()
         for part in self.again if again else self.first:
-            arguments += grant.flags if part == "{permissions}" else [part.replace("{session}", session)]
+            arguments += (*grant.flags, *more) if part == "{permissions}" else [part.replace("{session}", session)]
         return arguments
+
+    def wishes(self, agent: Agent) -> list[str]:
+        """The arguments for the model and the further ones that a person chose for an agent."""
+        model = [part.replace("{model}", agent.model) for part in self.model] if agent.model else []
+        return [*model, *agent.args]
+
+    def refusal(self, agent: Agent) -> str:
+        """Why an agent cannot be started as a person wishes; empty if it can."""
+        wish = "model" if agent.model and not self.model else "args" if agent.args and not self.permissions else ""
+        where = "write it into agent_command" if self.name == COMMAND else "set it in the CLI's own configuration"
+        return f"agents.{agent.name}.{wish}: Logos cannot pass it to the provider {self.name}; {where}" if wish else ""
 
     def reading(self, output: str, errors: str, code: int | None) -> Reading:
         """What the output of a process contains; plain text if it has no JSON."""
         found = self.read(printed(output, errors, code))
         return Reading(final=plain(output).strip()) if found == Reading() else found
+
+    @property
+    def steps(self) -> Reader:
+        """Reads what its agents do from a part of what it has printed."""
+        return step_reader(self.program, lambda said: self.read(said).refused) if self.name != COMMAND else plain_steps
 
     def refuses(self, version: str) -> bool:
         """Whether this version must not be started."""
@@ -143,8 +172,8 @@ def version_numbers(text: str) -> tuple[int, ...]:
 
 
 def _load(name: str, row: Json) -> Provider:
-    def grant(flags: Sequence[str] = (), env: Mapping[str, str] = MappingProxyType({})) -> Grant:
-        return Grant(tuple(flag.replace("{here}", str(Path(__file__).parent)) for flag in flags), env)
+    def grant(flags: Sequence[str] = (), env: Mapping[str, str] = MappingProxyType({}), may: str = "") -> Grant:
+        return Grant(tuple(flag.replace("{here}", str(Path(__file__).parent)) for flag in flags), env, may)
 
     given: Json = {key: tuple(cast(Any, it)) if isinstance(it, list) else it for key, it in row.items()}
     grants: Json = given.pop("permissions")
@@ -155,6 +184,8 @@ def _load(name: str, row: Json) -> Provider:
 _TABLE = files("logos.adapters.hosts").joinpath("providers.toml").read_text("utf-8")
 PROVIDERS: dict[str, Provider] = {name: _load(name, row) for name, row in tomllib.loads(_TABLE).items()}
 COMMAND = "command"
+# Where a command is told the name of its conversation.
+SESSION_FIELD = "{session}"
 # A provider may be named by its program.
 BY_PROGRAM = {row.program: row.name for row in PROVIDERS.values()}
 
@@ -163,4 +194,5 @@ def command_provider(template: str) -> Provider:
     """Any other program: its command line with {prompt_file}, {session} and {cwd} in it."""
     program, *arguments = shlex.split(template)
     words = tuple(arguments)
-    return Provider(COMMAND, program, words, words, lambda _: Reading(), "", names_sessions=True, reports_tokens=False)
+    named = SESSION_FIELD in template
+    return Provider(COMMAND, program, words, words, lambda _: Reading(), "", names_sessions=named, reports_tokens=False)

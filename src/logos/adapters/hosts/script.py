@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError, ValidationError
 from logos.adapters.files import read_input
 from logos.domain.levels import ALL_LEVELS, LEVELS, PROVEN_BY_TOOLS, Level
 from logos.domain.reports import TurnKind
-from logos.domain.roles import Role
+from logos.domain.roles import ACCEPTANCE_TESTER, Role
 from logos.errors import ConfigError
 from logos.flows.levels.turn_ids import COMPONENT, NUMBER, LevelTurn, level_turn
 from logos.validation import CONTRADICTION, Location, Wording, explain_first, one_line
@@ -53,7 +53,8 @@ class Otherwise(StrEnum):
 
 
 _WITH_MESSAGE = (Fault.CRASH, Fault.GARBAGE, Fault.USAGE_LIMIT, Fault.TRANSIENT)
-_TURN = re.compile(rf"r{NUMBER}\.({'|'.join(Role)})\.c{NUMBER}(\.t{NUMBER})?")
+_NAMES = (*Role, ACCEPTANCE_TESTER)
+_TURN = re.compile(rf"r{NUMBER}\.({'|'.join(_NAMES)})\.c{NUMBER}(\.t{NUMBER})?")
 _FIRST_LINE = re.compile(r"Turn: (\S+)[ \t\r]*(?:\n|\Z)")
 
 
@@ -88,8 +89,8 @@ def _turn_id(turn: str) -> str:
 
 
 def _agent_key(key: str) -> str:
-    if key not in (*Role, *_LEVEL_KEYS) and not _AUTHOR_KEY.fullmatch(key):
-        known = f"one of {', '.join(Role)}; for levels: a level (L5), a kind (L5.validate) or an author (L2.cart)"
+    if key not in (*_NAMES, *_LEVEL_KEYS) and not _AUTHOR_KEY.fullmatch(key):
+        known = f"one of {', '.join(_NAMES)}; for levels: a level (L5), a kind (L5.validate) or an author (L2.cart)"
         raise PydanticCustomError("agent", "must be {known}", {"known": known})
     return key
 
@@ -97,7 +98,7 @@ def _agent_key(key: str) -> str:
 _AUTHOR_KEY = re.compile(rf"{Level.L2.name}\.{COMPONENT}")
 _KNOWN_KEYS: Json = {
     "type": "string",
-    "anyOf": [{"enum": [*Role, *_LEVEL_KEYS]}, {"pattern": f"^{_AUTHOR_KEY.pattern}$"}],
+    "anyOf": [{"enum": [*_NAMES, *_LEVEL_KEYS]}, {"pattern": f"^{_AUTHOR_KEY.pattern}$"}],
 }
 Seconds = Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000_000_000)]
@@ -279,7 +280,7 @@ def _location(location: Location) -> str:
 
 
 _KNOWN: Mapping[int | str, tuple[str, ...]] = {
-    "agents": (*Role, *(level.name for level in ALL_LEVELS), "L5.validate", "L2.cart"),
+    "agents": (*_NAMES, *(level.name for level in ALL_LEVELS), "L5.validate", "L2.cart"),
     "turns": ("r2.programmer.c1", "s1.L5.validate", "…"),
     "edit": ("path",),
     "usage": tuple(Spending.model_fields),

@@ -19,7 +19,7 @@ from logos.adapters.hosts.processes import Json, ProcessHost, exit_message, read
 from logos.adapters.hosts.script import GOOD, Fault, LevelTurn, ScriptStep, level_turn_of, read_script
 from logos.adapters.reports import example
 from logos.domain.reports import TurnKind, Verdict
-from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
+from logos.domain.roles import ACCEPTANCE_FILE, ACCEPTANCE_TESTER, RESPONSE_FILES, ROLE_DEFS, Role
 from logos.domain.turns import FailureKind
 from logos.domain.usage import Usage, total_of
 from logos.ports import TerminalOptions
@@ -35,6 +35,7 @@ SESSION = "scripted"
 # Where agents of levels leave their responses, in the folder they work in.
 LEVEL_RESPONSES = Path(".tmp", "agent-responses")
 _TURN = re.compile(r"Turn: (\S+)")
+_ACCEPTANCE = re.compile(rf"Turn: r\d+\.{ACCEPTANCE_TESTER}\.c\d+\n")
 _QUESTION = "May I run this command?"
 # The default message of a provider error, its kind, and what makes another message be recognised as that kind.
 _PROVIDER_ERRORS = {
@@ -70,23 +71,29 @@ class ScriptedHost(ProcessHost):
 
     def send_input(self, terminal_id: str, message: str) -> None:
         about = self._about(terminal_id)
-        who = level_turn_of(message) or role_of(message)
+        acceptance = ACCEPTANCE_TESTER if _ACCEPTANCE.match(message) else None
+        who = level_turn_of(message) or acceptance or role_of(message)
         if who is None:
             # A message that only labels the terminal for people.
             return
         # A new prompt replaces a turn that is still running.
         self._end(terminal_id)
         folder, cwd = self._next_turn(terminal_id, message), Path(about.get("cwd") or self._wd)
+        head = _TURN.match(message)
+        turn = head[1] if head else f"{terminal_id}/{folder.name}"
+        missing = f"the script has no step for {turn} ({who})"
         if isinstance(who, LevelTurn):
             turn, missing = who.id, f"the script has no step for {who.id}"
             key, steps = self._script.steps(who.keys)
             response = cwd / LEVEL_RESPONSES / f"{turn}.md"
+        elif who == ACCEPTANCE_TESTER:
+            key, steps = self._script.steps((turn, ACCEPTANCE_TESTER))
+            # There are no good tests of a project that nobody knows.
+            steps, key = steps if key else (), ACCEPTANCE_TESTER
+            response = self._response_dir / ACCEPTANCE_FILE
         else:
-            head = _TURN.match(message)
-            turn = head[1] if head else f"{terminal_id}/{folder.name}"
-            missing = f"the script has no step for {turn} ({who})"
-            key, steps = who.value, self._script.steps((turn, who))[1]
-            response = self._response_dir / RESPONSE_FILES[ROLE_DEFS[who].answer]
+            key, steps = str(who), self._script.steps((turn, who))[1]
+            response = self._response_dir / RESPONSE_FILES[ROLE_DEFS[Role(who)].answer]
         position, tries = self._position(str(about.get("cast", "")), key, turn)
         crash = ScriptStep.model_validate({"fault": Fault.CRASH, "message": missing})
         step = steps[min(position, len(steps) - 1)] if steps else crash
@@ -175,7 +182,7 @@ def role_of(prompt: str) -> Role | None:
     return positions[last] if last >= 0 else None
 
 
-def _orders(step: ScriptStep, who: Role | LevelTurn, tries: int) -> Json:
+def _orders(step: ScriptStep, who: str | LevelTurn, tries: int) -> Json:
     """What an agent's process does in one try of a turn: the step, with a good response where it has none."""
     fault = step.fault if step.times is None or tries < step.times else None
     orders = {
@@ -188,7 +195,7 @@ def _orders(step: ScriptStep, who: Role | LevelTurn, tries: int) -> Json:
         return {**orders, "say": step.say}
     if isinstance(who, LevelTurn):
         return {**orders, **_level_response(step, who)}
-    good = GOOD[who]
+    good = GOOD[Role(who)] if who != ACCEPTANCE_TESTER else "no acceptance tests"
     return {**orders, "say": good if step.run else good.replace("{verdict}", "PASS").replace("{output}\n", "")}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from logos.adapters.files import private_folder, remove
 from logos.adapters.git.command import Git, Settings, checked_commit, repository_of, text_of
+from logos.adapters.git.commits import Extent
 from logos.adapters.proof.rooms import Room
 from logos.adapters.proof.trees import FILE, NESTED, Entries, FolderScan, TreeEntry, object_hash, put, tree_hash
 from logos.errors import HostError
@@ -50,6 +51,15 @@ def repository_store(work_dir: Path) -> SnapshotStore:
     return SnapshotStore(work_dir.resolve(), found.top, found.prefix, found.common / "objects", algorithm, found.common)
 
 
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """Tree and first parent of a commit, and what it is a snapshot of."""
+
+    tree: str
+    parent: str
+    extent: Extent
+
+
 class Checkouts:
     """Reads snapshots with a GIT_DIR of our own and puts their files into rooms."""
 
@@ -57,7 +67,7 @@ class Checkouts:
         self.store = store
         self._home = home
         self._entries: dict[str, Entries] = {}
-        self._commits: dict[str, tuple[str, str]] = {}
+        self._commits: dict[str, _Commit] = {}
         self._tags: Mapping[str, str] | None = None
         self._git = self._prepare()
 
@@ -71,14 +81,19 @@ class Checkouts:
 
     def parent(self, commit: str) -> str:
         """The person's HEAD when a snapshot was taken; empty if there was none."""
-        return self._commit(commit)[1]
+        return self._commit(commit).parent
+
+    def missing(self, commit: str) -> dict[bytes, str]:
+        """The files that were there when a snapshot was taken, and could not be stored, with the reason."""
+        return {os.fsencode(path): why for path, why in self._commit(commit).extent.missing}
 
     def entries(self, commit: str, around: str) -> Entries:
         """The files of a snapshot, and outside the work dir those that the commit `around` has, if any."""
         own = self._listed(commit)
         prefix = os.fsencode(self.store.prefix)
         # The commit of a build has the whole tree.
-        if not prefix or not around or any(not path.startswith(prefix) for path in own):
+        is_whole = self._commit(commit).extent.whole or any(not path.startswith(prefix) for path in own)
+        if not prefix or not around or is_whole:
             return own
         others = {path: it for path, it in self._listed(around).items() if not path.startswith(prefix)}
         return {**others, **own}
@@ -95,7 +110,7 @@ class Checkouts:
     def _listed(self, commit: str) -> Entries:
         if commit in self._entries:
             return self._entries[commit]
-        tree = self._commit(commit)[0]
+        tree = self._commit(commit).tree
         done = self._git.run("ls-tree", "-r", "-z", "--full-tree", tree)
         if done.returncode != 0:
             raise NotAsStored(f"the tree of the snapshot {commit[:12]} cannot be read from the repository")
@@ -106,18 +121,17 @@ class Checkouts:
         self._entries[commit] = found
         return found
 
-    def _commit(self, commit: str) -> tuple[str, str]:
-        """Tree and first parent of a commit."""
+    def _commit(self, commit: str) -> "_Commit":
         if commit not in self._commits:
             done = self._git.run("cat-file", "commit", checked_commit(commit))
             if done.returncode != 0:
                 raise NotAsStored(f"the snapshot {commit[:12]} is not in the repository")
             if object_hash("commit", done.stdout, self.store.algorithm) != commit:
                 raise NotAsStored(f"the repository has another commit under the name of the snapshot {commit[:12]}")
-            lines = done.stdout.partition(b"\n\n")[0].decode("utf-8", "replace").splitlines()
-            fields = [line.partition(" ") for line in lines]
+            head, _, message = done.stdout.decode("utf-8", "replace").partition("\n\n")
+            fields = [line.partition(" ") for line in head.splitlines()]
             found = {key: value for key, _, value in reversed(fields)}
-            self._commits[commit] = (found["tree"], found.get("parent", ""))
+            self._commits[commit] = _Commit(found["tree"], found.get("parent", ""), Extent.read(message))
         return self._commits[commit]
 
     # -- writing
@@ -176,6 +190,10 @@ class RoomTree:
         """The files that are no longer as they were checked out."""
         wanted = ((path, entry) for path, entry in self.entries.items() if entry.mode != NESTED)
         return [path for path, entry in wanted if self._scan.entry(path) != entry]
+
+    def added(self, folders: Iterable[bytes]) -> list[bytes]:
+        """The files directly in these folders that were not checked out."""
+        return [path for folder in folders for path in self._scan.files_in(folder) if path not in self.entries]
 
     def check(self, lent: set[bytes], *, others: bool = False) -> None:
         """NotAsStored unless the files on the disk are these; `others` may be there as well."""

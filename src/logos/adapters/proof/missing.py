@@ -3,7 +3,7 @@
 import os
 
 from logos.adapters.git.command import Git, text_of
-from logos.adapters.git.snapshots import LARGEST_FILE
+from logos.adapters.git.commits import LARGEST_FILE
 from logos.adapters.proof.checkout import Checkouts, SnapshotStore
 from logos.adapters.proof.trees import NESTED, Entries
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from logos.adapters.commands import UNKNOWN
+from logos.adapters.git.contents import seen_from
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.proof import lending
 from logos.adapters.proof.bubblewrap import NAME, Bubblewrap, working
@@ -17,15 +18,18 @@ from logos.adapters.proof.lending import Borrowed, Lender
 from logos.adapters.proof.missing import not_in_rooms
 from logos.adapters.proof.rooms import Rooms, rooms_folder
 from logos.adapters.proof.running import RoomOrder, RoomRun, RoomRunner
-from logos.adapters.proof.steps import StepFiles, differing, files_of
+from logos.adapters.proof.steps import LARGEST_TEXT, StepFiles, differing, files_of, planted_on_base, steering_of
 from logos.domain.events import ProofRan
 from logos.domain.proof import CountedTests, Network, ProofStep, RoomReport
 from logos.domain.turns import Prove
-from logos.flows.proof.test_ids import file_of
+from logos.flows.proof.test_ids import fewer_cases, file_of, function_of
 
 # In the other steps tests are meant to fail.
-_RERUN = (ProofStep.BASELINE, ProofStep.RESULT, ProofStep.GUARDED)
+_RERUN = (ProofStep.BASELINE, ProofStep.RESULT, ProofStep.GUARDED, ProofStep.BLIND)
+_ON_BASE = (ProofStep.BASELINE, ProofStep.RED, ProofStep.BLIND_BASE)
 _MOST_NAMED = 20
+# How runners of scripts report a file that they cannot read.
+_UNREAD = ("::(file)", "::(did not run)")
 _HINT = "set proof.setup to a command that makes the dependencies in the room"
 
 
@@ -67,16 +71,31 @@ class RoomProver:
     def changed(self, base: str, result: str) -> tuple[str, ...]:
         return tuple(differing(self._checkouts, base, result))
 
-    def run(self, action: Prove, stop: threading.Event) -> ProofRan:
+    def contents(self, commit: str, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:
+        """The files of a snapshot with a wanted path relative to the work dir; without links and larger ones."""
+        entries = self._checkouts.entries(commit, self._checkouts.parent(commit))
+        inside = {seen_from(self._store.prefix, path): entry for path, entry in entries.items()}
+        wanted = {path: entry for path, entry in inside.items() if is_wanted(path)}
+        found = self._checkouts.contents(wanted.values(), LARGEST_TEXT)
+        return {path: found[entry.blob] for path, entry in wanted.items() if entry.blob in found}
+
+    def paths(self, commit: str) -> frozenset[str]:
+        """The paths of a snapshot's files relative to the work dir."""
+        entries = self._checkouts.entries(commit, self._checkouts.parent(commit))
+        return frozenset(seen_from(self._store.prefix, path) for path in entries)
+
+    def run(self, action: Prove, stop: threading.Event, planted: Mapping[str, bytes] | None = None) -> ProofRan:
         """Run one step. A step with nothing to run has exit code 0, no tests, and an output that says why.
 
         Where no guarded file differs, the result was run on the same tree: that run is told again, if it is known.
         """
-        commit = action.base if action.step in (ProofStep.BASELINE, ProofStep.RED) else action.result
+        commit = action.base if action.step in _ON_BASE else action.result
         files = StepFiles(commit, {})
         try:
-            files = files_of(self._checkouts, action)
-            run = self._known(action, files) or self._run(action, files, stop)
+            files = files_of(self._checkouts, action, planted)
+            run = self._not_stored(action) or self._known(action, files) or self._run(action, files, stop)
+            if files.also is not None and run.exit_code == 0 and not stop.is_set():
+                run = self._also(action, files.also, run, stop)
         except NotAsStored as error:
             run = RoomRun(
                 UNKNOWN, "", report=RoomReport(self._name), problem=f"the files are not to be trusted: {error}"
@@ -84,7 +103,7 @@ class RoomProver:
         output = f"{run.output}{self._missing(files)}" if action.step is ProofStep.BASELINE else run.output
         return ProofRan(
             *(action.id, action.step, commit, run.tree, action.rules.command, run.exit_code, run.tests, output),
-            *(files.subject, run.problem, run.report),
+            *(_subject(action, files, run), run.problem, run.report),
         )
 
     def close(self) -> None:
@@ -106,6 +125,34 @@ class RoomProver:
         told = "(not run again: what steers the tests is as it was before the run)"
         return replace(known, output=f"{known.output}\n{told}", report=replace(known.report, seconds=0.0))
 
+    def _not_stored(self, action: Prove) -> RoomRun | None:
+        """A file that no snapshot can hold any more, such as one that has grown, fails: nothing is known about it."""
+        if action.step is not ProofStep.RESULT:
+            return None
+        before = self._checkouts.missing(action.base)
+        known = self._checkouts.entries(action.base, self._checkouts.parent(action.base))
+        missing = {path: why for path, why in self._checkouts.missing(action.result).items() if path in known}
+        told = [f"{seen_from(self._store.prefix, path)} {why}" for path, why in missing.items() if path not in before]
+        if not told:
+            return None
+        output = (
+            f"(not run: {'; '.join(told[:_MOST_NAMED])}, so that no clean room can have it. Before the run it could.)"
+        )
+        return RoomRun(1, output, report=RoomReport(self._name))
+
+    def _also(self, action: Prove, files: StepFiles, run: RoomRun, stop: threading.Event) -> RoomRun:
+        """The tests with helpers of theirs as before the run: what passed before, and with these as they are now."""
+        if action.before is None and not action.was_green:
+            return run
+        other = self._run(action, files, stop)
+        failed = {*(other.tests.failed if other.tests else ())}
+        if other.problem:
+            return other
+        if other.exit_code == 0 or (failed and failed <= {*(action.before.failed if action.before else ())}):
+            return run
+        tests = replace(run.tests, failed=tuple(sorted({*run.tests.failed, *failed}))) if run.tests else None
+        return replace(run, exit_code=other.exit_code, output=other.output, tests=tests)
+
     def _missing(self, files: StepFiles) -> str:
         missing = not_in_rooms(self._checkouts, files.entries)
         return f"\n(not in the room, because snapshots do not have it: {missing})" if missing else ""
@@ -116,9 +163,11 @@ class RoomProver:
             report = RoomReport(self._name, lent=tuple(folder.record for folder in borrowed))
             return RoomRun(UNKNOWN, "", report=report, problem=problem)
         is_baseline = action.step is ProofStep.BASELINE
-        order = RoomOrder(action.rules, files, borrowed, action.network, files.only, is_baseline)
+        steering = steering_of(self._checkouts, action.base, action.rules)
+        order = RoomOrder(action.rules, steering, files, borrowed, action.network, files.only, is_baseline)
         run = self._first(action, order, stop)
         run = self._rerun(order, run, stop) if action.step in _RERUN else run
+        run = self._plant_again(action, order, run, stop) if action.step is ProofStep.CANARY else run
         if is_baseline:
             self._usual = run.altered
         elif self._usual is not None and action.step in _RERUN and run.altered - self._usual:
@@ -182,6 +231,55 @@ class RoomProver:
             flaky |= passed
             failing -= passed
         return replace(first, tests=_with_flaky(tests, flaky)) if tests and flaky else first
+
+    def _plant_again(self, action: Prove, order: RoomOrder, first: RoomRun, stop: threading.Event) -> RoomRun:
+        """Run the files of planted tests that did not fail again: one that fails then is flaky.
+
+        A test that nobody can make fail is left out: one that does not fail with the same plant before the run either.
+        """
+        tests = first.tests
+        if tests is None or order.files.marks:
+            return first
+        silent = fewer_cases(order.files.subject, tests.failed)
+        only = tuple(sorted({*map(file_of, silent)}))
+        if not only or not order.rules.reruns or stop.is_set():
+            return first
+        again = self._runner.run(replace(order, only=only), stop)
+        failed = (*tests.failed, *(test for test in _failed(again) if test not in tests.failed))
+        run = replace(first, tests=replace(tests, failed=failed), report=_with_seconds(first, again))
+        before = planted_on_base(self._checkouts, action, order.files, fewer_cases(order.files.subject, failed))
+        if not before.subject or stop.is_set():
+            return run
+        base = self._runner.run(replace(order, files=before, only=before.only), stop)
+        noticed = {*map(function_of, _failed(base))}
+        left_out = frozenset(test for test in before.subject if test not in noticed) if base.tests else frozenset[str]()
+        return replace(run, left_out=left_out, report=_with_seconds(run, base))
+
+
+def _failed(run: RoomRun) -> tuple[str, ...]:
+    return run.tests.failed if run.tests is not None else ()
+
+
+def _with_seconds(run: RoomRun, other: RoomRun) -> RoomReport:
+    return replace(run.report, seconds=run.report.seconds + other.report.seconds)
+
+
+def _subject(action: Prove, files: StepFiles, run: RoomRun) -> tuple[str, ...]:
+    """Of what was planted, only what can fail: a Makefile names scripts of other targets, new tests skip themselves.
+
+    Tests of before the run were tried on the base, where product code that knows of plants has no say.
+    """
+    if not files.is_planted:
+        return files.subject
+    if files.marks:
+        return tuple(path for mark, path in files.marks.items() if mark in run.marks)
+    tests = run.tests or CountedTests("")
+    known = {*map(function_of, action.before.passed if action.before else ())}
+    # Nobody parses scripts before they are planted.
+    unread = {file_of(test) for test in tests.failed if test.endswith(_UNREAD)}
+    silent = {*tests.skipped, *(test for test in files.subject if file_of(test) in unread)} - tests.executed
+    left_out = {*map(function_of, silent)} - known | run.left_out
+    return tuple(test for test in files.subject if function_of(test) not in left_out)
 
 
 def _with_flaky(tests: CountedTests, flaky: set[str]) -> CountedTests:

@@ -27,6 +27,7 @@ from typing import Any, cast
 from logos.adapters.files import bytes_of_file, text_of_file, write_atomically
 from logos.adapters.proof.outputs import count_output
 from logos.domain.proof import CountedTests
+from logos.flows.proof.canary_commands import MARKS
 
 _VARIABLE = "LOGOS_REPORT"
 _EVENTS = "events"
@@ -50,19 +51,27 @@ def instrument(
     only: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     root: Path | None = None,
+    *,
+    is_planted: bool = False,
 ) -> Mapping[str, str]:
     """Write reporters into `folder`, outside of every work tree, and return the variables that make runners use them.
 
     The same folder serves one command. `only` are test files, relative to the work dir: other files are not run where
     the runner can be told so, and never reported. `environment` is that of the command, whose PYTHONPATH, NODE_OPTIONS
     and PATH are extended; `root` is the work dir as the command sees it, by default the folder it starts in.
+    `is_planted`: the functions of node:assert cannot be replaced.
     """
     given = environment or {}
     token = secrets.token_hex(16)
     hook = str(folder / "node" / "hook.cjs").replace("\\", "\\\\").replace('"', '\\"')
     options = f'--require="{hook}"'
     _write_reporters(folder)
-    settings = {"root": str(root) if root else "", "only": sorted(_runnable(only)), "token": token}
+    settings = {
+        "root": str(root) if root else "",
+        "only": sorted(_runnable(only)),
+        "token": token,
+        "planted": is_planted,
+    }
     write_atomically(folder / _SETTINGS, json.dumps(settings), durable=False)
     path = {"PATH": os.pathsep.join([str(folder / "bin"), given["PATH"]])} if given.get("PATH") else {}
     return {
@@ -84,7 +93,7 @@ def _runnable(only: Sequence[str]) -> set[str]:
 
 
 def _write_reporters(folder: Path) -> None:
-    for name in (_EVENTS, "bin", *_FOLDERS.values()):
+    for name in (_EVENTS, MARKS, "bin", *_FOLDERS.values()):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for source in files("logos.adapters.proof").joinpath("reporters").iterdir():
         kind = Path(source.name).suffix
@@ -94,6 +103,11 @@ def _write_reporters(folder: Path) -> None:
         shim = folder / "bin" / name
         shim.write_bytes((folder / "shim.sh").read_bytes())
         shim.chmod(0o755)
+
+
+def marks(folder: Path) -> frozenset[str]:
+    """What planted scripts have left in the folder."""
+    return frozenset(path.name for path in (folder / MARKS).iterdir())
 
 
 def counted(folder: Path, command: str, output: str) -> CountedTests | None:

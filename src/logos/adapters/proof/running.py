@@ -1,6 +1,7 @@
 """One run of the test command in a room of its own: check out, set up, check, run, count."""
 
 import os
+import posixpath
 import threading
 import time
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ from logos.adapters.proof.rooms import Room, Rooms
 from logos.adapters.proof.steps import StepFiles
 from logos.adapters.store.mirror import state_folder
 from logos.domain.proof import CountedTests, ProofRules, RoomReport
-from logos.flows.proof.guarded import is_guarded
+from logos.flows.proof.steering import Steering
 
 # The end of a setup's output that is told when it fails.
 _SETUP_END = 2_000
@@ -44,6 +45,9 @@ class RoomRun:
     report: RoomReport = field(default_factory=RoomReport)
     problem: str = ""
     altered: frozenset[str] = frozenset()
+    # What planted scripts have left behind, and planted tests that do not fail before the run either.
+    marks: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()
 
     @property
     def passes(self) -> tuple[bool, int]:
@@ -56,6 +60,7 @@ class RoomOrder:
     """What is to be run: the files of a step, the folders lent to it, and the test files if not all."""
 
     rules: ProofRules
+    steering: Steering
     files: StepFiles
     borrowed: tuple[Borrowed, ...]
     network: bool
@@ -175,20 +180,22 @@ class _InRoom:
             return RoomRun(UNKNOWN, output, None, tree.hash, by.report(order, setup_seconds, 0.0), problem)
         reports = room.report / "tests"
         private_folder(reports)
-        env |= runners.instrument(reports, order.only, env, place.work_dir)
+        env |= runners.instrument(reports, order.only, env, place.work_dir, is_planted=order.files.is_planted)
         self._check(tree, lent)
         began = time.monotonic()
         words = by.words(order, room, place, order.rules.command, network=order.network)
         code, output = self._execute(words, place, env)
         report = by.report(order, setup_seconds, time.monotonic() - began)
         tests = runners.counted(reports, order.rules.command, output)
-        return RoomRun(code, output, tests, tree.hash, report, altered=self._altered(tree))
+        altered, marks = self._altered(tree), runners.marks(reports)
+        return RoomRun(code, output, tests, tree.hash, report, altered=altered, marks=marks)
 
     def _altered(self, tree: RoomTree) -> frozenset[str]:
-        """Files that steer the tests and that the command has changed or removed while it ran."""
-        prefix = self.by.prefix
-        names = (seen_from(prefix, path) for path in tree.altered())
-        return frozenset(name for name in names if is_guarded(name, self.order.rules))
+        """Files that steer the tests and that the command has changed or removed while it ran, and new programs."""
+        prefix, steering = self.by.prefix, self.order.steering
+        folders = [os.fsencode(posixpath.join(prefix, folder)) for folder in steering.program_folders]
+        paths = (*tree.altered(), *tree.added(folders))
+        return frozenset(name for path in paths if steering.is_guarded(name := seen_from(prefix, path)))
 
     def _set_up(self, place: Place, env: Mapping[str, str]) -> tuple[str, str]:
         """The problem with the setup, if any, and its output."""

@@ -13,18 +13,22 @@ from logos.adapters.proof.trees import Entries, TreeEntry, put
 from logos.domain.proof import ProofRules, ProofStep
 from logos.domain.turns import Prove
 from logos.flows.proof.canary import planted
-from logos.flows.proof.commands import named_by
-from logos.flows.proof.guarded import allowed, is_guarded, is_test, mixed, named_files, put_back
+from logos.flows.proof.canary_commands import planted_scripts
+from logos.flows.proof.commands import implied_by, named_by, named_modules
+from logos.flows.proof.guarded import is_test, mixed, put_back
+from logos.flows.proof.steering import Steering
+from logos.flows.proof.test_ids import file_of, function_of
 
 # A larger file is not text that somebody has written.
-_LARGEST_TEXT = 1_000_000
+LARGEST_TEXT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class StepFiles:
     """The files of a step. `texts` replace files or are new; `only` are the test files that are to be run, if not all.
 
-    `skipped` says why there is nothing to run.
+    `skipped` says why there is nothing to run. `also` are files with which the tests must pass as well. `marks` are
+    what planted scripts leave behind when they run.
     """
 
     commit: str
@@ -33,10 +37,15 @@ class StepFiles:
     subject: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     skipped: str = ""
+    also: "StepFiles | None" = None
+    marks: Mapping[str, str] = field(default_factory=dict[str, str])
+    is_planted: bool = False
 
 
-def files_of(checkouts: Checkouts, action: Prove) -> StepFiles:
-    return _STEPS[action.step](_Snapshots(checkouts, action))
+def files_of(checkouts: Checkouts, action: Prove, planted: Mapping[str, bytes] | None = None) -> StepFiles:
+    """`planted` are blind acceptance tests, by their paths relative to the work dir."""
+    both = _Snapshots(checkouts, action)
+    return _blind(both, planted) if planted else _STEPS[action.step](both)
 
 
 class _Snapshots:
@@ -44,20 +53,20 @@ class _Snapshots:
 
     def __init__(self, checkouts: Checkouts, action: Prove) -> None:
         self.action = action
-        self._checkouts = checkouts
+        self.checkouts = checkouts
         self._prefix = checkouts.store.prefix
         self._around = checkouts.parent(action.base)
 
     @property
     def base(self) -> Entries:
-        return self._checkouts.entries(self.action.base, self._around)
+        return self.checkouts.entries(self.action.base, self._around)
 
     @property
     def result(self) -> Entries:
-        return self._checkouts.entries(self.action.result, self._around)
+        return self.checkouts.entries(self.action.result, self._around)
 
     def differing(self) -> dict[str, bytes]:
-        return differing(self._checkouts, self.action.base, self.action.result)
+        return differing(self.checkouts, self.action.base, self.action.result)
 
     def relative(self, path: bytes) -> str:
         return seen_from(self._prefix, path)
@@ -66,11 +75,27 @@ class _Snapshots:
         return os.fsencode(posixpath.normpath(posixpath.join(self._prefix, path)))
 
     def texts(self, entries: Entries, paths: Iterable[bytes]) -> dict[bytes, str]:
-        """The texts of the files at these paths; without those that are none."""
-        wanted = {path: entries[path] for path in paths if path in entries}
-        contents = self._checkouts.contents(wanted.values(), _LARGEST_TEXT)
-        read = {path: _decoded(contents.get(entry.blob)) for path, entry in wanted.items() if _is_file(entry)}
-        return {path: text for path, text in read.items() if text is not None}
+        return _texts(self.checkouts, entries, paths)
+
+
+def _texts(checkouts: Checkouts, entries: Entries, paths: Iterable[bytes]) -> dict[bytes, str]:
+    """The texts of the files at these paths; without those that are none."""
+    wanted = {path: entries[path] for path in paths if path in entries}
+    contents = checkouts.contents(wanted.values(), LARGEST_TEXT)
+    read = {path: _decoded(contents.get(entry.blob)) for path, entry in wanted.items() if _is_file(entry)}
+    return {path: text for path, text in read.items() if text is not None}
+
+
+def steering_of(checkouts: Checkouts, base: str, rules: ProofRules) -> Steering:
+    """What steers the tests of a base."""
+    entries, prefix = checkouts.entries(base, checkouts.parent(base)), checkouts.store.prefix
+    by_name = {seen_from(prefix, path): path for path in entries}
+
+    def read(names: Iterable[str]) -> Mapping[str, str]:
+        paths = {by_name[name]: name for name in names if name in by_name}
+        return {paths[path]: text for path, text in _texts(checkouts, entries, paths).items()}
+
+    return Steering(rules, by_name.keys(), read)
 
 
 def differing(checkouts: Checkouts, base: str, result: str) -> dict[str, bytes]:
@@ -102,27 +127,35 @@ def _result(both: _Snapshots) -> StepFiles:
 
 def _guarded(both: _Snapshots) -> StepFiles:
     """The result, with what steers the tests as in the base."""
-    action, base = both.action, both.base
-    rules = _with_named(both, action.rules)
-    free = (*action.declared, *rules.may_change)
-    # A file that only the command names, and that the base does not have, is what the run was to make.
-    unnamed = replace(rules, command="")
-    differing = {
-        name: path for name, path in both.differing().items() if is_guarded(name, rules if path in base else unnamed)
+    action = both.action
+    changed = both.differing()
+    after = {both.relative(path) for path in both.result}
+    free = (*action.declared, *action.rules.may_change)
+    decided = steering_of(both.checkouts, action.base, action.rules).put_back(changed, free, action.before, after)
+    certain = {name: changed[name] for name in decided.certain}
+    parts = {
+        name: changed[name] for name in (*decided.certain, *decided.examples) if mixed(name) or name not in certain
     }
-    steering = {name: path for name, path in differing.items() if not allowed(name, free)}
-    parts = {name: path for name, path in steering.items() if mixed(name)}
     merged = _merged(both, parts)
-    whole = {name: path for name, path in steering.items() if name not in merged}
-    entries, texts = (
-        dict(both.result),
-        {parts[name]: text.encode() for name, text in merged.items() if text is not None},
-    )
-    # First what is not in the base: it may be in the way.
-    for path in sorted(whole.values(), key=lambda path: path in base):
-        put(entries, path, base.get(path))
+    whole = {name: path for name, path in {**certain, **parts}.items() if name not in merged}
+    texts = {parts[name]: text.encode() for name, text in merged.items() if text is not None}
+    entries = _put_back(both, both.result, whole.values())
     subject = tuple(sorted({*whole, *(name for name, text in merged.items() if text is not None)}))
-    return StepFiles(action.result, entries, texts, subject)
+    helpers = [changed[name] for name in decided.helpers]
+    also = None
+    if helpers:
+        left = {path: text for path, text in texts.items() if path not in helpers}
+        also = StepFiles(action.result, _put_back(both, entries, helpers), left, decided.helpers, decided.concerned)
+    return StepFiles(action.result, entries, texts, subject, also=also)
+
+
+def _put_back(both: _Snapshots, entries: Entries, paths: Iterable[bytes]) -> Entries:
+    """These files with those of the base at some paths."""
+    base, found = both.base, dict(entries)
+    # First what is not in the base: it may be in the way.
+    for path in sorted(paths, key=lambda path: path in base):
+        put(found, path, base.get(path))
+    return found
 
 
 def _merged(both: _Snapshots, parts: Mapping[str, bytes]) -> dict[str, str | None]:
@@ -137,36 +170,52 @@ def _merged(both: _Snapshots, parts: Mapping[str, bytes]) -> dict[str, str | Non
     return found
 
 
-def _with_named(both: _Snapshots, rules: ProofRules) -> ProofRules:
-    """Files that the command names steer the tests as well, and so do those that these files name."""
-    return replace(rules, guarded=(*rules.guarded, *(f"/{path}" for path in _named(both))))
-
-
-def _named(both: _Snapshots) -> tuple[str, ...]:
-    """The files that the command names, and that these name in turn, as they were before the run."""
-
-    def read(path: str) -> str | None:
-        full = both.full(path)
-        return both.texts(both.base, [full]).get(full)
-
-    return named_files(both.action.rules.command, read)
-
-
 def _canary(both: _Snapshots) -> StepFiles:
-    """The result with tests that must fail."""
-    action, result = both.action, both.result
-    inside = {both.relative(path): path for path in result}
-    ran = {*action.ran}
-    tests = [path for name, path in inside.items() if (name in ran if ran else is_test(name))]
-    texts = {both.relative(path): text for path, text in both.texts(result, tests).items()}
-    in_place = named_by(action.rules.command) | {*_named(both)}
-    plants = planted(texts, action.changed, random_word, in_place)
-    files = {both.full(name): text.encode() for name, text in plants.files.items()}
-    skipped = "" if files else "(not run: there is no test file of a known kind to plant a copy of)"
-    return StepFiles(action.result, result, files, plants.ids, tuple(sorted(plants.files)), skipped)
+    """The files of the guarded step with tests that must fail; those of the result if there were no tests before."""
+    action = both.action
+    ran = {both.full(file_of(test)) for test in action.passed}
+    files = _guarded(both) if not ran or ran & both.base.keys() else _result(both)
+    files = replace(files, subject=(), also=None, is_planted=True)
+    if not ran:
+        return _with_scripts(both, files)
+    helpers = {path for path in files.entries if path.endswith(b".py") and is_test(both.relative(path))}
+    read = both.texts(files.entries, ran | helpers)
+    texts = {both.relative(path): text for path, text in read.items()}
+    plants = planted(texts, action.passed, action.changed, random_word, share=action.share)
+    own = {both.full(name): text.encode() for name, text in plants.files.items()}
+    skipped = "" if own else "(not run: there is no test of a known kind that can be made to fail)"
+    only = tuple(sorted(plants.files))
+    return replace(files, texts={**files.texts, **own}, subject=plants.ids, only=only, skipped=skipped)
 
 
-def random_word(_about: str) -> str:
+def _with_scripts(both: _Snapshots, files: StepFiles) -> StepFiles:
+    """Tests are not counted: the scripts that the command starts must fail."""
+    action, command = both.action, both.action.rules.command
+    if action.share < 1.0:
+        return replace(files, skipped="(not run: the command takes long, and nothing can be left out of it)")
+    steering = steering_of(both.checkouts, action.base, action.rules)
+    paths = {both.full(path) for path in (*steering.named, *implied_by(command))}
+    texts = {both.relative(path): text for path, text in both.texts(files.entries, paths).items()}
+    plants = planted_scripts(command, named_by(command) | named_modules(command), texts, random_word)
+    own = {both.full(path): text.encode() for path, (_, text) in plants.items()}
+    marks = {mark: path for path, (mark, _) in plants.items()}
+    why = "(not run: the tests are not counted, and the command names no script that can be made to fail)"
+    skipped = "" if own else why
+    return replace(files, texts={**files.texts, **own}, subject=tuple(plants), marks=marks, skipped=skipped)
+
+
+def planted_on_base(checkouts: Checkouts, action: Prove, files: StepFiles, silent: Iterable[str]) -> StepFiles:
+    """The files of the base with these planted tests; `subject` has those that passed there, in the same files."""
+    both = _Snapshots(checkouts, action)
+    passed = {*map(function_of, action.before.passed if action.before else ())}
+    known = {test: both.full(file_of(test)) for test in silent if test in passed}
+    same = {test: path for test, path in known.items() if both.base.get(path) == files.entries.get(path)}
+    texts = {path: files.texts[path] for path in same.values() if path in files.texts}
+    only = tuple(sorted({*map(file_of, same)}))
+    return StepFiles(action.base, both.base, texts, tuple(same), only, is_planted=True)
+
+
+def random_word() -> str:
     """A word that nobody can guess, and that tells nothing."""
     return "".join(secrets.choice(string.ascii_lowercase) for _ in range(12))
 
@@ -174,11 +223,21 @@ def random_word(_about: str) -> str:
 def _red(both: _Snapshots) -> StepFiles:
     """The base with the tests that the result added or changed."""
     result, entries = both.result, dict(both.base)
-    tests = {name: path for name, path in both.differing().items() if path in result and is_test(name)}
+    steering = steering_of(both.checkouts, both.action.base, both.action.rules)
+    tests = {name: path for name, path in both.differing().items() if path in result and steering.is_test(name)}
     for path in tests.values():
         put(entries, path, result[path])
     skipped = "" if tests else "(not run: no test is new or changed)"
     return StepFiles(both.action.base, entries, {}, tuple(tests), tuple(tests), skipped)
+
+
+def _blind(both: _Snapshots, planted: Mapping[str, bytes]) -> StepFiles:
+    """The base, or the result with what steers the tests as in the base, with acceptance tests over it."""
+    action, had_tests = both.action, both.action.before is None or bool(both.action.before.executed)
+    after = ProofStep.GUARDED if had_tests else ProofStep.RESULT
+    files = _STEPS[ProofStep.BASELINE if action.step is ProofStep.BLIND_BASE else after](both)
+    texts = {**files.texts, **{both.full(path): content for path, content in planted.items()}}
+    return StepFiles(files.commit, files.entries, texts, only=tuple(sorted(planted)))
 
 
 _STEPS: dict[ProofStep, Callable[[_Snapshots], StepFiles]] = {

@@ -85,6 +85,18 @@ class FolderScan:
             return None
         return None if stat.S_ISDIR(about.st_mode) else self._entry(path, about)
 
+    def files_in(self, folder: bytes) -> list[bytes]:
+        """The files and links directly in a folder below this one, if there is one that is no link."""
+        full = os.path.join(self.folder, folder)
+        if os.path.realpath(full) != os.path.join(os.path.realpath(self.folder), folder).rstrip(b"/"):
+            return []
+        try:
+            with os.scandir(full) as found:
+                names = [item.name for item in found if not item.is_dir(follow_symlinks=False)]
+        except OSError:
+            return []
+        return [os.path.join(folder, name) for name in names]
+
     def _files(self, skipped: frozenset[bytes]) -> Iterator[tuple[bytes, os.stat_result]]:
         pending = [b""]
         while pending:

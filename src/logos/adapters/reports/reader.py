@@ -38,7 +38,8 @@ def read_report(kind: TurnKind, level: Level, text: str) -> Report | Refused:
     if isinstance(found, str):
         return Refused((found,))
     data, problems = found
-    if (entries := _count_entries(data)) > MAX_ENTRIES:
+    # Every entry takes a character.
+    if len(text) > MAX_ENTRIES and (entries := _count_entries(data)) > MAX_ENTRIES:
         return Refused((f"the lists of the report have {entries:,} entries, and at most {MAX_ENTRIES:,} are read",))
     # An agent that rejects a request, or found a constraint that prevents the work, has no spec to give.
     rejects = str(data.get("verdict")).strip().upper() == Verdict.MISALIGNED

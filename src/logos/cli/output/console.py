@@ -2,18 +2,21 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from logos.app.workdir import say, wd_flag
+from logos.cli.output.layout import GAP, NARROWEST, cut_into, fitted, fold, padded
 from logos.domain.specs import Question
 from logos.domain.usage import Usage
 from logos.flows.levels.briefing import proposal_in_words
 from logos.views import usage as bill
-from logos.views.events import EventLine, Severity, severity_of
+from logos.views.events import EventLine, Severity, severity_of, unapproved_in
 from logos.views.redact import clean, one_line, redacted
 from logos.views.run import RunView, TurnView
 from logos.views.text import clock, count, duration, number
@@ -36,16 +39,28 @@ _NUMBER = re.compile(r"-|unknown|\$?[\d.,]+")
 
 def console(*, stderr: bool = False) -> Console:
     """rich honours NO_COLOR and leaves colours out of pipes; markup and emoji codes of agents stay text."""
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    terminal = Console(stderr=stderr).is_terminal
+    # Without it, rich would ask the environment again for every line.
+    return Console(stderr=stderr, force_terminal=terminal, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
-def put(target: Console, text: str, style: str = "") -> None:
-    """Print a text without control characters and secrets; long lines are not wrapped."""
-    _print(target, Text(clean(text), style))
+def width_of(target: Console) -> int | None:
+    """How wide lines may be; in a pipe they are not folded."""
+    return target.width if target.is_terminal else None
+
+
+def put(target: Console, text: str, style: str = "", *, whole: bool = False) -> None:
+    """Print a text without control characters and secrets; on a terminal it is folded at words, unless `whole`."""
+    width, shown = width_of(target), clean(text)
+    lines = [shown] if whole or width is None else fold(shown, width)
+    _print(target, Text("\n".join(lines), style))
 
 
 def put_line(target: Console, line: EventLine, lead: str = "") -> None:
-    _print(target, Text(f"{lead}{clock(line.at)}  ", "dim").append(one_line(line.text), STYLES[line.severity]))
+    head, width, text = f"{lead}{clock(line.at)}  ", width_of(target), one_line(line.text)
+    if width is not None:
+        text = f"\n{' ' * len(head)}".join(fold(text, max(width - len(head), NARROWEST)))
+    _print(target, Text(head, "dim").append(text, STYLES[line.severity]))
 
 
 def _print(target: Console, text: Text) -> None:
@@ -82,23 +97,51 @@ def long_document(head: Mapping[str, object], name: str, items: Iterable[object]
     print("\n  ]\n}" if before else "]\n}", flush=True)
 
 
-def columns(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """A table aligned by spaces, numbers to the right: the same on a terminal and in a pipe."""
+def columns(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    width: int | None = None,
+    folds: Collection[str] = (),
+    spare: Sequence[str] = (),
+) -> list[list[str]]:
+    """The lines of the head and of each row of a table aligned by spaces, numbers to the right.
+
+    With a width, the columns of `folds` are folded, and those of `spare` are left out where that is not enough.
+    """
     body = [[one_line(cell) for cell in row] for row in rows]
-    aligned: list[list[str]] = []
-    for column in zip(headers, *body, strict=True):
-        width, right = max(map(len, column)), bool(body) and all(map(_NUMBER.fullmatch, column[1:]))
-        aligned.append([cell.rjust(width) if right else cell.ljust(width) for cell in column])
-    return ["  ".join(line).rstrip() for line in zip(*aligned, strict=True)]
+    right = {at for at in range(len(headers)) if body and all(_NUMBER.fullmatch(row[at]) for row in body)}
+    shown, widths = fitted(headers, body, width or sys.maxsize, right, folds, spare)
+    lines: list[list[str]] = []
+    for row in (headers, *body):
+        cells = [cut_into(row[at], wide) for at, wide in zip(shown, widths, strict=True)]
+        layers = zip_longest(*cells, fillvalue="")
+        padding = [*zip(shown, widths, strict=True)]
+        lines.append(
+            [
+                (" " * GAP)
+                .join(padded(cell, wide, right=at in right) for cell, (at, wide) in zip(layer, padding, strict=True))
+                .rstrip()
+                for layer in layers
+            ]
+        )
+    return lines
 
 
 def put_table(
-    target: Console, headers: Sequence[str], rows: Sequence[Sequence[object]], severities: Sequence[Severity] = ()
+    target: Console,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    severities: Sequence[Severity] = (),
+    *,
+    folds: Collection[str] | None = None,
+    spare: Sequence[str] = (),
 ) -> None:
-    head, *body = columns(headers, rows)
-    put(target, head, "bold")
-    for row, line in enumerate(body):
-        put(target, line, STYLES[severities[row]] if severities else "")
+    """A table; on a terminal it fits: the last column, or those of `folds`, is folded, those of `spare` left out."""
+    chosen = headers[-1:] if folds is None else folds
+    head, *body = columns(headers, rows, width_of(target), chosen, spare)
+    put(target, "\n".join(head), "bold", whole=True)
+    for row, lines in enumerate(body):
+        put(target, "\n".join(lines), STYLES[severities[row]] if severities else "", whole=True)
 
 
 def put_timeline(target: Console, view: RunView) -> None:
@@ -113,7 +156,7 @@ def put_timeline(target: Console, view: RunView) -> None:
         rows.append((turn.turn, turn.who, seconds, number(len(turn.prompt)), *(prices if priced else ()), result))
     severities = [severity_of(turn.verdict) if not turn.failure else Severity.BAD for turn in view.turns]
     headers = ("turn", view.words.agent, "seconds", "characters", *(("tokens", "cost") if priced else ()), "verdict")
-    put_table(target, headers, rows, severities)
+    put_table(target, headers, rows, severities, spare=("characters", "tokens", view.words.agent))
 
 
 def result_of(turn: TurnView) -> str:
@@ -131,6 +174,8 @@ def put_summary(target: Console, view: RunView) -> None:
     spent = f"{duration(view.seconds)}, {bill.sum_in_words(view.bill, view.characters)}"
     turns = count(view.answered, "turn")
     put(target, f"{view.words.run} {view.run}: {view.rounds_in_words}, {turns}, {settled}{spent}")
+    for unapproved in unapproved_in(view):
+        put(target, unapproved, STYLES[Severity.WARNING])
     if view.changed_files:
         put(target, f"warning: {view.changed_files}", STYLES[Severity.WARNING])
     if view.build is None:
@@ -166,12 +211,17 @@ def put_question(target: Console, question: Question, at: str = "") -> None:
 def put_next(target: Console, commands: Commands, title: str = "Where to look next") -> None:
     put(target, f"\n{title}:", "bold")
     width = max(len(command) for command, _ in commands)
+    # A command is not broken: it is copied. What it is for follows below it where there is no room beside it.
+    room = (width_of(target) or sys.maxsize) - width - 4
     for command, why in commands:
-        put(target, f"  {command.ljust(width)}  {why}")
+        beside = len(why) <= room
+        put(target, f"  {command.ljust(width) if beside else command}{f'  {why}' if beside else ''}", whole=True)
+        if not beside:
+            put(target, f"      {why}")
 
 
 def put_diff(target: Console, diff: str) -> None:
     styles = {"+": "green", "-": "red", "@": "cyan"}
     for line in clean(diff).splitlines():
         heading = line.startswith(("+++", "---", "diff ", "index ", "new file"))
-        put(target, line, "bold" if heading else styles.get(line[:1], ""))
+        put(target, line, "bold" if heading else styles.get(line[:1], ""), whole=True)

@@ -42,6 +42,7 @@ def put_certificate(target: Console, own: Certificate, at: str) -> None:
         for step in (own.baseline, *own.steps):
             _put_step(target, step)
     _put_changes(target, own)
+    _put_acceptance(target, own)
     _put_approvals(target, own)
     show.put_next(target, _commands(own, at))
 
@@ -98,6 +99,11 @@ def _put_changes(target: Console, own: Certificate) -> None:
         for declared in own.declared:
             files = f"changed: {_names(declared.files)}" if declared.files else "nothing changed"
             _item(target, f"{declared.path}, by {declared.by}{f': {declared.why}' if declared.why else ''}; {files}")
+    if own.unrelated:
+        show.put(target, "\nTests that failed before the run and were declared unrelated to it:", "bold")
+        for failure in own.unrelated:
+            still = f"still failing: {_names(failure.tests)}" if failure.tests else "they pass now"
+            _item(target, f"{failure.test}, by {failure.by}: {failure.why}; {still}")
     if own.guarded:
         show.put(target, "\nChanged files that steer tests; nobody declared them, the proof put them back:", "bold")
         _item(target, _names(own.guarded))
@@ -107,6 +113,21 @@ def _put_changes(target: Console, own: Certificate) -> None:
         show.put_diff(target, "\n".join(lines[:_MOST_PATCH]))
         if len(lines) > _MOST_PATCH:
             show.put(target, f"({count(len(lines) - _MOST_PATCH, 'more line')}; --json has all)")
+
+
+def _put_acceptance(target: Console, own: Certificate) -> None:
+    """The tests themselves are long: people see what each checks."""
+    if own.acceptance is None:
+        return
+    counted = f"{count(own.acceptance.requirements, 'requirement')}, {count(len(own.acceptance.files), 'file')}"
+    show.put(target, f"\nBlind acceptance tests ({counted}; SHA-256 {own.acceptance.manifest[:_HASH]}):", "bold")
+    texts = own.acceptance_texts
+    if texts is None:
+        _item(target, "their texts are shown once the run has ended, unless they are lost")
+        return
+    for one in texts.requirements:
+        _item(target, f"{one.test}: {one.why}")
+    _item(target, "--json has their text")
 
 
 def _put_approvals(target: Console, own: Certificate) -> None:

@@ -5,10 +5,11 @@ What agents write is data here: a finding is one short line of it.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 
+from logos.domain.records import replace
 from logos.domain.turns import TurnId
 from logos.flows.condense import capped
 from logos.flows.cycle.verdicts import review_notes, says_approved
@@ -40,7 +41,7 @@ class RaisedFinding:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrackedFinding:
     """A finding of the ledger. `source` is the reviewer's role, or `tests`; `raised_by` raised it first."""
 

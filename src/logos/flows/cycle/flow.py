@@ -1,7 +1,6 @@
 """The cycle: analyst → peer analyst → programmer → peer programmer → tester, and a short retry on FAIL."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from types import MappingProxyType
 
 from logos.domain import events
@@ -9,19 +8,18 @@ from logos.domain.events import Event, ProofRan
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted, OnNoProgress
 from logos.domain.proof import ProofStep
 from logos.domain.records import replace
-from logos.domain.roles import ANSWERS, ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
-from logos.domain.turns import Action, AgentName, Check, Compare, Fact, FailureKind, Outcome, Turn, TurnId, Worktree
-from logos.flows import Position, condense
+from logos.domain.roles import ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
+from logos.domain.turns import Action, Check, Compare, Outcome, TurnId
+from logos.flows import condense
+from logos.flows.cycle import blind
 from logos.flows.cycle import findings as ledger
+from logos.flows.cycle.briefing import turn_for
 from logos.flows.cycle.progress import MOST_ROUNDS, FailedRound, blocked_reason, failed_round, standstill
+from logos.flows.cycle.proving import new_proof
+from logos.flows.cycle.state import NO_OUTPUTS, CycleState
 from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
-from logos.flows.proof.declared import declared_in
-from logos.flows.proof.verdict import ProofProgress, action_for, failed_tests, in_words, judged
+from logos.flows.proof.verdict import action_for, failed_tests, in_words, judged
 
-EXPLORE_BACK_REFERENCE = "(Same as initial turn -- refer to your conversation history.)"
-UPSTREAM_BACK_REFERENCE = "(Same as in your first turn of this round -- refer to your conversation history.)"
-NO_UPSTREAM = "(There is no upstream output: this run started at the {role}.)"
-NO_VERDICT = "Your previous response had no clear verdict: exactly one line must begin with RESULT: and say one word."
 NOTHING_CHANGED = (
     "The tester reported PASS, but no file outside the specs has changed since the run started: nothing is implemented."
 )
@@ -34,93 +32,9 @@ REVIEW_TRIES = 2
 OVERSTEPPED = (
     "REVISE: the reviewer changed files that it was to review. They were put back; its approval does not count."
 )
-ASKED_AGAIN = (
-    "You changed files that you were to review. They were put back, and your verdict did not count. "
-    "Review again, and change nothing but your response file."
-)
 # How much of the old conversation a replacement agent is told.
 MEMORY_TURNS = 3
 MEMORY_LINES = 15
-
-
-_NO_OUTPUTS = MappingProxyType(dict.fromkeys(ANSWERS, ""))
-
-
-@dataclass(frozen=True, slots=True)
-class CycleState:
-    plan: CyclePlan
-    round: int = 1
-    phase: Phase = Phase.ANALYST
-    role: Role = Role.ANALYST
-    cycle: int = 1
-    outputs: Mapping[str, str] = field(default_factory=lambda: _NO_OUTPUTS)
-    feedback: str = ""
-    analyst_feedback: str = ""
-    programmer_feedback: str = ""
-    retry_context: str = ""
-    briefed: frozenset[Role] = frozenset()
-    memory: Mapping[Role, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    fresh: bool = True
-    # How often the turn's agent was asked, and whether it changed files that it was to judge.
-    attempt: int = 1
-    overstepped: bool = False
-    # Whether the reviewer approved the analysis; what it declares then counts.
-    analysis_approved: bool = False
-    # After the tester's PASS: Logos compares the work tree, then proves the result, or runs the test command.
-    comparing: bool = False
-    checking: bool = False
-    # The tests before the run, and the proof that is due, or that the PASS rests on.
-    baseline: ProofRan | None = None
-    proof: ProofProgress | None = None
-    # The files of this round, once they were compared; how it has failed, while they are; how earlier rounds have.
-    tree: str | None = None
-    failing: FailedRound | None = None
-    failed_rounds: tuple[FailedRound, ...] = ()
-    # What the programmer is told when a round ended as an earlier one did.
-    no_progress: str = ""
-    findings: ledger.Findings = ()
-    # Whether Logos itself has proven the result, or run the test command with exit code 0, after the tester's PASS.
-    verified: bool = False
-    stalled: str | None = None
-    trouble: FailureKind | None = None
-    outcome: Outcome | None = None
-    reason: str = ""
-
-    # A cycle asks a person nothing, and its agents work in the user's own work tree.
-    question = result = head = merged = None
-    uncommitted = MappingProxyType[TurnId, Worktree]({})
-    unfinished_work = MappingProxyType[str, TurnId]({})
-
-    def said(self, role: Role) -> str:
-        return self.outputs[ROLE_DEFS[role].answer]
-
-    @property
-    def turn_id(self) -> TurnId:
-        again = f".t{self.attempt}" if self.attempt > 1 else ""
-        return TurnId(f"r{self.round}.{self.role}.c{self.cycle}{again}")
-
-    @property
-    def action_id(self) -> TurnId:
-        """The agent's turn, or what Logos does itself after a PASS."""
-        if self.comparing:
-            return TurnId(f"r{self.round}.changes")
-        if self.proof is not None:
-            return TurnId(f"r{self.round}.proof.{self.proof.step}")
-        return TurnId(f"r{self.round}.verify") if self.checking else self.turn_id
-
-    @property
-    def proving(self) -> bool:
-        """Whether Logos itself is at work, not an agent."""
-        return self.comparing or self.checking or self.proof is not None
-
-    @property
-    def position(self) -> Position:
-        text = f"round {self.round}, phase {self.phase}"
-        return Position(self.round, self.phase.value, self.role.value, self.cycle, text)
-
-    @property
-    def next_turns(self) -> tuple[str, ...]:
-        return () if self.outcome is not None else (self.action_id,)
 
 
 class Cycle:
@@ -137,6 +51,8 @@ class Cycle:
     def due(self, state: CycleState) -> tuple[Action, ...]:
         if state.outcome is not None or state.stalled is not None:
             return ()
+        if state.writes_blind_tests:
+            return (blind.due(state),)
         if state.comparing:
             return (Compare(state.action_id),)
         if state.checking:
@@ -148,7 +64,7 @@ class Cycle:
     def apply(self, state: CycleState, event: Event) -> CycleState:
         match event:
             case events.TurnAsked():
-                return state if state.role in state.briefed else replace(state, briefed=state.briefed | {state.role})
+                return replace(state, briefed=(state.briefed | {state.role}) - state.forgetful)
             case events.TurnAnswered(turn, text):
                 awaited = not state.proving and turn == state.action_id and state.outcome is None
                 return _answered(state, text) if awaited else state
@@ -157,7 +73,8 @@ class Cycle:
             case events.RunResumed(CyclePlan() as plan):
                 return _resumed(state, plan)
             case events.RunForked(_, _, CyclePlan() as plan):
-                return _resumed(replace(state, briefed=frozenset()), plan)
+                none = frozenset[Role]()
+                return _resumed(replace(state, briefed=none, begun=none, profiled=none), plan)
             case events.RunAbandoned(why):
                 if state.outcome not in (None, Outcome.BLOCKED):
                     return state
@@ -173,11 +90,15 @@ class Cycle:
                 return _compared(replace(state, tree=tree), files, commit) if awaited else state
             case ProofRan(_, ProofStep.BASELINE):
                 return replace(state, baseline=event)
+            case ProofRan(_, ProofStep.BLIND_BASE):
+                return blind.tried(state, event)
+            case events.AcceptanceWritten():
+                return blind.written(state, event)
             case ProofRan(turn):
                 awaited = state.proof is not None and turn == state.action_id and state.outcome is None
                 return _proven(state, event) if awaited else state
             case events.TerminalOpened(agent):
-                return _new_conversation(state, Role(agent))
+                return _new_conversation(state, Role(agent), event)
             case events.RunStarted() | events.TerminalClosed() | events.TurnSent() | events.Noted() | events.RunEnded():
                 return state
             case events.WorkGathered() | events.WorkMerged() | events.QuestionResolved() | events.RecordsTampered():
@@ -194,6 +115,7 @@ def _resumed(state: CycleState, plan: CyclePlan) -> CycleState:
     """New settings may change what follows the tester's PASS."""
     before = state.plan.proof
     state = replace(state, plan=replace(plan, rules=state.plan.rules), stalled=None, trouble=None)
+    state = blind.resumed(state)
     if state.outcome is Outcome.BLOCKED and state.phase is Phase.TESTER and plan.on_no_progress is OnNoProgress.GO_ON:
         return _retry(replace(state, outcome=None, reason=""))
     if state.outcome is not None or not state.proving:
@@ -207,7 +129,7 @@ def _resumed(state: CycleState, plan: CyclePlan) -> CycleState:
 
 def _imported(plan: CyclePlan, seed: CycleSeed) -> CycleState:
     """The state of an imported run; a phase whose upstream output is missing falls back to that phase."""
-    outputs = MappingProxyType({**_NO_OUTPUTS, **dict(seed.outputs)})
+    outputs = MappingProxyType({**NO_OUTPUTS, **dict(seed.outputs)})
     state = replace(CycleState(plan, **asdict(seed), fresh=False), outputs=outputs)
     # A file that says "done" but RUNNING was written between verdict and status: test again.
     stage = phase_def(Phase.TESTER if seed.phase is Phase.DONE else seed.phase)
@@ -229,7 +151,7 @@ def _answered(state: CycleState, text: str) -> CycleState:
     memory = {**state.memory, state.role: (*state.memory.get(state.role, ()), said)[-MEMORY_TURNS:]}
     overstepped, again = state.overstepped, state.attempt
     state = replace(state, outputs=MappingProxyType(outputs), memory=MappingProxyType(memory), fresh=False)
-    state = replace(state, overstepped=False, attempt=1)
+    state = replace(state, overstepped=False, attempt=1, begun=(state.begun | {state.role}) - state.forgetful)
     if state.role is stage.reviewer:
         if overstepped and again < REVIEW_TRIES:
             return replace(state, attempt=again + 1)
@@ -239,12 +161,16 @@ def _answered(state: CycleState, text: str) -> CycleState:
     return _tested(state, text)
 
 
-def _new_conversation(state: CycleState, role: Role) -> CycleState:
+def _new_conversation(state: CycleState, role: Role, opened: events.TerminalOpened) -> CycleState:
     """A new conversation needs the explore summary and a memory of earlier turns; an import has only outputs."""
     memory, said = state.memory, state.said(role)
     if said and role not in memory:
         memory = MappingProxyType({**memory, role: (f"earlier:\n{condense.head(said, MEMORY_LINES)}",)})
-    return replace(state, briefed=state.briefed - {role}, memory=memory)
+    own = frozenset({role})
+    profiled = state.profiled - own | (own if opened.has_rules else frozenset[Role]())
+    forgetful = state.forgetful - own | (own if not opened.remembers else frozenset[Role]())
+    state = replace(state, briefed=state.briefed - own, begun=state.begun - own, memory=memory)
+    return replace(state, profiled=profiled, forgetful=forgetful)
 
 
 def _reviewed(state: CycleState, text: str, *, counts: bool = True) -> CycleState:
@@ -277,7 +203,7 @@ def _object(state: CycleState, notes: str) -> CycleState:
 
 
 def _enter(state: CycleState, phase: Phase) -> CycleState:
-    return replace(state, phase=phase, role=phase_def(phase).author, cycle=1)
+    return blind.entered_programming(replace(state, phase=phase, role=phase_def(phase).author, cycle=1))
 
 
 def _tested(state: CycleState, text: str) -> CycleState:
@@ -315,15 +241,7 @@ def _compared(state: CycleState, files: tuple[str, ...] | None, commit: str) -> 
     if not commit:
         return replace(state, stalled=NOT_STORED)
     kept = state.proof if state.proof is not None and state.proof.result == commit else None
-    return replace(state, comparing=False, proof=kept or ProofProgress(commit, files, _declared(state)))
-
-
-def _declared(state: CycleState) -> tuple[str, ...]:
-    """The guarded paths that may change: a person allowed them, or the approved analysis gives the reason."""
-    allowed = state.plan.proof.may_change if state.plan.proof is not None else ()
-    analysis = state.said(Role.ANALYST) if state.analysis_approved else ""
-    # With a slash in front, a name means that one file, not every file of the name.
-    return (*allowed, *(f"/{declared.path}" for declared in declared_in(analysis)))
+    return replace(state, comparing=False, proof=kept or new_proof(state, commit, files))
 
 
 def _proven(state: CycleState, ran: ProofRan) -> CycleState:
@@ -336,11 +254,12 @@ def _proven(state: CycleState, ran: ProofRan) -> CycleState:
     state = replace(state, proof=judgement.progress)
     if judgement.failure:
         told = condense.tail(judgement.failure, max(state.plan.condense.test_evidence_lines - 3, 1))
-        told = f"The tester reported PASS, but the proof fails.\n{judgement.failure.splitlines()[0]}\n{told}"
+        first = judgement.failure.splitlines()[0]
+        told = "The tester reported PASS, but the proof fails.\n" + (told if told == first else f"{first}\n{told}")
         planted = ran.subject if ran.step is ProofStep.CANARY else ()
-        raised = ledger.of_tests(failed_tests(ran, baseline, rules)) or ledger.in_failed_step(
-            judgement.failure, planted
-        )
+        # Of blind tests only the requirements are told.
+        failing = ran.subject if ran.step is ProofStep.BLIND else failed_tests(ran, baseline, rules, progress.unrelated)
+        raised = ledger.of_tests(failing) or ledger.in_failed_step(judgement.failure, planted)
         return _failed(replace(state, proof=None), f"RESULT: FAIL\nEVIDENCE:\n{told}", ran.turn, raised=raised)
     if judgement.progress.step is not None:
         return state
@@ -411,70 +330,3 @@ def _retry(state: CycleState) -> CycleState:
     outputs = {answer: text if answer in kept else "" for answer, text in state.outputs.items()}
     state = replace(state, round=state.round + 1, outputs=MappingProxyType(outputs), programmer_feedback="", tree=None)
     return _enter(state, Phase.PROGRAMMER)
-
-
-def turn_for(state: CycleState) -> Turn:
-    answer = ROLE_DEFS[state.role].answer
-    judges = state.role not in (Role.ANALYST, Role.PROGRAMMER)
-    return Turn(state.turn_id, AgentName(state.role), answer, state.role, facts_for(state), judges=judges)
-
-
-def facts_for(state: CycleState) -> Mapping[str, Fact]:
-    plan, briefed = state.plan, state.role in state.briefed
-    return {
-        "turn": state.turn_id,
-        "role": state.role,
-        "round": state.round,
-        "cycle": state.cycle,
-        "wd": plan.wd,
-        "explore": EXPLORE_BACK_REFERENCE if briefed and plan.condense.explore_on_repeat else plan.explore,
-        "history": "" if briefed else "\n\n".join(state.memory.get(state.role, ())),
-        "response_path": f"{plan.response_dir}/{ROLE_DEFS[state.role].response_file}",
-        **_role_facts(state, briefed=briefed),
-    }
-
-
-def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
-    """The facts that only the document of this role names."""
-    plan = state.plan
-    analyst, programmer = (condense.capped(state.said(role)) for role in (Role.ANALYST, Role.PROGRAMMER))
-    nothing = NO_UPSTREAM.format(role=plan.start.replace("_", " "))
-    match state.role:
-        case Role.ANALYST:
-            return {"feedback": state.feedback, "review_feedback": state.analyst_feedback}
-        case Role.PEER_ANALYST:
-            again = ASKED_AGAIN if state.attempt > 1 else ""
-            return {"author_output": analyst or nothing, "again": again, "findings": _own_findings(state)}
-        case Role.PROGRAMMER:
-            handoff = condense.analyst_for_programmer(analyst, plan.condense) or nothing
-            repeated = state.cycle > 1 and briefed and plan.condense.upstream_on_repeat
-            first = (state.role in state.memory and not briefed) or (state.round == 1 and state.cycle == 1)
-            return {
-                "handoff": UPSTREAM_BACK_REFERENCE if repeated else handoff,
-                "objections": state.analyst_feedback if first else "",
-                "feedback": state.feedback,
-                "retry_context": state.retry_context,
-                "review_feedback": state.programmer_feedback,
-                "scenario_test": plan.scenario_test,
-                "findings": ledger.raised_anew(state.findings, (ledger.TESTS, Role.PEER_PROGRAMMER)),
-                "no_progress": state.no_progress,
-            }
-        case Role.PEER_PROGRAMMER:
-            # A reviewer of a repair must know what was broken.
-            again = ASKED_AGAIN if state.attempt > 1 else ""
-            own = _own_findings(state)
-            return {"author_output": programmer or nothing, "feedback": state.feedback, "again": again, "findings": own}
-        case Role.TESTER:
-            return {
-                "handoff": condense.programmer_for_tester(programmer, plan.condense) or nothing,
-                "objections": state.programmer_feedback,
-                "scenario_test": plan.scenario_test,
-                "test_command": plan.test_command,
-                "again": NO_VERDICT if state.cycle > 1 else "",
-            }
-
-
-def _own_findings(state: CycleState) -> str:
-    """What a reviewer has found so far, from its second turn in a phase on."""
-    own = (finding for finding in state.findings if finding.source == state.role)
-    return ledger.as_list(own) if state.cycle > 1 else ""

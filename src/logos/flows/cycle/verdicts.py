@@ -2,6 +2,7 @@
 
 import re
 from enum import StrEnum
+from functools import cache, lru_cache
 
 from logos.domain.plans import ReviewRules
 from logos.domain.reports import Verdict
@@ -13,6 +14,9 @@ _RESULT = re.compile(_LEAD + r"RESULT:[*_`\s]*(?P<rest>.*)$")
 _REVIEW = re.compile(_LEAD + r"REVIEW_RESULT:[*_`\s]*(?P<rest>.*)$")
 _NOTES = re.compile(_LEAD + r"REVIEW_NOTES:")
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
+
+# The flow and those who show it read a response at about the same time; it is parsed once.
+once_per_text = lru_cache(maxsize=2)
 
 
 class ReportedResult(StrEnum):
@@ -26,12 +30,15 @@ def _lines(text: str) -> list[str]:
     return [stripped for line in text.splitlines() if (stripped := line.strip())]
 
 
+@once_per_text
 def unquoted(text: str) -> str:
     """A text without code fences and quotations: what they contain is not the agent's own word.
 
     A response that is a single fence is unwrapped first.
     """
     lines = text.strip().splitlines()
+    if not any(mark in text for mark in ("```", "~~~", ">")):
+        return "\n".join(lines)
     if len(lines) > 1 and (opened := _FENCE.match(lines[0])) and _closes(opened[1], lines[-1]):
         inside = [_FENCE.match(line) for line in lines[1:-1]]
         if not any(found and _closes(opened[1], found[0]) for found in inside):
@@ -61,15 +68,21 @@ def _said(pattern: re.Pattern[str], text: str, good: str, bad: str) -> set[str]:
 
 
 def _word(rest: str, good: str, bad: str) -> str:
-    says_good, says_bad = (word in rest and re.search(rf"\b{word}\b", rest) is not None for word in (good, bad))
+    says_good, says_bad = (word in rest and _as_word(word).search(rest) is not None for word in (good, bad))
     if says_good and says_bad:
         return "both"
     if says_bad:
         return bad
     # "NOT PASS" contains the word and means the opposite.
-    return good if re.match(rf"{good}\b", rest) else "neither"
+    return good if _as_word(good).match(rest) else "neither"
 
 
+@cache
+def _as_word(word: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{word}\b")
+
+
+@once_per_text
 def read_result(text: str, *, strict: bool = True) -> ReportedResult:
     """The tester's verdict. FAIL outweighs a PASS beside it; an echoed format line makes a PASS unclear.
 
@@ -81,6 +94,7 @@ def read_result(text: str, *, strict: bool = True) -> ReportedResult:
     return ReportedResult.PASS if said == {"PASS"} else ReportedResult.UNCLEAR
 
 
+@once_per_text
 def says_approved(text: str, *, strict: bool = True) -> bool:
     own = _said(_REVIEW, unquoted(text) if strict else text, "APPROVED", "REVISE")
     return own == {"APPROVED"} and "REVISE" not in _said(_REVIEW, text, "APPROVED", "REVISE")
@@ -117,6 +131,7 @@ EVIDENCE: dict[Phase, tuple[re.Pattern[str], ...]] = {
 }
 
 
+@once_per_text
 def review_notes(text: str) -> str | None:
     """The text under `REVIEW_NOTES:`, or None."""
     lines = _lines(text)
@@ -124,6 +139,7 @@ def review_notes(text: str) -> str | None:
     return None if first is None else "\n".join([_NOTES.sub("", lines[first]), *lines[first + 1 :]])
 
 
+@once_per_text
 def evidence_found(text: str, phase: Phase) -> int:
     """The number of evidence families that the review notes mention."""
     notes = review_notes(text) or ""

@@ -1,10 +1,10 @@
 """Up: tools prove the lowest levels; every level above judges its own spec with the tool results as evidence."""
 
-from dataclasses import replace
 from types import MappingProxyType
 
 from logos.domain.levels import PROVEN_BY_TOOLS, Level, above
 from logos.domain.plans import RulesVersion
+from logos.domain.records import replace
 from logos.domain.reports import Proposal, Report, TurnKind, Verdict
 from logos.domain.specs import Direction, Proof, Question, Tool
 from logos.domain.turns import TurnId

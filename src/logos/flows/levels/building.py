@@ -1,10 +1,10 @@
 """Build: authors work in parallel, one per component; all work is collected before anything is merged."""
 
-from dataclasses import replace
 from types import MappingProxyType
 
 from logos.domain.events import WorkGathered
 from logos.domain.levels import Level
+from logos.domain.records import replace
 from logos.domain.reports import Component, Report, TurnKind
 from logos.domain.specs import ContentConflict, Direction
 from logos.flows.levels.briefing import handed
@@ -35,16 +35,14 @@ def _todo(state: LevelsState) -> tuple[str, ...]:
 
 def advance(state: LevelsState) -> LevelsState:
     """Ask the authors whose dependencies are done; when no author is left, collect the work."""
+    begun = {*state.gathered, *state.answered, *state.stuck, *(pending.component for pending in state.pending_turns)}
     for name in state.todo:
-        if _is_ready(state, name):
+        if name not in begun and _is_ready(state, name):
             state = state.ask_for(Level.L2, TurnKind.AUTHOR, name)
     return state if state.pending_turns or state.answered else _collected(state)
 
 
 def _is_ready(state: LevelsState, name: str) -> bool:
-    begun = {*state.gathered, *state.answered, *state.stuck, *(pending.component for pending in state.pending_turns)}
-    if name in begun:
-        return False
     wanted = needs(name, state.components)
     if wanted & ({*state.todo} - state.gathered) or wanted & state.constraints.keys():
         return False

@@ -10,7 +10,7 @@ from logos.domain.specs import ContentConflict, TouchedFile
 from logos.domain.turns import TurnId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Contribution:
     """One component's work as a commit, and the component as it was when the work was done.
 
@@ -47,9 +47,9 @@ def in_order(components: Iterable[Component]) -> tuple[Component, ...]:
 
 def needs(name: str, components: Sequence[Component]) -> frozenset[str]:
     """The transitive dependencies of a component."""
-    direct = {component.name: component.depends_on for component in components}
     found: set[str] = set()
-    open_ = list(direct.get(name, ()))
+    open_ = [other for component in components if component.name == name for other in component.depends_on]
+    direct = {component.name: component.depends_on for component in components} if open_ else {}
     while open_:
         other = open_.pop()
         if other not in found:

@@ -1,8 +1,7 @@
 """Down: each level's spec constrains the next; a level may hand work back a limited number of times."""
 
-from dataclasses import replace
-
 from logos.domain.levels import Level, below
+from logos.domain.records import replace
 from logos.domain.reports import ActionKind, Report, Verdict
 from logos.domain.specs import Direction
 from logos.domain.turns import Outcome

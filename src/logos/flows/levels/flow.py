@@ -1,14 +1,14 @@
 """The levels: specs flow down, validation flows up, conflicts are reconciled from the middle out."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from logos.domain import events
 from logos.domain.events import Event, WorkGathered
-from logos.domain.levels import LEVELS, Level
+from logos.domain.levels import Level
 from logos.domain.plans import LevelsPlan, RulesVersion
 from logos.domain.proof import ProofStep
+from logos.domain.records import replace
 from logos.domain.reports import ActionKind, NextAction, Proposal, Refused, Report, TurnKind
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
 from logos.flows.levels import ascent, building, descent, middle, proving
@@ -23,6 +23,8 @@ ReadReport = Callable[[TurnKind, Level, str], Report | Refused]
 ATTEMPTS = 3
 # A reason has at least so many words.
 _REASON_WORDS = 3
+# Git and its viewers cut longer subjects.
+_SUBJECT = 72
 # What to do in turns that cannot be handed back.
 _INSTEAD = {TurnKind.AUTHOR: "report a constraint", TurnKind.VALIDATE: "give the verdict FAIL with failures"}
 
@@ -76,7 +78,7 @@ class Levels:
         over = state.outcome is not None
         match event:
             case events.TurnAsked(turn):
-                return replace(state, started=state.started | {turn})
+                return replace(state, started=frozenset((turn, *(held.turn for held in state.held))))
             case events.TurnAnswered(turn, text):
                 pending = next((pending for pending in state.pending_turns if pending.turn == turn), None)
                 return state if pending is None or over else self._answered(state, pending, text)
@@ -115,7 +117,7 @@ class Levels:
                 return replace(over_now, question=None, stalled=None, trouble=None)
             case events.TerminalOpened() | events.TerminalClosed() | events.TurnSent():
                 return state
-            case events.RecordsTampered() | events.WorkUndone():
+            case events.RecordsTampered() | events.WorkUndone() | events.AcceptanceWritten():
                 return state
             case events.RunStarted() | events.RunResumed() | events.RunForked() | events.RunEnded() | events.Noted():
                 return state
@@ -158,9 +160,17 @@ def _turn_for(state: LevelsState, pending: PendingTurn) -> Turn:
     return Turn(pending.turn, agent, pending.turn, pending.kind.value, facts, level, place, judges)
 
 
+def _subject(state: LevelsState, component: str, level: Level) -> str:
+    """The subject of a commit, in the length that git shows."""
+    what = f"Write {component} for" if component else "Correct what linters found in" if level is Level.L1 else "Change"
+    feature = " ".join(state.plan.feature.split()) or "the feature"
+    subject = f"{what}: {feature}"
+    return subject if len(subject) <= _SUBJECT else f"{subject[: _SUBJECT - 1].rstrip()}…"
+
+
 def _gather_for(state: LevelsState, name: str) -> Gather:
     done = state.answered[name]
-    title = f"{LEVELS[done.pending.level].title}{f': {name}' if done.pending.component else ''}"
+    title = _subject(state, name if done.pending.component else "", done.pending.level)
     finished = done.pending.kind is TurnKind.AUTHOR and done.report.constraint is None
     declared = (*done.report.files, *done.report.tests) if finished else ()
     since = state.begins_at(name) if done.pending.component else (state.head,) if done.pending.key in state.left else ()

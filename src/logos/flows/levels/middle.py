@@ -1,11 +1,11 @@
 """Middle out: whom a reconciliation asks, and what its decision changes."""
 
-from dataclasses import replace
 from types import MappingProxyType
 
 from logos.domain.events import QuestionResolved
 from logos.domain.levels import Level
 from logos.domain.plans import RulesVersion
+from logos.domain.records import replace
 from logos.domain.reports import Change, Proposal, Report, TurnKind
 from logos.domain.specs import Question
 from logos.flows.levels import ascent, building
@@ -50,7 +50,7 @@ def settle(state: LevelsState, dispute: Dispute, proposal: Proposal, by: str) ->
     settled = replace(dispute, proposals=(*dispute.proposals, proposal), by=by)
     owed = state.owed | {*proposal.rework, *dispute.parties}
     state = replace(state, dispute=None, settled=(*state.settled, settled), sweep=state.sweep + 1, owed=owed)
-    state = replace(state, proofs=(), standing=MappingProxyType({}))
+    state = replace(state, visits=MappingProxyType({}), proofs=(), standing=MappingProxyType({}))
     top = max((change.level for change in proposal.changes), default=dispute.level)
     return state.down_to(max((level for level in state.levels if level <= top), default=None))
 

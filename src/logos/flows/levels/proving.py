@@ -1,13 +1,14 @@
 """After every level has passed: the merged work is proven in clean rooms, as the result of a cycle is."""
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 from logos.domain.events import ProofRan
 from logos.domain.levels import Level
+from logos.domain.records import replace
 from logos.domain.turns import Action, Compare, Outcome, TurnId
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, Stage
-from logos.flows.proof.declared import declared_in
+from logos.flows.proof.declared import declared_in, excused, unrelated_in
 from logos.flows.proof.verdict import ProofProgress, action_for, in_words, judged
 
 # The levels whose specs may declare that tests must change.
@@ -30,7 +31,7 @@ def due(state: LevelsState) -> Action:
 def compared(state: LevelsState, turn: TurnId, files: tuple[str, ...] | None, commit: str) -> LevelsState:
     if state.proof is not None or turn != _compare_id(state):
         return state
-    return replace(state, proof=ProofProgress(commit, files, _declared(state)))
+    return replace(state, proof=_new_proof(state, commit, files))
 
 
 def proven(state: LevelsState, ran: ProofRan) -> LevelsState:
@@ -59,10 +60,22 @@ def _compare_id(state: LevelsState) -> TurnId:
     return TurnId(f"s{state.sweep}.changes")
 
 
-def _declared(state: LevelsState) -> tuple[str, ...]:
-    """The guarded paths that may change: a person allowed them, or the newest spec of a level gives the reason."""
-    allowed = state.plan.proof.may_change if state.plan.proof is not None else ()
+def _new_proof(state: LevelsState, commit: str, files: tuple[str, ...] | None) -> ProofProgress:
+    """Guarded paths may change if a person allowed them, or the newest spec of a level gives the reason.
+
+    So may tests that failed before the build go on failing.
+    """
+    rules, before = state.plan.proof, state.baseline.tests if state.baseline is not None else None
+    texts = tuple(_declaring_texts(state))
+    allowed = rules.may_change if rules is not None else ()
+    declared = (*allowed, *(f"/{declared.path}" for text in texts for declared in declared_in(text)))
+    if rules is None or before is None or not rules.unrelated_declared:
+        return ProofProgress(commit, files, declared)
+    unrelated = excused(before.failed, (one for text in texts for one in unrelated_in(text)))
+    return ProofProgress(commit, files, declared, unrelated=unrelated)
+
+
+def _declaring_texts(state: LevelsState) -> Iterator[str]:
     names = ("", *(component.name for component in state.components))
     specs = (state.spec_of(level, name) for level in _DECLARING for name in names)
-    texts = (f"{section.name}:\n{section.text}" for spec in specs if spec is not None for section in spec.sections)
-    return (*allowed, *(f"/{declared.path}" for text in texts for declared in declared_in(text)))
+    yield from (f"{section.name}:\n{section.text}" for spec in specs if spec is not None for section in spec.sections)

@@ -1,11 +1,12 @@
 """A reconciliation between levels: positions, proposals, votes, in bounded rounds."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
 from logos.domain.levels import Level, above, below
+from logos.domain.records import replace
 from logos.domain.reports import Proposal, Report, TurnKind, Verdict
 from logos.domain.specs import Question
 

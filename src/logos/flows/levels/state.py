@@ -1,7 +1,7 @@
 """The state of a build, what can be derived from it, and the steps that the stages share."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Self, TypeVar
@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 from logos.domain.events import ProofRan
 from logos.domain.levels import LEVELS, Level, above
 from logos.domain.plans import LevelsPlan
+from logos.domain.records import replace
 from logos.domain.reports import Component, Constraint, Report, TurnKind
 from logos.domain.specs import Direction, Handoff, Proof, Question, Spec, Tool
 from logos.domain.turns import FailureKind, Outcome, TurnId, Worktree
@@ -56,7 +57,7 @@ def without(table: Mapping[Key, Value], key: Key) -> Mapping[Key, Value]:
     return MappingProxyType({other: value for other, value in table.items() if other != key})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PendingTurn:
     """A turn that a level has to answer; another attempt, with the errors of the last, goes to the same agent.
 
@@ -95,7 +96,7 @@ class Answered:
     place: Worktree
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LevelsState:
     plan: LevelsPlan
     head: str
@@ -104,7 +105,9 @@ class LevelsState:
     level: Level = Level.L9
     entering: bool = False
     pending_turns: tuple[PendingTurn, ...] = ()
+    # Pending turns whose agents were asked.
     started: frozenset[TurnId] = frozenset()
+    # How often each question was asked in this sweep.
     visits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     specs: tuple[Spec, ...] = ()
     handoffs: tuple[Handoff, ...] = ()
@@ -178,9 +181,14 @@ class LevelsState:
         return {**back, **{done.pending.key: done.pending.turn for done in self.answered.values()}}
 
     @property
+    def held(self) -> tuple[PendingTurn, ...]:
+        """The turns that were started and are not answered."""
+        return tuple(pending for pending in self.pending_turns if pending.turn in self.started)
+
+    @property
     def in_progress(self) -> tuple[PendingTurn, ...]:
         """The turns that agents should work on now: those started, and as many more as `max_parallel` allows."""
-        held = [pending for pending in self.pending_turns if pending.turn in self.started]
+        held = self.held
         waiting = [pending for pending in self.pending_turns if pending.turn not in self.started]
         free = max(self.plan.max_parallel - len(held), 0)
         return (*held, *waiting[:free])
@@ -217,7 +225,7 @@ class LevelsState:
     def foundation(self, component: str) -> tuple[Contribution, ...]:
         """The unmerged work that a component depends on."""
         wanted = needs(component, self.components)
-        return tuple(contribution for contribution in self.unmerged if contribution.component.name in wanted)
+        return tuple(own for own in self.unmerged if own.component.name in wanted) if wanted else ()
 
     def begins_at(self, component: str) -> tuple[str, ...]:
         """The commits a component starts from: the head and the unmerged work it depends on."""

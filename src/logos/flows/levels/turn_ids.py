@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from logos.domain.levels import Level
 from logos.domain.reports import TurnKind
@@ -50,6 +51,8 @@ class LevelTurn:
         return turn_of(self.key, self.attempt - 1) if self.attempt > 1 else ""
 
 
+# A turn is named by several events, and looked at by several readers.
+@lru_cache(maxsize=1024)
 def level_turn(turn: str) -> LevelTurn | None:
     """Parse a turn id such as s1.L2.cart.author; only authors have components."""
     found = _LEVEL_TURN.fullmatch(turn)

@@ -1,87 +1,80 @@
 """Planted tests that must fail: where one passes, or is not reported, the results of the other tests mean nothing.
 
-Product code that is imported by tests can replace an assertion function, the runner's report or the exit code. A
-planted file is a copy of a test file of the project without its tests, so that it imports what they import, and has a
-failing test for each kind of assertion they use.
+Product code that tests import can replace an assertion, a test, the runner's report or the exit code, also only for
+tests, files and values that it knows. So the project's own test files are planted, in their places: the same tests with
+the same values, which fail if everything they ask for is true.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from posixpath import basename, dirname, join, splitext
+from posixpath import basename, dirname, splitext
 
 from logos.flows.proof.canary_python import python_canary
 from logos.flows.proof.canary_script import SCRIPTS, script_canary
 from logos.flows.proof.guarded import is_test
+from logos.flows.proof.test_ids import file_of
 
-# Few files are enough: each imports what the project's tests import.
-MAX_FILES = 4
 _MAX_CHARACTERS = 400_000
+# Assertion methods that a project defines itself mean what it wants them to mean.
+_OWN_ASSERTION = re.compile(r"\bdef (assert\w+)\(|\b(addTypeEqualityFunc)\(")
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """The files to add, with their text, and the ids of the tests in them, as their runner reports them."""
+    """The files to put in the place of others, with their text, and the ids of tests that must fail."""
 
     files: Mapping[str, str]
     ids: tuple[str, ...]
 
 
 def planted(
-    files: Mapping[str, str], changed: Sequence[str], name: Callable[[str], str], in_place: Collection[str] = ()
+    files: Mapping[str, str], passed: Iterable[str], changed: Sequence[str], word: Callable[[], str], share: float = 1.0
 ) -> Planted:
-    """Planted copies of some of these test files.
+    """Versions of test files in which tests that have passed must fail.
 
-    `files` are test files of the result by path: only files of which a test has run, so that a copy runs as well.
-    `name` gives a random word that is a Python identifier for the thing it is asked about, another one each time.
-    Copies lie beside the originals; those of `in_place` replace them, for a command that names its test files.
+    `files` are test files and their helpers by path, `passed` ids of tests. `word` gives a random word that is an
+    identifier, another one each time. `share` is the part of these tests that may be run again: of the files, those
+    that mention most of what has changed come first.
     """
+    by_file: dict[str, list[str]] = {}
+    for test in passed:
+        by_file.setdefault(file_of(test), []).append(test)
+    own = frozenset(name for text in files.values() for names in _OWN_ASSERTION.findall(text) for name in names)
+    own |= {"assertEqual"} if "addTypeEqualityFunc" in own else frozenset[str]()
     found: dict[str, str] = {}
     ids: list[str] = []
+    usable = {
+        path: text
+        for path, text in files.items()
+        if path in by_file and len(text) <= _MAX_CHARACTERS and splitext(path)[1] in (".py", *SCRIPTS)
+    }
     sources = [path for path in changed if not is_test(path)]
-    for path in _chosen(files, sources):
-        plant = python_canary if path.endswith(".py") else script_canary
-        mentioned = [source for source in sources if any(_mentions(text, source) for text in files.values())]
-        canary = plant(path, files[path], mentioned, name)
+    for path in _chosen({path: len(by_file[path]) for path in usable}, share, _ranks(usable, sources, word)):
+        ends = [test.partition("::")[2] for test in by_file[path]]
+        text = usable[path]
+        canary = python_canary(text, ends, word, own) if path.endswith(".py") else script_canary(text, ends, word)
         if canary is not None:
-            copy = path if path in in_place else beside(path, name(path))
-            found[copy] = canary.text
-            ids += [f"{copy}::{test}" for test in canary.tests]
+            found[path] = canary.text
+            ids += [f"{path}::{test}" for test in canary.tests]
     return Planted(found, tuple(ids))
 
 
-# How the names of test files begin and end, and how a copy is named: runners find tests by these patterns.
-_STARTS = ("test_", "test-")
-_ENDS = ("_test", "-test", "_tests", "-tests", "_spec", "-spec", "_unittest")
-_BARE = ("test", "tests", "spec")
+def _ranks(
+    files: Mapping[str, str], sources: Collection[str], word: Callable[[], str]
+) -> Mapping[str, tuple[int, str]]:
+    """Files that mention most of what has changed come first, and of these any: nobody can know which."""
+    return {path: (-sum(_mentions(text, source) for source in sources), word()) for path, text in files.items()}
 
 
-def beside(path: str, word: str) -> str:
-    """The path of a copy that a runner finds by the same rules as the original."""
-    stem, dot, rest = basename(path).partition(".")
-    start = next((start for start in _STARTS if stem.startswith(start)), "")
-    end = next((end for end in _ENDS if stem.endswith(end)), "")
-    if start or end:
-        name = start + word if start else word + end
-    elif path.endswith(".py"):
-        # `check_a.py` may be found as `check_*.py`.
-        name = f"{stem.partition('_')[0] if '_' in stem else 'test'}_{word}"
-    else:
-        name = f"{word}.test" if stem in _BARE else word
-    return join(dirname(path), f"{name}{dot}{rest}")
-
-
-def _chosen(files: Mapping[str, str], sources: Sequence[str]) -> list[str]:
-    """A few of the test files, first those that mention most of what has changed."""
-
-    def rank(path: str) -> tuple[int, int, str]:
-        return -sum(_mentions(files[path], source) for source in sources), len(files[path]), path
-
-    usable = [path for path, text in files.items() if _is_usable(path) and len(text) <= _MAX_CHARACTERS]
-    return sorted(usable, key=rank)[:MAX_FILES]
-
-
-def _is_usable(path: str) -> bool:
-    return basename(path) not in ("conftest.py", "__init__.py") and splitext(path)[1] in (".py", *SCRIPTS)
+def _chosen(tests: Mapping[str, int], share: float, ranks: Mapping[str, tuple[int, str]]) -> list[str]:
+    """As many of the files as have this part of all tests, but at least one."""
+    left, found = share * sum(tests.values()), list[str]()
+    for path in sorted(tests, key=lambda path: ranks[path]):
+        if share >= 1.0 or tests[path] <= left:
+            found.append(path)
+            left -= tests[path]
+    return sorted(found) or sorted(tests, key=lambda path: (tests[path], ranks[path]))[:1]
 
 
 def _mentions(text: str, source: str) -> bool:

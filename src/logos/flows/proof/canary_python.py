@@ -1,212 +1,370 @@
-"""Planted tests in Python: for pytest and unittest."""
+"""Tests of pytest and unittest that fail if, and only if, everything they ask for is true.
+
+Each assertion in the body of a test is restated with operators, which nothing can patch, and ends the test where it
+does not hold. The test ends with a failing assertion. So it passes, and is noticed, where an assertion was only made to
+look true, where the test was emptied or replaced, and where its report is forged. What cannot be restated, such as a
+call of a helper, stays as it is.
+"""
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from posixpath import splitext
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
-# What fails for each assertion method of unittest.
-_METHODS = {
-    "assertEqual": '"{a}", "{b}"',
-    "assertEquals": '"{a}", "{b}"',
-    "assertNotEqual": '"{a}", "{a}"',
-    "assertTrue": '"{a}" == "{b}"',
-    "assertFalse": '"{a}" == "{a}"',
-    "assertIs": '["{a}"], ["{a}"]',
-    "assertIsNot": "None, None",
-    "assertIsNone": '"{a}"',
-    "assertIsNotNone": "None",
-    "assertIn": '"{a}", ["{b}"]',
-    "assertNotIn": '"{a}", ["{a}"]',
-    "assertIsInstance": '"{a}", int',
-    "assertNotIsInstance": '"{a}", str',
-    "assertGreater": "1, 2",
-    "assertGreaterEqual": "1, 2",
-    "assertLess": "2, 1",
-    "assertLessEqual": "2, 1",
-    "assertAlmostEqual": "1.0, 2.0",
-    "assertNotAlmostEqual": "1.0, 1.0",
-    "assertListEqual": '["{a}"], ["{b}"]',
-    "assertTupleEqual": '("{a}",), ("{b}",)',
-    "assertSetEqual": '{{"{a}"}}, {{"{b}"}}',
-    "assertDictEqual": '{{"{a}": 1}}, {{"{a}": 2}}',
-    "assertSequenceEqual": '["{a}"], ["{b}"]',
-    "assertMultiLineEqual": '"{a}", "{b}"',
-    "assertCountEqual": '["{a}"], ["{b}"]',
-    "assertRegex": '"{a}", "^{b}$"',
-    "assertNotRegex": '"{a}", "{a}"',
-    "assertRaises": "ValueError, str",
-    "assertRaisesRegex": 'ValueError, "{a}", str',
-    "fail": '"{a}"',
-}
-# Functions of pytest, by their name there, and of libraries that tests import by name.
-_PYTEST = {
-    "raises": "with {call}(ValueError):\n        str()",
-    "warns": "with {call}(UserWarning):\n        str()",
-    "fail": '{call}("{a}")',
-    "approx": "assert 1.0 == {call}(2.0)",
-}
-_FUNCTIONS = {
-    "eq_": '{call}("{a}", "{b}")',
-    "ok_": "{call}(False)",
-    "assert_equal": '{call}("{a}", "{b}")',
-    "assert_allclose": "{call}(1.0, 2.0)",
-    "assert_array_equal": "{call}([1], [2])",
-    "assert_array_almost_equal": "{call}([1.0], [2.0])",
-    "assert_almost_equal": "{call}(1.0, 2.0)",
-}
+from logos.flows.proof.canary_assertions import dotted, equality, probes, said_by
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+# Decorators, marks and context managers for which a failing test is one that passes.
+_FORGIVING = re.compile(r"fail|raise|suppress|expected|error|warns", re.IGNORECASE)
+_RAISES = ("pytest.raises", "raises", "self.assertRaises", "self.assertRaisesRegex")
+_REST_OF_LINE = re.compile(rb"[ \t\f]*(#.*)?")
+_OWN_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The text of a planted file, and the names of its tests."""
+    """The text of a test file with tests that must fail, and the ends of their ids."""
 
     text: str
     tests: tuple[str, ...]
 
 
-def python_canary(path: str, text: str, changed: Sequence[str], name: Callable[[str], str]) -> Canary | None:
-    """A copy that runs none of its own tests, and fails once for each kind of assertion in it; None without tests."""
+def python_canary(
+    text: str, passed: Collection[str], word: Callable[[], str], replaced: frozenset[str] = frozenset()
+) -> Canary | None:
+    """The file with the tests that must fail among those that have passed; None if there is none.
+
+    `passed` are ids without the file. `replaced` are assertion methods that the project defines itself.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    names = _Names(tree)
-    imports = _imports(changed)
-    lines = [*_without_main(text, tree), "", ""]
-    tests: list[str] = []
-    if names.functions:
-        for form in _forms(tree):
-            test = f"test_{name(path)}"
-            lines += [f"def {test}():", *_body(imports, form, name, "    "), "", ""]
-            tests.append(test)
-    # The plainest base is the least likely to fail for a reason of its own.
-    for bases in sorted(names.cases, key=lambda bases: (bases not in _PLAIN, len(bases)))[:1]:
-        case = f"Test{name(path)}"
-        lines += [f"class {case}({bases}):"]
-        for form in _methods(tree, bool(names.functions)):
-            test = f"test_{name(path)}"
-            lines += [f"    def {test}(self):", *_body(imports, form, name, "        "), ""]
-            tests.append(f"{case}::{test}")
-    lines += ["", *_removed(names.tests), *(_MAIN if _main_of(tree) else ())]
-    return Canary("\n".join(lines) + "\n", tuple(tests)) if tests else None
+    source = _Source(text)
+    names = _Definitions(tree)
+    planted: dict[ast.AST, bool] = {}
+    found: list[str] = []
+    for test in passed:
+        functions = names.of(test.partition("[")[0])
+        for function in functions:
+            if function not in planted:
+                planted[function] = _Test(source, function, replaced, word).plant(names.marks_of(function))
+        if functions and all(planted[function] for function in functions):
+            found.append(test)
+    edited = source.edited()
+    return Canary(edited, tuple(found)) if found and _is_python(edited) else None
 
 
-_PLAIN = ("unittest.TestCase", "TestCase")
-# A file that is executed itself starts unittest at its end, after what was added.
-_MAIN = ('if __name__ == "__main__":', '    __import__("unittest").main()')
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
-def _main_of(tree: ast.Module) -> list[ast.stmt]:
-    return [node for node in tree.body if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)]
-
-
-def _without_main(text: str, tree: ast.Module) -> list[str]:
-    dropped = {line for node in _main_of(tree) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
-    # As Python counts lines; a form feed ends none.
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return [line for number, line in enumerate(lines, 1) if number not in dropped]
-
-
-class _Names:
-    """What a test file defines at its top, also inside `if` and `try`."""
+class _Definitions:
+    """The functions and classes of a file, by the names that ids of tests have, also those inside `if` and `try`."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.functions: list[str] = []
-        # The bases of its test cases, as written.
-        self.cases: list[str] = []
-        self.tests: list[str] = ["pytestmark", "load_tests", "setUpModule", "tearDownModule"]
-        for node in _top(tree.body):
-            self._add(node)
+        self._functions: dict[str, list[Function]] = {}
+        self._classes: dict[str, ast.ClassDef] = {}
+        self._marks: dict[ast.AST, list[str]] = {}
+        self._collect(tree.body, "", _marks(tree.body))
 
-    def _add(self, node: ast.stmt) -> None:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            self.functions.append(node.name)
-            self.tests.append(node.name)
-        elif isinstance(node, ast.ClassDef):
-            self._add_class(node)
-        elif isinstance(node, ast.Assign):
-            targets = [target.id for target in node.targets if isinstance(target, ast.Name)]
-            self.tests += [target for target in targets if target.lower().startswith("test")]
+    def of(self, name: str) -> list[Function]:
+        """The definitions of a test, which may be inherited from a class of the same file."""
+        classes, _, function = name.rpartition("::")
+        seen: set[str] = set()
+        left = [classes]
+        while left:
+            found = self._functions.get(f"{left[0]}::{function}" if classes else function)
+            if found:
+                return found
+            seen.add(left[0])
+            known = self._classes.get(left.pop(0))
+            left += [base for base in map(dotted, known.bases if known else []) if base and base not in seen]
+        return []
 
-    def _add_class(self, node: ast.ClassDef) -> None:
-        methods = [item.name for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
-        has_tests = any(method.startswith("test") for method in methods)
-        is_case = any(_last(base).endswith("TestCase") for base in node.bases)
-        # A base with another name may be a test case too: a planted class with that base runs wherever this one does.
-        if node.bases and (is_case or has_tests):
-            self.cases.append(", ".join(map(ast.unparse, node.bases)))
-        elif has_tests:
-            self.functions.append(node.name)
-        if is_case or has_tests or node.name.startswith("Test"):
-            self.tests.append(node.name)
+    def marks_of(self, function: ast.AST) -> str:
+        return "\n".join(self._marks[function])
+
+    def _collect(self, body: Sequence[ast.stmt], prefix: str, marks: list[str]) -> None:
+        for node in _unfolded(body):
+            if isinstance(node, Function):
+                self._functions.setdefault(prefix + node.name, []).append(node)
+                self._marks[node] = [*marks, *map(_mark, node.decorator_list)]
+            elif isinstance(node, ast.ClassDef):
+                self._classes[prefix + node.name] = node
+                inner = [*marks, *map(_mark, node.decorator_list), *_marks(node.body)]
+                self._collect(node.body, f"{prefix}{node.name}::", inner)
 
 
-def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+def _marks(body: Sequence[ast.stmt]) -> list[str]:
+    """Marks that hold for a whole module or class, and lists of parameters that may have some."""
+    assigned = [node for node in _unfolded(body) if isinstance(node, ast.Assign | ast.AnnAssign)]
+    texts = (ast.unparse(node) for node in assigned)
+    return [text for text in texts if "xfail" in text]
+
+
+def _mark(decorator: ast.expr) -> str:
+    """The name of a decorator; its parameters may have marks of their own."""
+    return "xfail" if "xfail" in ast.unparse(decorator) else _called(decorator)
+
+
+def _called(node: ast.expr) -> str:
+    return dotted(node.func if isinstance(node, ast.Call) else node)
+
+
+def _unfolded(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     for node in body:
         yield node
-        for field in ("body", "orelse", "finalbody"):
-            if isinstance(node, ast.If | ast.Try | ast.With):
-                yield from _top(getattr(node, field, []))
+        if isinstance(node, ast.If | ast.Try | ast.With):
+            for part in ("body", "orelse", "finalbody"):
+                yield from _unfolded(getattr(node, part, []))
 
 
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+@dataclass(slots=True)
+class _Source:
+    """A text that is edited at the positions of its nodes, which count bytes."""
+
+    text: str
+    lines: list[bytes] = field(init=False)
+    _edits: list[tuple[int, int, bytes]] = field(default_factory=list[tuple[int, int, bytes]])
+    _starts: list[int] = field(default_factory=lambda: [0])
+
+    def __post_init__(self) -> None:
+        # As Python counts lines; a form feed ends none.
+        self.text = self.text.replace("\r\n", "\n").replace("\r", "\n")
+        self.lines = self.text.encode().split(b"\n")
+        for line in self.lines:
+            self._starts.append(self._starts[-1] + len(line) + 1)
+
+    def start(self, node: ast.stmt | ast.expr) -> int:
+        return self._starts[node.lineno - 1] + node.col_offset
+
+    def end(self, node: ast.stmt | ast.expr) -> int:
+        return self._starts[_last_line(node) - 1] + (node.end_col_offset or 0)
+
+    def line_start(self, number: int) -> int:
+        return self._starts[number - 1]
+
+    def line_end(self, number: int) -> int:
+        return self._starts[number] - 1
+
+    def of(self, node: ast.expr | ast.keyword) -> str:
+        return ast.get_source_segment(self.text, node) or ""
+
+    def indent(self, node: ast.stmt) -> str | None:
+        """The white space before a statement; None if more stands before it."""
+        before = self.lines[node.lineno - 1][: node.col_offset]
+        continued = node.lineno > 1 and self.lines[node.lineno - 2].endswith(b"\\")
+        return None if before.strip() or continued else before.decode()
+
+    def is_alone(self, node: ast.stmt) -> bool:
+        rest = self.lines[_last_line(node) - 1][node.end_col_offset or 0 :]
+        return self.indent(node) is not None and _REST_OF_LINE.fullmatch(rest) is not None
+
+    def replace(self, start: int, end: int, text: str) -> None:
+        self._edits.append((start, end, text.encode()))
+
+    def mark(self) -> int:
+        return len(self._edits)
+
+    def undo(self, mark: int) -> None:
+        del self._edits[mark:]
+
+    def edited(self) -> str:
+        whole, parts, position = self.text.encode(), list[bytes](), 0
+        # Of two insertions at one place, the one made first comes first.
+        for start, end, text in sorted(self._edits, key=lambda edit: edit[0]):
+            parts += [whole[position:start], text]
+            position = end
+        return b"".join([*parts, whole[position:]]).decode()
 
 
-def _removed(tests: Sequence[str]) -> list[str]:
-    """The copy's own tests are deleted when its module has been executed: its other code may need them until then."""
-    return [f"for _name in {sorted(set(tests))!r}:", "    globals().pop(_name, None)", ""]
+def _last_line(node: ast.stmt | ast.expr) -> int:
+    return node.end_lineno or node.lineno
 
 
-def _imports(changed: Sequence[str]) -> list[str]:
-    """Imports what the change touched. A module that cannot be imported must not fail the planted test."""
-    modules: list[str] = []
-    for path in changed:
-        stem, end = splitext(path)
-        parts = stem.removeprefix("src/").removeprefix("lib/").removesuffix("/__init__").split("/")
-        if end == ".py" and all(map(str.isidentifier, parts)) and parts[-1] not in ("__main__", "setup", "manage"):
-            modules.append(".".join(parts))
-    return modules[:20]
+class _CannotFail(Exception):
+    """The test may end where no failure can be planted."""
 
 
-def _body(modules: Sequence[str], form: str, name: Callable[[str], str], indent: str) -> list[str]:
-    lines: list[str] = []
-    for module in modules:
-        lines += ["try:", f"    __import__({module!r})", "except BaseException:", "    pass"]
-    lines += form.format(a=name("a"), b=name("b")).split("\n")
-    return [indent + line for line in lines]
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """One test function in its file."""
+
+    source: _Source
+    function: Function
+    replaced: frozenset[str]
+    word: Callable[[], str]
+
+    def plant(self, marks: str) -> bool:
+        """Make it fail at its end; False, and no edit, where that cannot be done."""
+        mark = self.source.mark()
+        indent = self.source.indent(self.function.body[0])
+        if indent is None or _FORGIVING.search(marks) or _has_own_yield(self.function.body):
+            return False
+        try:
+            self._walk(self.function.body, is_safe=True)
+        except _CannotFail:
+            self.source.undo(mark)
+            return False
+        *others, last = probes(self.function, self.replaced, self.word)
+        lines = [line for text in others for line in _must_raise(text)] + last.split("\n")
+        end = self.source.line_end(_last_line(self.function))
+        self.source.replace(end, end, "".join(f"\n{indent}{line}" for line in lines))
+        return True
+
+    def _walk(self, body: Sequence[ast.stmt], *, is_safe: bool) -> None:
+        """`is_safe`: a failure here is not caught by the test itself."""
+        for node in body:
+            match node:
+                case ast.Return():
+                    self._return(node, is_safe=is_safe)
+                case ast.With(items=[item]) if is_safe and self._raises(node, item):
+                    pass
+                case ast.With() | ast.AsyncWith():
+                    forgives = any(_FORGIVING.search(_called(item.context_expr)) for item in node.items)
+                    self._walk(node.body, is_safe=is_safe and not forgives)
+                case ast.Try() | ast.TryStar():
+                    self._walk(node.body, is_safe=is_safe and not _catches_failures(node.handlers))
+                    self._walk([inner for handler in node.handlers for inner in handler.body], is_safe=is_safe)
+                    self._walk([*node.orelse, *node.finalbody], is_safe=is_safe)
+                case ast.If() | ast.For() | ast.AsyncFor() | ast.While():
+                    self._walk([*node.body, *node.orelse], is_safe=is_safe)
+                case ast.Match():
+                    self._walk([inner for case in node.cases for inner in case.body], is_safe=is_safe)
+                case ast.Assert() | ast.Expr() if is_safe and self.source.is_alone(node):
+                    self._restate(node)
+                case _:
+                    pass
+
+    def _return(self, node: ast.Return, *, is_safe: bool) -> None:
+        if not is_safe:
+            raise _CannotFail
+        value = self.source.of(node.value) if node.value is not None else f'"{self.word()}"'
+        self.source.replace(self.source.start(node), self.source.end(node), f"raise AssertionError(({value}))")
+
+    def _restate(self, node: ast.Assert | ast.Expr) -> None:
+        lines = self._in_operators(node)
+        if lines:
+            indent = self.source.indent(node) or ""
+            text = f"\n{indent}".join(lines)
+            self.source.replace(self.source.start(node), self.source.end(node), text)
+
+    def _in_operators(self, node: ast.Assert | ast.Expr) -> list[str]:
+        """The lines that say what an assertion says; empty if that is unknown."""
+        name = self.word()
+        if isinstance(node, ast.Assert):
+            match node.test:
+                case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                    return self._held([left, right], equality(left, right, name, self.word), name)
+                case _:
+                    return [f"if not ({self.source.of(node.test)}): return"]
+        call = node.value
+        if not isinstance(call, ast.Call) or any(isinstance(value, ast.Starred) for value in call.args):
+            return []
+        called = dotted(call.func)
+        if called in _RAISES:
+            return self._raises_of_call(call, called)
+        method = called.removeprefix("self.")
+        if not called.startswith("self.") or method in self.replaced:
+            return []
+        if method == "assertAlmostEqual":
+            return self._almost(call, name)
+        if any(keyword.arg != "msg" for keyword in call.keywords):
+            return []
+        said = said_by(method, call.args, name, self.word)
+        return self._held(call.args, said, name) if said else []
+
+    def _held(self, values: Sequence[ast.expr], said: str, name: str) -> list[str]:
+        """Each value is computed once, in the order in which it stands."""
+        texts = [self.source.of(value) for value in values[:2]]
+        if name not in said:
+            return [f"if not ({_filled(said, texts)}): return"]
+        other = f"{name}_"
+        lines = [f"{name} = ({texts[0]})", f"{other} = ({texts[1]})"]
+        return [*lines, f"if not ({_filled(said, [name, other])}): return"]
+
+    def _almost(self, call: ast.Call, name: str) -> list[str]:
+        options = {keyword.arg: self.source.of(keyword.value) for keyword in call.keywords if keyword.arg != "msg"}
+        if len(call.args) not in (2, 3) or not options.keys() <= {"places", "delta"}:
+            return []
+        one, other = (self.source.of(value) for value in call.args[:2])
+        places = self.source.of(call.args[2]) if len(call.args) > 2 else options.get("places", "7")
+        distance = f"abs({name} - {name}_)"
+        near = f"{distance} <= ({options['delta']})" if "delta" in options else f"round({distance}, ({places})) == 0"
+        lines = [f"{name} = ({one})", f"{name}_ = ({other})"]
+        return [*lines, f"if not ({name} == {name}_ or {near}): return"]
+
+    def _raises_of_call(self, call: ast.Call, called: str) -> list[str]:
+        """`assertRaises(Error, function, …)`."""
+        first = 2 if called.endswith("Regex") else 1
+        if len(call.args) <= first or not _is_error(call.args[0]):
+            return []
+        values = ", ".join(map(self.source.of, [*call.args[first + 1 :], *call.keywords]))
+        lines = [f"try: ({self.source.of(call.args[first])})({values})"]
+        return [*lines, f"except ({self.source.of(call.args[0])}): pass", "else: return"]
+
+    def _raises(self, node: ast.With, item: ast.withitem) -> bool:
+        """`with pytest.raises(Error):`. Afterwards the test goes on only if the error was really raised."""
+        call, source, indent = item.context_expr, self.source, self.source.indent(node)
+        if not isinstance(call, ast.Call) or dotted(call.func) not in _RAISES or indent is None or not call.args:
+            return False
+        first, last = node.body[0], node.body[-1]
+        is_short = first.lineno == node.lineno
+        inner = indent if is_short else source.indent(first)
+        if not _is_error(call.args[0]) or inner is None or "\t" in inner or isinstance(first, _OWN_SCOPE):
+            return False
+        name, caught = self.word(), self.word()
+        place = source.start(first) if is_short else source.line_start(first.lineno)
+        source.replace(source.start(node), source.start(node), f"{name} = False\n{indent}")
+        source.replace(place, place, f"\n{indent} try: " if is_short else f"{indent} try:\n")
+        errors, end = source.of(call.args[0]), source.line_end(_last_line(last))
+        after = [f" except ({errors}) as {caught}:", f"  {name} = {_matching(call, caught)}", "  raise"]
+        source.replace(end, end, "".join(f"\n{indent}{line}" for line in [*after, f"if not {name}: return"]))
+        return True
 
 
-def _forms(tree: ast.Module) -> Iterator[str]:
-    """A failing statement for each kind of assertion that functions use; always the plain one."""
-    yield 'assert "{a}" == "{b}"'
-    seen: set[str] = set()
-    for call in _calls(tree):
-        known = _PYTEST.get(call.split(".")[-1]) if call.startswith("pytest.") else None
-        known = known or _FUNCTIONS.get(call.split(".")[-1])
-        if known and call not in seen and not call.startswith("self."):
-            seen.add(call)
-            yield known.replace("{call}", call)
+def _filled(said: str, texts: Sequence[str]) -> str:
+    return said.replace("{0}", "\0").replace("{1}", texts[-1]).replace("\0", texts[0])
 
 
-def _methods(tree: ast.Module, is_mixed: bool) -> Iterator[str]:
-    """The same for the methods of a test case."""
-    used = {call.removeprefix("self.") for call in _calls(tree) if call.startswith("self.")}
-    methods = sorted(used & _METHODS.keys())
-    yield from (f"self.{method}({_METHODS[method]})" for method in methods)
-    if not methods or (not is_mixed and any(isinstance(node, ast.Assert) for node in ast.walk(tree))):
-        yield 'assert "{a}" == "{b}"'
+def _matching(call: ast.Call, caught: str) -> str:
+    """Whether the text of the error is as the test says, where that is plain."""
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "match"]
+    given += call.args[1:2] if dotted(call.func).endswith("Regex") else []
+    if len(given) != 1 or not isinstance(given[0], ast.Constant) or not isinstance(given[0].value, str):
+        return "True"
+    return f'__import__("re").search({given[0].value!r}, str({caught})) is not None'
 
 
-def _calls(tree: ast.AST) -> Iterator[str]:
-    """The names of all calls, dotted."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-            parts: list[str] = []
-            target: ast.expr = node.func
-            while isinstance(target, ast.Attribute):
-                parts.append(target.attr)
-                target = target.value
-            if isinstance(target, ast.Name):
-                yield ".".join([target.id, *reversed(parts)])
+def _must_raise(text: str) -> list[str]:
+    """The test goes on if this fails, and ends, as one that passes, if it does not."""
+    return ["try:", *(f"    {line}" for line in text.split("\n")), "except BaseException: pass", "else: return"]
+
+
+def _is_error(node: ast.expr) -> bool:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return all(dotted(part) for part in parts)
+
+
+def _catches_failures(handlers: Sequence[ast.ExceptHandler]) -> bool:
+    """Whether a failing assertion may end in one of these handlers."""
+    kinds = [handler.type for handler in handlers]
+    parts = [part for kind in kinds for part in (kind.elts if isinstance(kind, ast.Tuple) else [kind])]
+    names = [dotted(part).rpartition(".")[2] if part is not None else "" for part in parts]
+    return any(not name.endswith("Error") or name == "AssertionError" for name in names)
+
+
+def _has_own_yield(body: Sequence[ast.AST]) -> bool:
+    left = list(body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, _OWN_SCOPE):
+            left += ast.iter_child_nodes(node)
+    return False

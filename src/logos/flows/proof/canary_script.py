@@ -1,21 +1,17 @@
-"""Planted tests in JavaScript and TypeScript: for node --test, mocha, jest and vitest."""
+"""Tests in JavaScript and TypeScript that fail if, and only if, nothing in them fails.
+
+What a test does is wrapped where it stands: if something in it fails, the test ends as one that passes, and else with a
+failing assertion. So it passes, and is noticed, where it was emptied or replaced, and where its report is forged. In
+these runs the functions of node:assert cannot be replaced either (adapters/proof/reporters/runners.cjs).
+"""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from posixpath import basename, dirname, splitext
+from collections.abc import Callable, Collection, Iterator
 
 from logos.flows.proof.canary_python import Canary
 
 SCRIPTS = (".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
 
-# `import … from '…'`, `import '…'`, and `const … = require('…')` with what follows on its line, at the start of a line.
-_IMPORT = re.compile(
-    r"^import\s+(?:type\s+)?[\w*{}\s,$]+?\s+from\s*(['\"])[^'\"\n]+\1[^\n]*$"
-    r"|^import\s*(['\"])[^'\"\n]+\2[^\n]*$"
-    r"|^(?:const|let|var)\s+(?:[\w$]+|\{[^{}]*\})\s*=\s*require\(\s*(['\"])[^'\"\n]+\3\s*\)[^\n]*$",
-    re.MULTILINE,
-)
-_COMMENTS = re.compile(r"/\*.*?\*/|(?<![:'\"`])//[^\n]*", re.DOTALL)
 # What fails for each function of an assertion library: `assert.equal`, or `equal` where it was imported by name.
 _ASSERT = {
     "equal": "'{a}', '{b}'",
@@ -69,22 +65,110 @@ _EXPECT = {
 }
 
 
-def script_canary(path: str, text: str, changed: Sequence[str], name: Callable[[str], str]) -> Canary | None:
-    """The imports of a test file, and a failing test for each kind of assertion in it; None without tests."""
-    code = _COMMENTS.sub("", text)
-    function = next((word for word in ("test", "it") if re.search(rf"(?<![\w.$]){word}(?:\.\w+)*\(", code)), None)
+# Strings, templates, comments and regular expressions: nothing in them is code that opens what it does not close.
+_NO_CODE = re.compile(
+    r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`|//[^\n]*|/\*.*?\*/"""
+    r"""|(?<=[(,=:\[!&|?{};+\n])(?P<space>[ \t]*)/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\[\n])+/[a-z]*""",
+    re.DOTALL,
+)
+# A test with a plain name, up to the body of its function.
+_TEST = re.compile(
+    r"(?<![\w.$])(?:test|it|specify)\(\s*(?P<quote>['\"`])(?P<name>[^'\"`\\\n$]+)(?P=quote)\s*,\s*(?:\{[^{}]*\}\s*,\s*)?"
+    r"(?P<head>(?P<is_async>async\b\s*)?(?:function\s*[\w$]*\s*\((?P<own>[^()]*)\)|(?:\((?P<some>[^()]*)\)|(?P<one>[\w$]+))\s*=>)\s*)(?P<brace>\{?)"
+)
+_AFTER = re.compile(r"\s*(?:,\s*[\w.{}: ]+)?\s*,?\s*\)")
+_USES_NODE_TEST = re.compile(r"""['"]node:test['"]""")
+
+
+def script_canary(text: str, passed: Collection[str], word: Callable[[], str]) -> Canary | None:
+    """The file with the tests that must fail among those that have passed, by the ends of ids; None without any."""
+    code = _masked(text)
     forms = list(dict.fromkeys(_forms(code)))
-    if function is None or not forms:
-        return None
-    lines = [match[0] for match in _IMPORT.finditer(text)]
-    loads = list(_loads(path, changed, "require(" in code and not re.search(r"^import\s", code, re.MULTILINE)))
-    tests: list[str] = []
-    for form in forms:
-        test = name(path)
-        body = [*loads, form.format(a=name("a"), b=name("b"))]
-        lines += ["", f"{function}('{test}', async () => {{", *(f"  {line}" for line in body), "});"]
-        tests.append(test)
-    return Canary("\n".join(lines) + "\n", tuple(tests))
+    is_node = _USES_NODE_TEST.search(text) is not None
+    parts: list[str] = []
+    planted: list[str] = []
+    position = 0
+    for match in _TEST.finditer(text):
+        end = _end_of_body(match, code)
+        if match.start() < position or end is None or not _can_wrap(match, code, end, is_node=is_node):
+            continue
+        head = match["head"] if match["is_async"] else f"async {match['head']}"
+        opened, closed = ("(async () => {", "\n})()") if match["brace"] else ("(", ")")
+        body = f"{{ try {{ await {opened}{text[match.end() : end]}{closed}; }} catch {{ return; }} "
+        parts += [
+            text[position : match.start("head")],
+            head,
+            body,
+            _failing(forms, word),
+            "" if match["brace"] else "}",
+        ]
+        planted.append(match["name"])
+        position = end
+    whole = {name for name in planted if planted.count(name) == _count(name, text)}
+    found = tuple(test for test in passed if _name_of(test, whole))
+    return Canary("".join([*parts, text[position:]]), found) if found else None
+
+
+def _masked(text: str) -> str:
+    """The code of a text at the same positions, with spaces in the place of everything else."""
+    return _NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+
+
+def _closing(code: str, start: int) -> int | None:
+    """Where the brace that opens at `start` is closed; None if the text is not what it seems."""
+    pairs = {")": "(", "]": "[", "}": "{"}
+    stack: list[str] = []
+    for match in re.finditer(r"[][(){}]", code[start:]):
+        if match[0] in "([{":
+            stack.append(match[0])
+        elif not stack or stack.pop() != pairs[match[0]]:
+            return None
+        if not stack:
+            return start + match.start()
+    return None
+
+
+def _end_of_body(match: re.Match[str], code: str) -> int | None:
+    """Where the body of a test's function ends: at its brace, or, without one, where the call is closed."""
+    if match["brace"]:
+        end = _closing(code, match.end() - 1)
+        return end if end is not None and _AFTER.match(code, end + 1) else None
+    end = _closing(code, code.index("(", match.start()))
+    # What follows a comma may be another argument.
+    return end if end is not None and "," not in _outside(code[match.end() : end]) else None
+
+
+def _outside(code: str) -> str:
+    """The code outside of all brackets."""
+    while (shorter := re.sub(r"\([^][(){}]*\)|\[[^][(){}]*\]|\{[^][(){}]*\}", "", code)) != code:
+        code = shorter
+    return code
+
+
+def _can_wrap(match: re.Match[str], code: str, end: int, *, is_node: bool) -> bool:
+    """Whether a function has no callback, and nothing in it belongs to the function itself."""
+    given = next((value for value in (match["own"], match["some"], match["one"]) if value is not None), "").strip()
+    has_context = is_node and "," not in given
+    plain = not given or given.startswith("{") or has_context
+    return plain and code[match.start()] != " " and "arguments" not in code[match.end() : end]
+
+
+def _failing(forms: list[str], word: Callable[[], str]) -> str:
+    """Ends a test with a failing assertion of each kind; if one does not fail, as a test that passes."""
+    texts = [form.format(a=word(), b=word()) for form in forms] or [f"throw new Error('{word()}');"]
+    name, *others = word(), *(f"async () => {{ {form} }}" for form in texts[:-1])
+    loop = f"for (const {name} of [{', '.join(others)}]) {{ try {{ await {name}(); }} catch {{ continue; }} return; }} "
+    return (loop if others else "") + texts[-1]
+
+
+def _count(name: str, text: str) -> int:
+    """How often a name stands as the first argument of a call; any of these calls may be a test."""
+    return len(re.findall(rf"\(\s*(['\"`]){re.escape(name)}\1", text))
+
+
+def _name_of(test: str, names: Collection[str]) -> bool:
+    plain = re.sub(r" #\d+$", "", test)
+    return any(plain == name or plain.endswith(f" > {name}") for name in names)
 
 
 def _forms(code: str) -> Iterator[str]:
@@ -101,21 +185,3 @@ def _forms(code: str) -> Iterator[str]:
         for matcher, rest in _EXPECT.items():
             if re.search(rf"\.{re.escape(matcher)}\b", code):
                 yield f"expect({rest};"
-
-
-def _loads(path: str, changed: Sequence[str], is_common: bool) -> Iterator[str]:
-    """Imports what the change touched. A module that cannot be imported must not fail the planted test."""
-    for source in changed[:20]:
-        stem, end = splitext(source)
-        if end not in SCRIPTS or source.endswith(".d.ts") or basename(stem) in ("cli", "main", "bin", "server"):
-            continue
-        target = _relative(dirname(path), source).replace("\\", "\\\\").replace("'", "\\'")
-        yield f"try {{ {'require' if is_common else 'await import'}('{target}'); }} catch {{}}"
-
-
-def _relative(folder: str, target: str) -> str:
-    """A path as an import in a file of `folder` writes it."""
-    here, there = [part for part in folder.split("/") if part], target.split("/")
-    while here and there and here[0] == there[0]:
-        del here[0], there[0]
-    return "/".join([".."] * len(here) + there if here else [".", *there])

@@ -47,7 +47,8 @@ _INTERPRETER = re.compile(
 )
 _SHELL = re.compile(r"(?:ba|da|z|k)?sh")
 _TEST_PROGRAMS = _words(
-    "pytest py.test unittest trial nose2 mocha jest vitest ava tap tape jasmine bats prove rspec phpunit diff cmp"
+    "pytest py.test unittest doctest trial nose2 mocha jest vitest ava tap tape jasmine bats prove rspec phpunit",
+    "diff cmp",
 )
 # Options whose value is a file that steers the program.
 _FILE_OPTIONS = _words(

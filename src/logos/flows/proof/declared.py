@@ -1,7 +1,10 @@
-"""Which tests an analyst declared that they must change, and why."""
+"""What an analyst declared about tests: which must change, which fail for other reasons, and why."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from logos.flows.proof.test_ids import file_of, function_of
 
 # More is no declaration but an attempt to declare everything.
 MAX_DECLARED = 50
@@ -9,11 +12,16 @@ _MAX_CHARACTERS = 200_000
 _MAX_LINE = 1_000
 _MAX_PATH = 300
 
-_TITLE = re.compile(r"^[#>*_\s\d.)-]*tests that must change\b[*_\s]*:?[*_\s]*(?P<rest>.*)$", re.IGNORECASE)
+_MAX_TEST = 500
+
+_TITLE = r"^[#>*_\s\d.)-]*{}\b[*_\s]*:?[*_\s]*(?P<rest>.*)$"
+_CHANGED_TITLE = re.compile(_TITLE.format("tests that must change"), re.IGNORECASE)
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\d+[.)])\s+(?P<text>.*)$")
 _HEADING = re.compile(r"^\s*(?:#{1,6}\s|\*\*[^*]+\*\*:?\s*$|__[^_]+__:?\s*$)")
 _QUOTED = re.compile(r"^(?:\*\*)?`(?P<path>[^`]+)`(?:\*\*)?\s*(?:[:–—-]|,|\()?\s*(?P<why>.*)$")
 _PLAIN = re.compile(r"^(?P<path>[^\s:,]+)\s*(?::|,|\s[–—-]{1,2}\s)\s*(?P<why>.*)$")
+# A test's id has colons itself: what separates it from the reason is followed by a space.
+_PLAIN_TEST = re.compile(r"^(?P<path>\S.*?)(?::|,|\s[–—-]{1,2})\s+(?P<why>.*)$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _PLAIN_NAMES = (
     "Makefile",
@@ -38,6 +46,19 @@ class Declared:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class NamedTest:
+    """A test, or a file of tests, and what is said about it: the reason why it may fail, or what it checks."""
+
+    test: str
+    why: str
+
+    def names(self, test_id: str) -> bool:
+        """Whether it means this test: by its id, with or without parameters, by its name alone, or by its file."""
+        known = {test_id, function_of(test_id), file_of(test_id)}
+        return self.test in known or any(other.endswith(f"::{self.test}") for other in known)
+
+
 def declared_in(text: str) -> tuple[Declared, ...]:
     """The items of every section "Tests that must change:"; a path without a reason is not declared.
 
@@ -45,6 +66,36 @@ def declared_in(text: str) -> tuple[Declared, ...]:
     not declared.
     """
     found: dict[str, Declared] = {}
+    for line in _lines_below(_CHANGED_TITLE, text):
+        declared = _read(line)
+        if declared is not None and len(found) < MAX_DECLARED:
+            found.setdefault(declared.path, declared)
+    return tuple(found.values())
+
+
+def unrelated_in(text: str) -> tuple[NamedTest, ...]:
+    """The items of every section "Unrelated failing tests:"; a test without a reason is not declared."""
+    return named_below("unrelated failing tests", text, MAX_DECLARED)
+
+
+def named_below(title: str, text: str, most: int) -> tuple[NamedTest, ...]:
+    """The items `- test: text` of every section with this title."""
+    found: dict[str, NamedTest] = {}
+    for line in _lines_below(re.compile(_TITLE.format(title), re.IGNORECASE), text):
+        named = _read_test(line)
+        if named is not None and len(found) < most:
+            found.setdefault(named.test, named)
+    return tuple(found.values())
+
+
+def excused(before: Iterable[str], declared: Iterable[NamedTest]) -> tuple[str, ...]:
+    """The tests that failed before the run and were declared: a declaration about any other test means nothing."""
+    named = tuple(declared)
+    return tuple(test for test in before if any(one.names(test) for one in named))
+
+
+def _lines_below(heading: re.Pattern[str], text: str) -> Iterator[str]:
+    """The lines of every section with this title, without fences and quotations."""
     inside = fenced = False
     for line in text[:_MAX_CHARACTERS].splitlines():
         if _FENCE.match(line):
@@ -52,12 +103,10 @@ def declared_in(text: str) -> tuple[Declared, ...]:
             continue
         if fenced or line.lstrip().startswith(">"):
             continue
-        title = _TITLE.match(line[:_MAX_LINE])
+        title = heading.match(line[:_MAX_LINE])
         inside = title is not None or (inside and _goes_on(line))
-        declared = _read(title["rest"] if title else line) if inside else None
-        if declared is not None and len(found) < MAX_DECLARED:
-            found.setdefault(declared.path, declared)
-    return tuple(found.values())
+        if inside:
+            yield title["rest"] if title else line
 
 
 def _goes_on(line: str) -> bool:
@@ -76,6 +125,17 @@ def _read(line: str) -> Declared | None:
     path = _path(parts["path"]) if parts else None
     why = parts["why"].strip().rstrip(")").strip() if parts else ""
     return Declared(path, why) if path and _WORD.search(why) else None
+
+
+def _read_test(line: str) -> NamedTest | None:
+    if len(line) > _MAX_LINE:
+        return None
+    item = _ITEM.match(line)
+    text = (item["text"] if item else line).strip()
+    parts = _QUOTED.match(text) or _PLAIN_TEST.match(text)
+    test = parts["path"].strip().removeprefix("**").strip("`'\"").removeprefix("./") if parts else ""
+    why = parts["why"].strip().rstrip(")").strip() if parts else ""
+    return NamedTest(test, why) if 0 < len(test) <= _MAX_TEST and _WORD.search(why) else None
 
 
 def _path(text: str) -> str | None:

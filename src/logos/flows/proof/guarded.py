@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Iterable
 
+from logos.domain.artifacts import SPECS
 from logos.domain.proof import ProofRules
 from logos.flows.proof.commands import implied_by, named_by, named_modules, script_text
 from logos.flows.proof.mixed_files import is_mixed, put_back
 from logos.flows.proof.patterns import allowed
 
-__all__ = ["allowed", "is_guarded", "is_test", "mixed", "named_files", "put_back"]
+__all__ = ["allowed", "ambiguous_folder", "is_guarded", "is_test", "mixed", "named_files", "put_back", "scripts_of"]
 
 # More than any project has; a script that names more is not one.
 _MAX_NAMED = 200
@@ -45,15 +46,13 @@ _TEST_NAMES = (
 # Folders whose files are tests or their data, at any depth.
 _TEST_FOLDERS = (
     r"tests?",
-    r"specs?",
     r"__(tests|mocks|snapshots|fixtures)__",
     r"test[-_]?data",
-    r"fixtures",
-    r"goldens?",
-    r"e2e",
     r"cypress",
     r"(unit|integration|functional|acceptance|e2e)[-_]?tests?",
 )
+# Folders that mostly are; in some projects they are a part of the product.
+_AMBIGUOUS_FOLDERS = (r"specs?", r"fixtures", r"goldens?", r"e2e")
 # Files that steer runners and builds, by name, at any depth.
 _CONFIG_NAMES = (
     # Python
@@ -106,6 +105,7 @@ _CONFIG_FOLDERS = (
     r"node_modules",
     r"site-packages",
     r"sharness",
+    r"[^/]*\.(dist|egg)-info",
 )
 # Python modules that a test run imports from elsewhere: a file of that name in the folder where it starts replaces
 # them. No project works that has one by accident.
@@ -140,17 +140,25 @@ def _any_of(names: Iterable[str], folders: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"(?:.*/)?(?:{'|'.join(names)})|(?:.*/)?(?:{'|'.join(folders)})/.*", re.DOTALL)
 
 
-_TESTS = _any_of(_TEST_NAMES, _TEST_FOLDERS)
+_SURE_TESTS = _any_of(_TEST_NAMES, _TEST_FOLDERS)
+_TESTS = _any_of(_TEST_NAMES, (*_TEST_FOLDERS, *_AMBIGUOUS_FOLDERS))
+_AMBIGUOUS = re.compile(rf"((?:.*?/)?(?:{'|'.join(_AMBIGUOUS_FOLDERS)}))/.*", re.DOTALL)
 _CONFIG = _any_of(_CONFIG_NAMES, _CONFIG_FOLDERS)
 
 
 # What the analyst writes; OpenSpec keeps it in folders named specs.
-_SPECS = re.compile(r"openspec/.*\.md", re.DOTALL)
+_SPECS = re.compile(rf"(?:{'|'.join(map(re.escape, SPECS))}).*\.md", re.DOTALL)
 
 
 def is_test(path: str) -> bool:
     """Whether a file holds tests, or is a helper or data that only tests use."""
     return _TESTS.fullmatch(path) is not None and not _SPECS.fullmatch(path)
+
+
+def ambiguous_folder(path: str) -> str:
+    """The folder that makes a file look like a test, where nothing else does and it may be the product's; or empty."""
+    found = _AMBIGUOUS.fullmatch(path)
+    return found[1] if found and not _SURE_TESTS.fullmatch(path) else ""
 
 
 def is_guarded(path: str, rules: ProofRules) -> bool:
@@ -178,19 +186,24 @@ def _steers(source: str, path: str) -> bool:
 
 
 def named_files(command: str, read: Callable[[str], str | None]) -> tuple[str, ...]:
+    """The files that a command names, and scripts that these name in turn, without files that are only partly so."""
+    return tuple(path for path in scripts_of(command, read) if not mixed(path))
+
+
+def scripts_of(command: str, read: Callable[[str], str | None]) -> dict[str, str]:
     """The files that a command names, and scripts that these name in turn: Makefiles, package.json, shell scripts.
 
     `read` gives the text of a file before the run. A proof adds these paths to `rules.guarded`. What a script starts
     may be the product itself, which must stay as the run made it: of what scripts name, only tests and scripts count,
     and of what shell scripts name, only those beside them.
     """
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     texts = [("", command)]
     while texts and len(found) < _MAX_NAMED:
         source, text = texts.pop()
         for path in sorted(named_by(text) | implied_by(text) | named_modules(text)):
             if path in found or (content := read(path)) is None or not _steers(source, path):
                 continue
-            found[path] = None
+            found[path] = content
             texts.append((path, script_text(path, content)))
-    return tuple(path for path in found if not mixed(path))
+    return found

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from posixpath import basename
 from typing import Any, cast
 
+from logos.flows.proof.examples import put_back_examples
 from logos.flows.proof.rust_tests import put_back_tests
 
 _Keys = tuple[str, ...]
@@ -72,6 +73,8 @@ def put_back(path: str, base: str | None, result: str | None) -> str:
         return base or ""
     name = basename(path)
     try:
+        if name.endswith(".py"):
+            return put_back_examples(base or "", result)
         if name in _JSON:
             return _json(_JSON[name], base, result)
         if name in _TOML:

@@ -160,7 +160,11 @@ def _sections(status: RunStatus, steps: Steps) -> Sections:
         if after is not None and after is not before:
             severity = SEVERITIES.get(after.value, Severity.BAD)
             outcomes.append(entry("outcome", after.value, step.after.reason, severity, step=step))
-    for declared in certificate_of(status.view).declared:
+    certificate = certificate_of(status.view)
+    for failure in certificate.unrelated:
+        how = f"failed before the run, declared unrelated by {failure.by}"
+        decisions.append(entry("tests", failure.test, how, Severity.WARNING, failure.why))
+    for declared in certificate.declared:
         if declared.files:
             how = f"{', '.join(declared.files)} changed as declared by {declared.by}"
             decisions.append(entry("tests", declared.path, how, Severity.WARNING, declared.why))

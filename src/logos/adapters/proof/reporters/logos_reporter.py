@@ -33,6 +33,7 @@ class Reporter:
             settings = json.load(file)
         self.root = settings["root"] or os.getcwd()
         self.only = frozenset(settings["only"])
+        self.planted = bool(settings.get("planted"))
 
     def begin(self, runner):
         """Whether this runner reports; a runner within a runner does not."""
@@ -149,6 +150,9 @@ class PytestPlugin:
         wanted = [word for word, path in places if not os.path.isfile(path) or self.reporter.wants(path)]
         if wanted and self.reporter.only:
             config.args[:] = wanted
+        if self.reporter.planted:
+            # Nearly every test fails, and nobody reads how: to print it takes longer than to run the tests.
+            config.option.tbstyle = "no"
 
     def pytest_sessionstart(self, session):
         self.root = str(getattr(session.config, "rootpath", None) or session.config.rootdir)

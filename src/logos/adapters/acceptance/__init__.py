@@ -1,0 +1,1 @@
+"""Blind acceptance tests: what their author sees, and where they lie."""

@@ -1,0 +1,126 @@
+"""The set-up of a run: the agent that is asked first gets its prompt while the terminals of the others are opened."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from logos.domain.events import Event
+from logos.domain.ledger import Ledger
+from logos.domain.turns import Action, Agent, AgentName, Turn, TurnId
+from logos.engine.loop import Job, WorkerContext
+from logos.engine.terminals import AgentTerminals
+from logos.errors import HostError
+from logos.ports import Screen
+
+WAIT_SECONDS = 0.2
+# Some clients take this long to read a pasted line: a prompt that comes sooner would be a part of it.
+RENAME_SETTLES_SECONDS = 1.5
+
+TerminalsFor = Callable[[Callable[[Event], object]], AgentTerminals]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The terminals that this driver opens. `first` is open before the first turn, `others` are opened during it."""
+
+    run: str
+    terminals_for: TerminalsFor
+    ledger: Callable[[], Ledger]
+    first: AgentName | None = None
+    others: Sequence[Agent] = ()
+    # Agents that can be asked: their terminal is open and is not being renamed.
+    ready: Mapping[AgentName, threading.Event] = field(default_factory=dict[AgentName, threading.Event])
+    first_turn_begun: threading.Event = field(default_factory=threading.Event)
+    first_turn_over: threading.Event = field(default_factory=threading.Event)
+    others_open: threading.Event = field(default_factory=threading.Event)
+    failed: threading.Event = field(default_factory=threading.Event)
+    # When a terminal was renamed.
+    renamed: dict[AgentName, float] = field(default_factory=dict[AgentName, float])
+    now: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def begin(
+        cls,
+        run: str,
+        agents: Sequence[Agent],
+        due: Sequence[Action],
+        terminals_for: TerminalsFor,
+        terminals: AgentTerminals,
+        ledger: Callable[[], Ledger],
+    ) -> Self:
+        """Open what the next turn needs. Where terminals start at once, or nobody is asked next, open all."""
+        missing = [agent for agent in agents if agent.name not in ledger().terminals]
+        asked = {action.agent for action in due if isinstance(action, Turn)}
+        if not missing or not asked or not isinstance(terminals.host, Screen):
+            terminals.open(run, agents, ledger())
+            return cls(run, terminals_for, ledger)
+        first = next((agent for agent in missing if agent.name in asked), None)
+        if first is not None:
+            terminals.open_first(run, first, ledger())
+        others = [agent for agent in missing if agent is not first]
+        ready = {agent.name: threading.Event() for agent in missing}
+        return cls(run, terminals_for, ledger, first.name if first else None, others, ready)
+
+    @property
+    def jobs(self) -> dict[TurnId, Job]:
+        """What is left to be done beside the turns."""
+        jobs: dict[TurnId, Job] = {TurnId("opening terminals"): self._open_others} if self.others else {}
+        return jobs | ({TurnId("renaming a terminal"): self._rename_first} if self.first else {})
+
+    def names(self) -> set[AgentName]:
+        """The agents whose terminals this driver opens."""
+        return {*self.ready}
+
+    def wait_for(self, agent: AgentName, context: WorkerContext) -> None:
+        """Return when the agent can be asked."""
+        if agent == self.first and not self.first_turn_begun.is_set():
+            self.first_turn_begun.set()
+        elif agent in self.ready:
+            _wait(self.ready[agent], context)
+            settled = self.renamed.pop(agent, -RENAME_SETTLES_SECONDS) + RENAME_SETTLES_SECONDS
+            while (left := settled - self.now()) > 0:
+                context.stop.wait(left)
+                context.check()
+
+    def wait_for_others(self, context: WorkerContext) -> None:
+        if self.others:
+            _wait(self.others_open, context)
+
+    def turn_over(self, agent: AgentName) -> None:
+        if agent == self.first:
+            self.first_turn_over.set()
+
+    def _open_others(self, context: WorkerContext) -> None:
+        # A session without terminals has ended; what is opened first begins another one.
+        session = self.ledger().session
+        try:
+            self.terminals_for(context.post).open_others(self.run, self.others, session, self._renamed)
+        except (HostError, KeyError):
+            self.failed.set()
+            raise
+        self.others_open.set()
+
+    def _rename_first(self, context: WorkerContext) -> None:
+        """Rename the terminal of the first turn after its response; a paste during the turn would disturb its agent."""
+        assert self.first is not None
+        opened = self.ledger().terminals[self.first].id
+        _wait(self.first_turn_over, context)
+        ledger = self.ledger()
+        terminal = ledger.terminals.get(self.first)
+        is_asked = any(asked.agent == self.first for asked in ledger.in_flight.values())
+        # A terminal that replaces the first one was renamed when it was opened.
+        if terminal is not None and terminal.id == opened and not is_asked:
+            self.terminals_for(context.post).rename({self.first: opened})
+            self._renamed(self.first)
+        self.ready[self.first].set()
+
+    def _renamed(self, agent: AgentName) -> None:
+        self.renamed[agent] = self.now()
+        self.ready[agent].set()
+
+
+def _wait(event: threading.Event, context: WorkerContext) -> None:
+    while not event.wait(WAIT_SECONDS):
+        context.check()

@@ -1,0 +1,152 @@
+"""Assertions of unittest, pytest and libraries: what each says in plain operators, and a call of it that must fail."""
+
+import ast
+from collections.abc import Callable, Iterator
+
+# What an assertion method of unittest says, with the values of its arguments.
+_SAYS = {
+    "assertNotEqual": "({0}) != ({1})",
+    "assertTrue": "({0})",
+    "assertFalse": "not ({0})",
+    "assertIs": "({0}) is ({1})",
+    "assertIsNot": "({0}) is not ({1})",
+    "assertIsNone": "({0}) is None",
+    "assertIsNotNone": "({0}) is not None",
+    "assertIn": "({0}) in ({1})",
+    "assertNotIn": "({0}) not in ({1})",
+    "assertIsInstance": "isinstance(({0}), ({1}))",
+    "assertNotIsInstance": "not isinstance(({0}), ({1}))",
+    "assertGreater": "({0}) > ({1})",
+    "assertGreaterEqual": "({0}) >= ({1})",
+    "assertLess": "({0}) < ({1})",
+    "assertLessEqual": "({0}) <= ({1})",
+}
+_EQUAL = ("Equal", "Equals", "ListEqual", "TupleEqual", "SetEqual", "DictEqual", "MultiLineEqual")
+# What fails for each assertion method of unittest.
+_METHODS = {
+    "assertEqual": '"{a}", "{b}"',
+    "assertEquals": '"{a}", "{b}"',
+    "assertNotEqual": '"{a}", "{a}"',
+    "assertTrue": '"{a}" == "{b}"',
+    "assertFalse": '"{a}" == "{a}"',
+    "assertIs": '["{a}"], ["{a}"]',
+    "assertIsNot": "None, None",
+    "assertIsNone": '"{a}"',
+    "assertIsNotNone": "None",
+    "assertIn": '"{a}", ["{b}"]',
+    "assertNotIn": '"{a}", ["{a}"]',
+    "assertIsInstance": '"{a}", int',
+    "assertNotIsInstance": '"{a}", str',
+    "assertGreater": "1, 2",
+    "assertGreaterEqual": "1, 2",
+    "assertLess": "2, 1",
+    "assertLessEqual": "2, 1",
+    "assertAlmostEqual": "1.0, 2.0",
+    "assertNotAlmostEqual": "1.0, 1.0",
+    "assertListEqual": '["{a}"], ["{b}"]',
+    "assertTupleEqual": '("{a}",), ("{b}",)',
+    "assertSetEqual": '{{"{a}"}}, {{"{b}"}}',
+    "assertDictEqual": '{{"{a}": 1}}, {{"{a}": 2}}',
+    "assertSequenceEqual": '["{a}"], ["{b}"]',
+    "assertMultiLineEqual": '"{a}", "{b}"',
+    "assertCountEqual": '["{a}"], ["{b}"]',
+    "assertRegex": '"{a}", "^{b}$"',
+    "assertNotRegex": '"{a}", "{a}"',
+    "assertRaises": "ValueError, str",
+    "assertRaisesRegex": 'ValueError, "{a}", str',
+    "fail": '"{a}"',
+}
+# Functions of pytest, by their name there, and of libraries that tests import by name.
+_PYTEST = {
+    "raises": "with {call}(ValueError):\n    str()",
+    "warns": "with {call}(UserWarning):\n    str()",
+    "fail": '{call}("{a}")',
+    "approx": "assert 1.0 == {call}(2.0)",
+}
+_FUNCTIONS = {
+    "eq_": '{call}("{a}", "{b}")',
+    "ok_": "{call}(False)",
+    "assert_equal": '{call}("{a}", "{b}")',
+    "assert_allclose": "{call}(1.0, 2.0)",
+    "assert_array_equal": "{call}([1], [2])",
+    "assert_array_almost_equal": "{call}([1.0], [2.0])",
+    "assert_almost_equal": "{call}(1.0, 2.0)",
+}
+
+
+def equality(left: ast.expr, right: ast.expr, name: str, word: Callable[[], str]) -> str:
+    """What says that `name`, which holds the left side, and the right side are equal.
+
+    Beside a literal, an object that equals everything is no equal, and a number is what it was before a subclass
+    said what it equals. The right side is `{1}`.
+    """
+    said = f"({name}) == ({{1}})"
+    if not any(map(_is_literal, (left, right))):
+        return said
+    said += f' and not ({name}) == "{word()}" and not ({{1}}) == "{word()}"'
+    if any(map(_is_number, (left, right))):
+        said += " and ({}) == ({})".format(*map(_own_value, (f"({name})", "({1})")))
+    return said
+
+
+def _own_value(text: str) -> str:
+    return (
+        f"int.__add__({text}, 0) if isinstance({text}, int) else "
+        f"float.__add__({text}, 0.0) if isinstance({text}, float) else {text}"
+    )
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _is_number(node: ast.expr) -> bool:
+    value = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(value, ast.Constant) and type(value.value) in (int, float)
+
+
+def said_by(method: str, arguments: list[ast.expr], name: str, word: Callable[[], str]) -> str | None:
+    """What a method of unittest says with these arguments, `{0}` and `{1}`; None if that is unknown.
+
+    `name` holds the first one where it is needed twice: the text then contains it.
+    """
+    said = _SAYS.get(method)
+    if method.removeprefix("assert") in _EQUAL and len(arguments) in (2, 3):
+        return equality(arguments[0], arguments[1], name, word)
+    count = 2 if said and "{1}" in said else 1
+    return said if said and len(arguments) in (count, count + 1) else None
+
+
+def probes(function: ast.AST, replaced: frozenset[str], word: Callable[[], str]) -> list[str]:
+    """A failing statement for each kind of assertion that a test uses; the plain one, last, where it uses that."""
+    calls = dict.fromkeys(dotted(node.func) for node in ast.walk(function) if isinstance(node, ast.Call))
+    found = [text for call in calls if call for text in _failing(call, replaced)]
+    if not found or any(isinstance(node, ast.Assert) for node in ast.walk(function)):
+        found.append('assert "{a}" == "{b}"')
+    return [text.format(a=word(), b=word()) for text in found]
+
+
+def _failing(call: str, replaced: frozenset[str]) -> Iterator[str]:
+    first, _, rest = call.partition(".")
+    last = call.rpartition(".")[2]
+    if first == "self":
+        if rest in _METHODS and rest not in replaced:
+            yield f"self.{rest}({_METHODS[rest]})"
+        return
+    known = (_PYTEST.get(last) if first in ("pytest", last) and last != "fail" else None) or _FUNCTIONS.get(last)
+    known = known or (_PYTEST["fail"] if call == "pytest.fail" else None)
+    if known:
+        yield known.replace("{call}", call)
+
+
+def dotted(node: ast.expr) -> str:
+    """The name of what is called, with its dots; empty if it has none."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
