@@ -33,7 +33,6 @@ from logos.app import start, workdir
 from logos.app.hosts import Tell
 from logos.app.setting_sources import load_settings
 from logos.app.settings import Settings
-from logos.app.signals import interruptible
 from logos.cli import main as logos
 from logos.domain.events import Event, Recorded, RunForked
 from logos.domain.ledger import Ledger
@@ -41,6 +40,7 @@ from logos.domain.turns import RunId
 from logos.engine.runner import RunResult
 from logos.errors import Interrupted, LogosError
 from logos.ports import AgentHost
+from logos.signals import interruptible
 from tests.torture.files import fingerprint, read_tree
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from logos.app.debug_log import configure_logging
 from logos.app.runs import progress
 from logos.app.setting_sources import load_settings
-from logos.app.signals import interruptible
 from logos.app.start import run_here
 from logos.app.workdir import say
 from logos.errors import Interrupted, LogosError
+from logos.signals import interruptible
 
 
 def main(arguments: list[str]) -> int:

@@ -8,8 +8,15 @@ from contextlib import suppress
 
 import pytest
 
-from logos.app.signals import interruptible
+from logos.domain.events import Event, Noted, Recorded, Topic
+from logos.domain.turns import RunId
+from logos.engine.journal import Journal
 from logos.errors import Interrupted
+from logos.flows.cycle.flow import Cycle
+from logos.flows.fold import RunFold
+from logos.signals import interruptible, uninterrupted
+from logos.testing import MemoryLog
+from tests.builders import a_quick_plan
 
 CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -57,3 +64,54 @@ def test_a_second_signal_ends_the_process() -> None:
         with pytest.raises(Interrupted):
             signal.raise_signal(signal.SIGTERM)
         assert [signal.getsignal(signum) for signum in CAUGHT] == [signal.SIG_DFL] * 3
+
+
+class SignalledLog(MemoryLog):
+    """A log whose process is told to stop right after an event became durable."""
+
+    signum: signal.Signals | None = signal.SIGTERM
+
+    def append(self, run: RunId, event: Event, after: int) -> Recorded:
+        record = super().append(run, event, after)
+        if self.signum is not None:
+            signum, self.signum = self.signum, None
+            signal.raise_signal(signum)
+        return record
+
+
+def test_a_signal_does_not_separate_the_log_from_its_watchers() -> None:
+    log, watched = SignalledLog(), list[int]()
+    journal = Journal(log, RunFold(RunId("run"), Cycle(a_quick_plan())))
+    journal.watch(lambda record, _state, _ledger: watched.append(record.seq))
+    with interruptible(), pytest.raises(Interrupted):
+        journal.record(Noted(Topic.WARNING, "one"))
+    journal.record(Noted(Topic.INTERRUPTED, "stopped by SIGTERM"))
+    assert watched == [1, 2]
+
+
+def hold_two_blocks(done: list[str]) -> None:
+    with uninterrupted():
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            done.append("inner")
+        done.append("outer")
+
+
+def test_a_signal_that_waits_is_raised_when_the_outer_block_ends() -> None:
+    done = list[str]()
+    with interruptible(), pytest.raises(Interrupted):
+        hold_two_blocks(done)
+    assert done == ["inner", "outer"]
+
+
+def handlers_after_a_signal_that_waits(found: list[object]) -> None:
+    with uninterrupted():
+        signal.raise_signal(signal.SIGTERM)
+        found.extend(signal.getsignal(signum) for signum in CAUGHT)
+
+
+def test_a_second_signal_ends_the_process_also_where_the_first_one_waits() -> None:
+    found = list[object]()
+    with interruptible(), pytest.raises(Interrupted):
+        handlers_after_a_signal_that_waits(found)
+    assert found == [signal.SIG_DFL] * 3

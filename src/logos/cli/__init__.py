@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typer import TyperException
 from typer.main import get_command
 
-from logos.app.signals import interruptible
 from logos.cli.app import app as commands
 from logos.errors import Interrupted, LogosError, UsageError
+from logos.signals import interruptible
 from logos.views.redact import one_line
 
 

@@ -27,7 +27,6 @@ from logos.app.run_start import plan_from
 from logos.app.runs import progress
 from logos.app.setting_sources import LEAVES, as_environment, load_settings
 from logos.app.settings import Settings
-from logos.app.signals import interruptible
 from logos.app.start import run_here
 from logos.app.workdir import stamp
 from logos.domain import roles
@@ -46,6 +45,7 @@ from logos.flows.cycle.flow import CycleState, failed
 from logos.flows.cycle.verdicts import is_approved
 from logos.ports import AgentHost
 from logos.prompts import render, response_instruction
+from logos.signals import interruptible
 from logos.views.cycle_state import FINAL, RUNNING, StateDamaged, project
 from logos.waiting.rules import WaitState
 

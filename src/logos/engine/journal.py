@@ -8,6 +8,7 @@ from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId
 from logos.flows.fold import RunFold
 from logos.ports import Log
+from logos.signals import uninterrupted
 
 State = TypeVar("State")
 Watcher = Callable[[Recorded, State, Ledger], None]
@@ -40,7 +41,10 @@ class Journal(Generic[State]):
         self._watchers.append(watcher)
 
     def record(self, event: Event) -> Recorded:
-        """Make `event` part of the run: append it durably, fold it, then call the watchers."""
+        """Make `event` part of the run: append it durably, fold it, then call the watchers.
+
+        A signal waits meanwhile: a fold that lacks an event of the log could record nothing more.
+        """
         record = self._append(event)
         self.check_records()
         return record
@@ -51,8 +55,9 @@ class Journal(Generic[State]):
             self._append(RecordsTampered(evidence))
 
     def _append(self, event: Event) -> Recorded:
-        record = self._log.append(self.run, event, after=self.fold.seq)
-        self.fold.add(record)
-        for watcher in self._watchers:
-            watcher(record, self.state, self.ledger)
+        with uninterrupted():
+            record = self._log.append(self.run, event, after=self.fold.seq)
+            self.fold.add(record)
+            for watcher in self._watchers:
+                watcher(record, self.state, self.ledger)
         return record

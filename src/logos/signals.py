@@ -1,11 +1,37 @@
 """Turning signals that stop a command into an exception in the main thread; a second signal ends the process."""
 
 import signal
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 from logos.errors import Interrupted
+
+
+@dataclass(slots=True)
+class _Interrupts:
+    """The signal that waits until the main thread has done what a signal must not tear apart."""
+
+    holders: int = 0
+    waiting: int | None = None
+
+    def arrive(self, signum: int) -> None:
+        if self.holders:
+            self.waiting = signum
+        else:
+            raise Interrupted(signum)
+
+    def release(self) -> None:
+        self.holders -= 1
+        if not self.holders and (signum := self.waiting) is not None:
+            self.waiting = None
+            raise Interrupted(signum)
+
+
+# Signals belong to the process, and Python handles them in the main thread only.
+_INTERRUPTS = _Interrupts()
 
 
 @contextmanager
@@ -22,7 +48,7 @@ def interruptible() -> Generator[None]:
     def caught(signum: int, _frame: FrameType | None) -> None:
         for other in stopping:
             signal.signal(other, signal.SIG_DFL)
-        raise Interrupted(signum)
+        _INTERRUPTS.arrive(signum)
 
     before = {signum: signal.signal(signum, caught) for signum in stopping}
     try:
@@ -30,3 +56,16 @@ def interruptible() -> Generator[None]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+@contextmanager
+def uninterrupted() -> Generator[None]:
+    """Let a signal wait until this block ends. A second one still ends the process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _INTERRUPTS.holders += 1
+    try:
+        yield
+    finally:
+        _INTERRUPTS.release()
