@@ -8,27 +8,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from logos.adapters.commands import ShellCommands
 from logos.adapters.git.workspace import GitWorkspace, base_of
 from logos.adapters.git.worktrees import Setup
-from logos.adapters.notifications import notify
 from logos.adapters.responses import FileWatcher, ResponseFiles
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.acceptance import acceptance_tester, check_blind, check_blind_host, without_blind
 from logos.app.checkpoints import locate, match, run_name, snapshots_for
-from logos.app.hosts import MakeHost, Tell, check_host, choose_host, session_of
-from logos.app.pins import Pinned, changed_in_words, current_files, pinned_by, pinned_settings, telos_of, with_profiles
+from logos.app.hosts import MakeHost, Tell, session_of
+from logos.app.pins import pinned_by, telos_of
 from logos.app.post_processing import is_left, post_process_once
 from logos.app.preflight import (
-    check_budgets,
     check_input,
     check_prompt,
     check_reviews,
     check_work_dir,
 )
-from logos.app.proofs import prepare_proof
 from logos.app.rollback import abandon_runs, finish_rollback
 from logos.app.run_start import (
+    Continued,
     StartPlan,
     StateTrust,
     blocked,
@@ -38,30 +35,30 @@ from logos.app.run_start import (
     start_build,
     start_run,
 )
-from logos.app.run_state import state_file_writer
 from logos.app.runs import cycle_journal, load_run, newest_of, open_levels, unfinished_runs
-from logos.app.setting_sources import given_settings, resumed_settings, settings_of
+from logos.app.setting_sources import settings_of
 from logos.app.settings import Settings
 from logos.app.telos_file import Telos, read_telos
 from logos.app.trial import remove_scratch, require_tools
+from logos.app.wiring import Caller, Ready, Wiring, checked_host, settled, wire, with_host
 from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, reading, say
 from logos.domain.artifacts import Artifacts, changes_folder
-from logos.domain.plans import CyclePlan, GivenSetting, LevelsPlan, OnNoProgress, Plan
+from logos.domain.plans import CyclePlan, LevelsPlan, OnNoProgress, Plan
 from logos.domain.roles import Role
-from logos.domain.turns import Agent, RunId
+from logos.domain.turns import RunId
 from logos.engine.build_run import BuildRun
-from logos.engine.checkpoints import Checkpoints, changed_files, merged_work, no_checkpoints, work_tree
+from logos.engine.checkpoints import changed_files, merged_work, work_tree
 from logos.engine.cycle_run import CycleRun, StartMode
 from logos.engine.journal import Watcher
 from logos.engine.keeper import WorkKeeper
 from logos.engine.options import ShowStep, show_nothing
-from logos.engine.runner import EXIT_CODES, Dependencies, RunResult
+from logos.engine.runner import EXIT_CODES, RunResult
 from logos.engine.terminals import AgentTerminals
 from logos.errors import AlreadyEnded, HostError, LogError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import UNFINISHED
 from logos.flows.levels.state import LevelsState
-from logos.ports import AgentHost, ChangeSignal, Prover, Snapshots
+from logos.ports import AgentHost, ChangeSignal, Snapshots
 from logos.views.run import RunView
 
 
@@ -86,55 +83,61 @@ def run_here(
     has pinned as they are now.
     """
     check_input(settings)
-    with driving(settings.work_dir, tell) as log:
+    caller = Caller(tell, make_host, watchers, show_step)
+    with driving(settings.work_dir, tell) as log, ExitStack() as stack:
         finish_rollback(settings, log, tell)
         continued = run_to_continue(settings, log, tell, known, _trust(settings, bare=bare, from_state=from_state))
-        check_prompt(settings, continued, tell, strict=not bare)
-        resumed = continued if isinstance(continued, RunView) else None
-        pinned = pinned_by(resumed, reread=reread)
-        settings, given = _settle(settings, resumed, pinned, tell)
-        check_reviews(settings, tell)
-        if make_host is None:
-            settings, make_host = choose_host(settings, tell, session_of(continued), Settings.role_agents, bare=bare)
-        snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
-        settings = _with_rules(settings, snapshots, tell, bare=bare)
-        files = () if pinned else current_files(settings, settings.role_agents())
-        settings = with_profiles(settings, pinned or files)
-        start_plan = start_run(settings, continued, log, given, files)
-        check_blind(settings, start_plan, tell)
-        with ExitStack() as stack:
-            fresh = start_plan.mode is StartMode.FRESH
-            host = _checked_host(settings, make_host, start_plan.first.plan.agents, stack, tell, fresh=fresh)
-            check_blind_host(start_plan.first.plan, host)
-            commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
-            proving = prepare_proof(settings, start_plan, resumed, snapshots, commands, stack, tell)
-            if settings.resume is False:
-                abandon_runs(settings, log, CyclePlan, "a new run was begun", tell)
-            _introduce(settings, start_plan, tell, bare=bare)
-            needs = _dependencies(settings, host, commands, log, tell, pinned or files, proving.prover, show_step)
-            tester = acceptance_tester(settings, start_plan, proving.rooms, make_host, needs, stack, tell)
-            checkpoints = Checkpoints(snapshots, log, work_tree, tell) if snapshots is not None else None
-            watching = _watchers(settings, watchers, checkpoints, tell)
-            changed, options = changed_files(proving.store, tell), settings.run_options()
-            keeper = WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints and not bare else None
-            after_pass = partial(post_process_once, start_plan.journal, settings, changed)
-            responses = ResponseFiles(settings.response_dir)
-            responses.ensure()
-            with closing(FileWatcher(settings.response_dir)) as change_signal:
-                begin = start_plan.journal, start_plan.mode
-                wiring = *begin, options, needs, responses, change_signal, watching, after_pass, changed
-                run = CycleRun(*wiring, harvest=start_plan.harvest, keeper=keeper, acceptance=tester)
-                return run.run(start_plan.first, proving.baseline)
+        ready = _ready_run(settings, continued, log, caller, bare=bare, reread=reread)
+        settings, plan = ready.settings, ready.plan.first.plan
+        host = checked_host(ready, plan.agents, caller, stack, fresh=ready.plan.mode is StartMode.FRESH)
+        check_blind_host(plan, host)
+        wiring = wire(ready, host, log, work_tree, caller, stack)
+        if settings.resume is False:
+            abandon_runs(settings, log, CyclePlan, "a new run was begun", tell)
+        _introduce(settings, ready.plan, tell, bare=bare)
+        run = _cycle_run(ready, wiring, caller, stack, bare=bare)
+        return run.run(ready.plan.first, wiring.proving.baseline)
 
 
-def _checked_host(
-    settings: Settings, make_host: MakeHost, agents: Sequence[Agent], stack: ExitStack, tell: Tell, *, fresh: bool
-) -> AgentHost:
-    """The host, after it was asked whether it can run these agents within the budgets."""
-    host = stack.enter_context(closing(make_host(settings, tell)))
-    check_host(host, agents, tell, fresh=fresh)
-    check_budgets(settings, host, agents)
-    return host
+def _ready_run(
+    settings: Settings, continued: Continued, log: SqliteLog, caller: Caller, *, bare: bool, reread: bool
+) -> Ready[CycleState]:
+    tell = caller.tell
+    check_prompt(settings, continued, tell, strict=not bare)
+    resumed = continued if isinstance(continued, RunView) else None
+    pinned = pinned_by(resumed, reread=reread)
+    settings, given = settled(settings, resumed, pinned, tell)
+    check_reviews(settings, tell)
+    session, agents_of = session_of(continued), Settings.role_agents
+    settings, make_host, files = with_host(settings, caller, session, agents_of, pinned, bare=bare)
+    snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
+    settings = _with_rules(settings, snapshots, tell, bare=bare)
+    plan = start_run(settings, continued, log, given, files)
+    check_blind(settings, plan, tell)
+    return Ready(settings, plan, resumed, make_host, pinned or files, snapshots)
+
+
+def _cycle_run(ready: Ready[CycleState], wiring: Wiring, caller: Caller, stack: ExitStack, *, bare: bool) -> CycleRun:
+    settings, plan, checkpoints, tell = ready.settings, ready.plan, wiring.checkpoints, caller.tell
+    needs, rooms = wiring.needs, wiring.proving.rooms
+    tester = acceptance_tester(settings, plan, rooms, ready.make_host, needs, stack, tell)
+    changed = changed_files(wiring.proving.store, tell)
+    responses = ResponseFiles(settings.response_dir)
+    responses.ensure()
+    return CycleRun(
+        plan.journal,
+        plan.mode,
+        settings.run_options(),
+        needs,
+        responses,
+        stack.enter_context(closing(FileWatcher(settings.response_dir))),
+        wiring.watchers,
+        partial(post_process_once, plan.journal, settings, changed),
+        changed,
+        harvest=plan.harvest,
+        keeper=WorkKeeper(checkpoints.snapshots, checkpoints.latest, tell) if checkpoints and not bare else None,
+        acceptance=tester,
+    )
 
 
 def _introduce(settings: Settings, start_plan: StartPlan[CycleState], tell: Tell, *, bare: bool) -> None:
@@ -155,19 +158,6 @@ def _trust(settings: Settings, *, bare: bool, from_state: bool) -> StateTrust:
     if from_state or (bare and settings.resume):
         return StateTrust.ALWAYS
     return StateTrust.WITHOUT_RUN if bare else StateTrust.WITHOUT_LOG
-
-
-def _settle(
-    settings: Settings, resumed: RunView | None, pinned: Pinned, tell: Tell
-) -> tuple[Settings, tuple[GivenSetting, ...]]:
-    """The settings of a new or resumed run, and what this command was given for it."""
-    if ignored := changed_in_words(pinned, settings):
-        tell(f"warning: {ignored}")
-    if resumed is None:
-        return settings, given_settings(settings)
-    earlier = resumed.fold.ledger.given
-    merged = resumed_settings(settings, earlier, resumed.state.plan, pinned_settings(pinned, settings))
-    return merged, given_settings(settings, earlier)
 
 
 def _with_rules(settings: Settings, snapshots: Snapshots | None, tell: Tell, *, bare: bool) -> Settings:
@@ -203,42 +193,49 @@ def build_here(
     settings.levels_taking_part()
     if not has_log(settings.work_dir):
         read_telos(settings.work_dir)
-    with driving(settings.work_dir, tell) as log:
+    caller = Caller(tell, make_host, watchers, show_step)
+    with driving(settings.work_dir, tell) as log, ExitStack() as stack:
         view = build_to_resume(settings, feature, log, tell, known)
-        pinned = pinned_by(view, reread=reread)
-        kept = view.build.plan if view is not None and view.build is not None and pinned else None
-        telos = telos_of(kept) if kept is not None else read_telos(settings.work_dir)
-        base = base_of(settings.work_dir, allow_dirty=allow_dirty) if view is None else ""
-        settings, given = _settle(settings, view, pinned, tell)
-        settings = without_blind(settings, tell)
-        if make_host is None:
-            settings, make_host = choose_host(settings, tell, session_of(view), Settings.level_agent_config)
-        files = () if pinned else current_files(settings, settings.level_agent_config())
-        settings = with_profiles(settings, pinned or files)
-        start_plan = start_build(settings, feature, telos, base, log, view, given, files)
-        plan, journal = start_plan.first.plan, start_plan.journal
-        with ExitStack() as stack:
-            levels = {level.name for level in settings.levels_taking_part()}
-            agents = [agent for agent in plan.agents if agent.name in levels]
-            host = _checked_host(settings, make_host, agents, stack, tell, fresh=True)
-            _try_tools(settings, telos, view, base, tell)
-            commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
-            snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
-            proving = prepare_proof(settings, start_plan, view, snapshots, commands, stack, tell)
-            if view is None:
-                abandon_runs(settings, log, LevelsPlan, "a new build was begun", tell)
-            _remove_leftovers(settings, log, host, journal.run, tell)
-            if start_plan.message:
-                tell(start_plan.message)
-            wd, signature = settings.work_dir, settings.signature()
-            setup = Setup(telos.setup, commands)
-            workspace = GitWorkspace(wd, journal.run, setup, feature=plan.request, signature=signature)
-            needs = _dependencies(settings, host, commands, log, tell, pinned or files, proving.prover, show_step)
-            checkpoints = Checkpoints(snapshots, log, merged_work, tell) if snapshots is not None else None
-            watching = _watchers(settings, watchers, checkpoints, tell)
-            options = settings.run_options()
-            run = BuildRun(journal, options, needs, workspace, responses_in, change_signal_for, watching)
-            return run.run(start_plan.first, proving.baseline)
+        ready, telos = _ready_build(settings, feature, view, log, caller, allow_dirty=allow_dirty, reread=reread)
+        settings, plan, journal = ready.settings, ready.plan.first.plan, ready.plan.journal
+        levels = {level.name for level in settings.levels_taking_part()}
+        agents = [agent for agent in plan.agents if agent.name in levels]
+        host = checked_host(ready, agents, caller, stack, fresh=True)
+        _try_tools(settings, telos, view, journal.state.plan.base, tell)
+        wiring = wire(ready, host, log, merged_work, caller, stack)
+        if view is None:
+            abandon_runs(settings, log, LevelsPlan, "a new build was begun", tell)
+        _remove_leftovers(settings, log, host, journal.run, tell)
+        if ready.plan.message:
+            tell(ready.plan.message)
+        setup, signature = Setup(telos.setup, wiring.commands), settings.signature()
+        workspace = GitWorkspace(settings.work_dir, journal.run, setup, feature=plan.request, signature=signature)
+        options, needs = settings.run_options(), wiring.needs
+        run = BuildRun(journal, options, needs, workspace, responses_in, change_signal_for, wiring.watchers)
+        return run.run(ready.plan.first, wiring.proving.baseline)
+
+
+def _ready_build(
+    settings: Settings,
+    feature: str,
+    view: RunView | None,
+    log: SqliteLog,
+    caller: Caller,
+    *,
+    allow_dirty: bool,
+    reread: bool,
+) -> tuple[Ready[LevelsState], Telos]:
+    tell, pinned = caller.tell, pinned_by(view, reread=reread)
+    kept = view.build.plan if view is not None and view.build is not None and pinned else None
+    telos = telos_of(kept) if kept is not None else read_telos(settings.work_dir)
+    base = base_of(settings.work_dir, allow_dirty=allow_dirty) if view is None else ""
+    settings, given = settled(settings, view, pinned, tell)
+    settings = without_blind(settings, tell)
+    session, agents_of = session_of(view), Settings.level_agent_config
+    settings, make_host, files = with_host(settings, caller, session, agents_of, pinned)
+    plan = start_build(settings, feature, telos, base, log, view, given, files)
+    snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
+    return Ready(settings, plan, view, make_host, pinned or files, snapshots), telos
 
 
 def _try_tools(settings: Settings, telos: Telos, view: RunView | None, base: str, tell: Tell) -> None:
@@ -279,43 +276,9 @@ def _remove_leftovers(settings: Settings, log: SqliteLog, host: AgentHost, curre
             tell(f"warning: cannot remove what build {run} left in {folder}: {error}")
 
 
-def _dependencies(
-    settings: Settings,
-    host: AgentHost,
-    commands: ShellCommands,
-    log: SqliteLog,
-    tell: Tell,
-    pinned: Pinned,
-    prover: Prover | None,
-    show_step: ShowStep,
-) -> Dependencies:
-    return Dependencies(
-        host,
-        log,
-        tell,
-        notify=partial(notify, settings.notifications.ntfy_topic),
-        changed_files=lambda: changed_in_words(pinned, settings, ended=True),
-        show_step=show_step,
-        commands=commands,
-        prover=prover,
-    )
-
-
 def responses_in(folder: str, answer: str) -> ResponseFiles:
     """The response file of one turn of a build."""
     return ResponseFiles(WorkDir(Path(folder)).response_dir, {answer: f"{answer}.md"})
-
-
-def _watchers(
-    settings: Settings, watchers: Sequence[Watcher[Any]], checkpoints: Checkpoints | None, tell: Tell
-) -> list[Watcher[Any]]:
-    """Writes the state file, calls `watchers`, and keeps the work tree at every event, where there are snapshots."""
-    watching: list[Watcher[Any]] = [state_file_writer(settings), *watchers]
-    if checkpoints is not None:
-        watching.append(checkpoints)
-    elif settings.checkpoints.enabled:
-        watching.append(no_checkpoints(f"{settings.work_dir} is not a git repository", tell))
-    return watching
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +360,7 @@ def _post_process_later(settings: Settings, view: RunView, tell: Tell = say) -> 
         if not is_left(view):
             return
         pinned = pinned_by(view, reread=False)
-        settings, _ = _settle(settings, view, pinned, tell)
+        settings, _ = settled(settings, view, pinned, tell)
         if not (settings.post_processing.openspec_archive or settings.post_processing.git_commit):
             return
         journal = cycle_journal(log, view.fold)

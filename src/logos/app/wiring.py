@@ -1,0 +1,129 @@
+"""What runs and builds are started with alike: settings, a host, commands, a proof, checkpoints and watchers."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from logos.adapters.commands import ShellCommands
+from logos.adapters.git.snapshots import GitSnapshots
+from logos.adapters.notifications import notify
+from logos.adapters.store.sqlite import SqliteLog
+from logos.app.hosts import AgentsOf, MakeHost, Tell, check_host, choose_host
+from logos.app.pins import Pinned, changed_in_words, current_files, pinned_settings, with_profiles
+from logos.app.preflight import check_budgets
+from logos.app.proofs import Proving, prepare_proof
+from logos.app.run_start import StartPlan
+from logos.app.run_state import state_file_writer
+from logos.app.setting_sources import given_settings, resumed_settings
+from logos.app.settings import Settings
+from logos.domain.plans import GivenSetting
+from logos.domain.turns import Agent
+from logos.engine.checkpoints import Checkpoints, Look, no_checkpoints
+from logos.engine.journal import Watcher
+from logos.engine.options import Dependencies, ShowStep
+from logos.flows.fold import RunState
+from logos.ports import AgentHost
+from logos.views.run import RunView
+
+State = TypeVar("State", bound=RunState)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What the caller of `run_here` and `build_here` hands over; without `make_host`, the settings choose the host."""
+
+    tell: Tell
+    make_host: MakeHost | None
+    watchers: Sequence[Watcher[Any]]
+    show_step: ShowStep
+
+
+@dataclass(frozen=True, slots=True)
+class Ready(Generic[State]):
+    """A run that can be started or continued: nothing has been written. `resumed` is the run that continues.
+
+    `pinned` are the files that it keeps.
+    """
+
+    settings: Settings
+    plan: StartPlan[State]
+    resumed: RunView | None
+    make_host: MakeHost
+    pinned: Pinned
+    snapshots: GitSnapshots | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a run is driven with; everything in it is closed with the stack that it was made with."""
+
+    needs: Dependencies
+    commands: ShellCommands
+    proving: Proving
+    checkpoints: Checkpoints | None
+    watchers: list[Watcher[Any]]
+
+
+def settled(
+    settings: Settings, resumed: RunView | None, pinned: Pinned, tell: Tell
+) -> tuple[Settings, tuple[GivenSetting, ...]]:
+    """The settings of a new or resumed run, and what this command was given for it."""
+    if ignored := changed_in_words(pinned, settings):
+        tell(f"warning: {ignored}")
+    if resumed is None:
+        return settings, given_settings(settings)
+    earlier = resumed.fold.ledger.given
+    merged = resumed_settings(settings, earlier, resumed.state.plan, pinned_settings(pinned, settings))
+    return merged, given_settings(settings, earlier)
+
+
+def with_host(
+    settings: Settings, caller: Caller, session: str, agents_of: AgentsOf, pinned: Pinned, *, bare: bool = False
+) -> tuple[Settings, MakeHost, Pinned]:
+    """Settings for the host that is used, how to make it, and the files to pin: none where an earlier driver has."""
+    make_host = caller.make_host
+    if make_host is None:
+        settings, make_host = choose_host(settings, caller.tell, session, agents_of, bare=bare)
+    files = () if pinned else current_files(settings, agents_of(settings))
+    return with_profiles(settings, pinned or files), make_host, files
+
+
+def checked_host(
+    ready: Ready[Any], agents: Sequence[Agent], caller: Caller, stack: ExitStack, *, fresh: bool
+) -> AgentHost:
+    """The host, after it was asked whether it can run these agents within the budgets."""
+    host = stack.enter_context(closing(ready.make_host(ready.settings, caller.tell)))
+    check_host(host, agents, caller.tell, fresh=fresh)
+    check_budgets(ready.settings, host, agents)
+    return host
+
+
+def wire(ready: Ready[Any], host: AgentHost, log: SqliteLog, look: Look, caller: Caller, stack: ExitStack) -> Wiring:
+    """Make the rest; the tests may run once, as the baseline of the proof. `look` finds the work of a checkpoint."""
+    settings, snapshots, tell = ready.settings, ready.snapshots, caller.tell
+    commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
+    proving = prepare_proof(settings, ready.plan, ready.resumed, snapshots, commands, stack, tell)
+    needs = Dependencies(
+        host,
+        log,
+        tell,
+        notify=partial(notify, settings.notifications.ntfy_topic),
+        changed_files=lambda: changed_in_words(ready.pinned, settings, ended=True),
+        show_step=caller.show_step,
+        commands=commands,
+        prover=proving.prover,
+    )
+    checkpoints = Checkpoints(snapshots, log, look, tell) if snapshots is not None else None
+    return Wiring(needs, commands, proving, checkpoints, _watchers(settings, caller, checkpoints))
+
+
+def _watchers(settings: Settings, caller: Caller, checkpoints: Checkpoints | None) -> list[Watcher[Any]]:
+    """Writes the state file, calls the caller's, and keeps the work tree at every event, where there are snapshots."""
+    watching: list[Watcher[Any]] = [state_file_writer(settings), *caller.watchers]
+    if checkpoints is not None:
+        watching.append(checkpoints)
+    elif settings.checkpoints.enabled:
+        watching.append(no_checkpoints(f"{settings.work_dir} is not a git repository", caller.tell))
+    return watching
