@@ -59,6 +59,7 @@ _TOPICS: dict[Topic, Words] = {
     Topic.POST_PROCESSED: ("", Severity.QUIET),
     Topic.FILES_CHANGED: ("", Severity.ALARM),
 }
+_TAMPERED = "somebody has changed the records of this run; the changes were undone, a PASS will not be believed"
 _NOTICED = re.compile(r"(\d+) of \1 planted failures noticed")
 _GOOD = ("PASS", "APPROVED", "exit 0", "ALIGNED", "AGREE", "merged")
 # Results of steps in which tests may fail, or must.
@@ -148,9 +149,8 @@ class EventFormatter:
                 return _gathered(record.event)
             case WorkMerged():
                 return _merged(record.event)
-            case events.QuestionResolved(question, option, text):
-                chosen = ", ".join(part for part in (f"option {option}" if option else "", text) if part)
-                return f"a person decided {question}: {chosen}", Severity.NORMAL
+            case events.QuestionResolved():
+                return _resolved(record.event)
             case events.Noted(Topic.INTERRUPTED, why):
                 # What has stopped it was said by the event before.
                 because = "" if why == self._failed else f": {stop_in_words(why)}"
@@ -159,10 +159,7 @@ class EventFormatter:
                 prefix, severity = _TOPICS[topic]
                 return prefix + text, severity
             case events.RecordsTampered(evidence):
-                text = (
-                    "somebody has changed the records of this run; the changes were undone, a PASS will not be believed"
-                )
-                return f"{text}: {evidence}", Severity.ALARM
+                return f"{_TAMPERED}: {evidence}", Severity.ALARM
             case events.RunEnded(outcome, verified):
                 ended = f"{_what(self._plan)} {record.run} ended: {outcome.in_words(verified)}"
                 return ended, Severity.GOOD if outcome is Outcome.PASSED else Severity.BAD
@@ -215,6 +212,11 @@ def _undone(event: events.WorkUndone) -> Words:
         f"commit {commit} (`git show {commit}:FILE` prints a file of it)"
     )
     return text, Severity.BAD
+
+
+def _resolved(event: events.QuestionResolved) -> Words:
+    chosen = ", ".join(filter(None, (f"option {event.option}" if event.option else "", event.text)))
+    return f"a person decided {event.question}: {chosen}", Severity.NORMAL
 
 
 def _what(plan: Plan | None) -> str:

@@ -120,18 +120,10 @@ class TurnViewBuilder:
                 return replace(self._turns[turn], rests="")
             case events.TurnAnswered(turn, text, _, usage):
                 verdict = verdict_of(self._plan, turn, text, self._read_report)
-                asked = self._of(turn, at)
-                told = {"response": text, "ended": at, "verdict": verdict, "bills": (*asked.bills, usage)}
-                return replace(asked, **told, failure="", waits="", rests="")
+                return self._answered(turn, at, text, verdict, usage)
             case events.AcceptanceWritten(turn, tests, usage):
-                asked = self._of(turn, at)
-                verdict = (
-                    f"refused: {cut(event.problem, REASON)}"
-                    if event.problem
-                    else f"wrote {count(len(tests.files), 'file')}"
-                )
-                told = {"response": SEALED, "ended": at, "verdict": verdict, "bills": (*asked.bills, usage)}
-                return replace(asked, **told, failure="", waits="", rests="")
+                refused = f"refused: {cut(event.problem, REASON)}" if event.problem else ""
+                return self._answered(turn, at, SEALED, refused or f"wrote {count(len(tests.files), 'file')}", usage)
             case events.TurnFailed(turn, _, message, usage):
                 failed = self._of(turn, at)
                 return replace(failed, failure=message, waits="", rests="", bills=(*failed.bills, usage))
@@ -162,6 +154,11 @@ class TurnViewBuilder:
     def _of(self, turn: TurnId, at: float) -> TurnView:
         # A view that starts in the middle sees answers to turns that were asked before.
         return self._turns.get(turn) or TurnView(turn, _agent_of(turn), at, "")
+
+    def _answered(self, turn: TurnId, at: float, text: str, verdict: str, usage: Usage | None) -> TurnView:
+        asked = self._of(turn, at)
+        told = {"response": text, "ended": at, "verdict": verdict, "bills": (*asked.bills, usage)}
+        return replace(asked, **told, failure="", waits="", rests="")
 
     def _sent_back(self, turn: TurnId) -> None:
         """Another attempt means that the last one was not accepted, whatever its report says."""
