@@ -92,11 +92,11 @@ $(VENV)/.stamp-run: $(PINS) | $(BIN)/python
 
 $(VENV)/.stamp-dev: $(PINS) | $(BIN)/python
 	@echo "installing logos with its test tools" >&2
-	@$(PIP) --editable '.[dev,cao]'
+	@$(PIP) --editable '.[dev,cao,web,otel]'
 	@touch $@ $(VENV)/.stamp-run
 
 # Debian packages that tests need, as PROGRAM:PACKAGE, and the tests that are skipped without them.
-PACKAGES := tmux:tmux bwrap:bubblewrap
+PACKAGES := tmux:tmux bwrap:bubblewrap chromium:chromium
 MISSING = for pair in $(PACKAGES); do command -v $${pair%%:*} >/dev/null || printf '%s ' $${pair\#\#*:}; done
 
 packages:

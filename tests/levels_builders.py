@@ -10,6 +10,7 @@ from logos.adapters.reports.records import MAX_COMPONENTS
 from logos.domain.events import (
     CheckRan,
     Event,
+    GateOpened,
     QuestionResolved,
     TurnAnswered,
     TurnAsked,
@@ -22,7 +23,7 @@ from logos.domain.levels import LEVELS, Level
 from logos.domain.plans import CURRENT_RULES, LevelsPlan
 from logos.domain.reports import Change, Component, Finding, Proposal, Refused, Report, Section, TurnKind, Verdict
 from logos.domain.specs import ContentConflict, Tool, TouchedFile
-from logos.domain.turns import Action, Check, Compare, Gather, Merge, Prove, Turn
+from logos.domain.turns import Action, Check, Compare, Gather, Merge, OpenGate, Prove, Turn
 from logos.flows.levels.descent import HAND_BACKS
 from logos.flows.levels.flow import ATTEMPTS, Levels
 from logos.flows.levels.state import MAIN, LevelsState
@@ -290,6 +291,8 @@ def _done(action: Action, world: World) -> Event:
             return WorkCompared(action.id, ("a.py", "test_new.py"), "c0ffee1")
         case Prove():
             return proves(action)
+        case OpenGate():
+            return GateOpened(action.id, action.at, action.question)
 
 
 def answered_by_a_person(state: LevelsState, text: str = "do as you think best", option: int = 0) -> QuestionResolved:

@@ -13,7 +13,11 @@ from logos.domain.events import (
     AcceptanceWritten,
     CheckRan,
     Event,
+    GateDecided,
+    GateOpened,
     Noted,
+    PermissionDecided,
+    PersonSaid,
     QuestionResolved,
     RecordsTampered,
     RunAbandoned,
@@ -33,6 +37,7 @@ from logos.domain.events import (
     WorkMerged,
     WorkUndone,
 )
+from logos.domain.gates import GateKind
 from logos.domain.ledger import Ledger
 from logos.domain.proof import AcceptanceTests
 from logos.domain.specs import ContentConflict
@@ -169,6 +174,8 @@ PASSED_OVER: list[Event] = [
     *(BASELINE, WorkUndone(TURN, ("cart.py",), "abc")),
     WorkGathered(TURN, "cart", "abc"),
     WorkMerged(TURN, "abc"),
+    GateOpened(TURN, GateKind.AFTER_PLAN, "Is this the plan?"),
+    *(GateDecided(TURN, True), PermissionDecided(TURN, True), PersonSaid("prices are in cents")),
     RecordsTampered("event 3 was changed"),
     *(Noted(topic, "") for topic in Topic if topic not in (Topic.INTERRUPTED, Topic.AFTERWARDS)),
 ]

@@ -15,7 +15,11 @@ from logos.domain.events import (
     AcceptanceWritten,
     CheckRan,
     Event,
+    GateDecided,
+    GateOpened,
     Noted,
+    PermissionDecided,
+    PersonSaid,
     ProofRan,
     QuestionResolved,
     RecordsTampered,
@@ -37,6 +41,7 @@ from logos.domain.events import (
     WorkMerged,
     WorkUndone,
 )
+from logos.domain.gates import GateKind
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.plans import CondenseRules, CyclePlan, CycleSeed, LevelsPlan, OnExhausted, ReviewRules
 from logos.domain.proof import AcceptanceTests, CountedTests, LentFolder, ProofStep, RoomReport
@@ -154,6 +159,10 @@ EVENTS: dict[type, st.SearchStrategy[Event]] = {
         st.lists(st.builds(ContentConflict, words, st.lists(words).map(tuple), texts, texts), max_size=2).map(tuple),
     ),
     QuestionResolved: st.builds(QuestionResolved, words, counts, texts),
+    GateOpened: st.builds(GateOpened, turns, st.sampled_from(GateKind), texts),
+    GateDecided: st.builds(GateDecided, turns, st.booleans(), texts, words),
+    PermissionDecided: st.builds(PermissionDecided, turns, st.booleans(), words),
+    PersonSaid: st.builds(PersonSaid, texts, st.none() | names.map(AgentName), words),
     Noted: st.builds(Noted, st.sampled_from(Topic), texts, st.none() | turns),
     RecordsTampered: st.builds(RecordsTampered, texts),
     RunEnded: st.builds(RunEnded, st.sampled_from(Outcome)),

@@ -20,6 +20,7 @@ from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import (
     CheckRan,
     Event,
+    GateOpened,
     Noted,
     QuestionResolved,
     Recorded,
@@ -53,6 +54,7 @@ from logos.domain.turns import (
     FailureKind,
     Gather,
     Merge,
+    OpenGate,
     Outcome,
     Prove,
     RunId,
@@ -431,8 +433,8 @@ class Build:
                 return WorkCompared(action.id, ("a.py",), "c0ffee1")
             case Prove():
                 return proves(action)
-            case Compare():
-                raise AssertionError("a build compares nothing")
+            case OpenGate():
+                return GateOpened(action.id, action.at, action.question)
 
     def life(self, *before: Event) -> Life:
         return Life(self.story.flow, self.do, self.fate, before or (RunStarted(self.story.flow.plan),))

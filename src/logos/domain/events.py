@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from logos.domain.gates import GateKind
 from logos.domain.plans import CycleSeed, GivenSetting, PinnedFile, Plan
 from logos.domain.proof import AcceptanceTests, CountedTests, ProofStep, RoomReport
 from logos.domain.specs import ContentConflict, TouchedFile
@@ -237,7 +238,50 @@ class QuestionResolved:
     question: str
     option: int
     text: str
+    # The id of the person's message, where a driver took it from the inbox.
+    message: str = ""
     kind: Literal["question_resolved"] = "question_resolved"
+
+
+@dataclass(frozen=True, slots=True)
+class GateOpened:
+    """The run waits for a person, who alone can close the gate."""
+
+    gate: TurnId
+    at: GateKind
+    question: str
+    kind: Literal["gate_opened"] = "gate_opened"
+
+
+@dataclass(frozen=True, slots=True)
+class GateDecided:
+    """A person approved or rejected; the words of a rejection go back to the author."""
+
+    gate: TurnId
+    approved: bool
+    words: str = ""
+    message: str = ""
+    kind: Literal["gate_decided"] = "gate_decided"
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionDecided:
+    """A person answered the permission prompt that the agent of a turn shows."""
+
+    turn: TurnId
+    granted: bool
+    message: str = ""
+    kind: Literal["permission_decided"] = "permission_decided"
+
+
+@dataclass(frozen=True, slots=True)
+class PersonSaid:
+    """A person's guidance for the next prompt of an agent (a role, or a level); None: of whoever is next."""
+
+    text: str
+    agent: AgentName | None = None
+    message: str = ""
+    kind: Literal["person_said"] = "person_said"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,18 +314,9 @@ class RunEnded:
 
 _OfRuns = RunStarted | RunResumed | RunForked | RunAbandoned
 _OfTurns = TerminalOpened | TerminalClosed | TurnAsked | TurnSent | TurnAnswered | TurnFailed
+_OfPersons = QuestionResolved | GateOpened | GateDecided | PermissionDecided | PersonSaid
 _OfWork = CheckRan | ProofRan | WorkCompared | WorkGathered | WorkMerged
-Event = (
-    _OfRuns
-    | _OfTurns
-    | _OfWork
-    | AcceptanceWritten
-    | WorkUndone
-    | QuestionResolved
-    | Noted
-    | RecordsTampered
-    | RunEnded
-)
+Event = _OfRuns | _OfTurns | _OfWork | AcceptanceWritten | WorkUndone | _OfPersons | Noted | RecordsTampered | RunEnded
 # The end of a turn, or of a step of Logos itself.
 TurnEnded = TurnAnswered | AcceptanceWritten | _OfWork
 

@@ -87,6 +87,8 @@ class Ledger:
                 return self
             case events.RecordsTampered() | events.WorkUndone() | events.ProofRan():
                 return self
+            case events.GateOpened() | events.GateDecided() | events.PermissionDecided() | events.PersonSaid():
+                return self
             case events.CheckRan() | events.WorkCompared() | events.WorkGathered() | events.WorkMerged():
                 return self
 

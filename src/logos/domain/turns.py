@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
+from logos.domain.gates import GateKind
 from logos.domain.proof import AcceptanceTests, CountedTests, LentFolder, ProofRules, ProofStep
 
 RunId = NewType("RunId", str)
@@ -178,4 +179,13 @@ class Merge:
     contributions: tuple[tuple[str, str], ...]
 
 
-Action = Turn | Check | Compare | Prove | Gather | Merge
+@dataclass(frozen=True, slots=True)
+class OpenGate:
+    """Ask a person to approve or reject, and wait."""
+
+    id: TurnId
+    at: GateKind
+    question: str
+
+
+Action = Turn | Check | Compare | Prove | Gather | Merge | OpenGate

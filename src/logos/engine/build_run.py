@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from logos.domain.events import Recorded, RunResumed, TerminalClosed, TurnAnswered, TurnFailed, WorkCompared
+from logos.domain.events import GateOpened, Recorded, RunResumed, TerminalClosed, TurnAnswered, TurnFailed, WorkCompared
 from logos.domain.ledger import Ledger
 from logos.domain.turns import (
     Action,
@@ -17,6 +17,7 @@ from logos.domain.turns import (
     FailureKind,
     Gather,
     Merge,
+    OpenGate,
     Outcome,
     Prove,
     Turn,
@@ -76,6 +77,8 @@ class BuildRun(Runner[LevelsState]):
                     context.post(self._workspace.gather(self._prepared(action)))
                 case Merge():
                     context.post(self._workspace.merge(action))
+                case OpenGate():
+                    context.post(GateOpened(action.id, action.at, action.question))
         except OSError as error:
             raise HostError(f"{action.id}: {error}") from error
         self._close_idle(context)

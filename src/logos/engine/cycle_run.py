@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from logos.domain.events import Event, ProofRan, WorkCompared
-from logos.domain.turns import Action, Agent, Check, Compare, Gather, Merge, Outcome, Prove, Turn
+from logos.domain.events import Event, GateOpened, ProofRan, WorkCompared
+from logos.domain.turns import Action, Agent, Check, Compare, Gather, Merge, OpenGate, Outcome, Prove, Turn
 from logos.engine.acceptance import AcceptanceTester
 from logos.engine.checkpoints import ChangedFiles
 from logos.engine.journal import Journal, Watcher
@@ -126,6 +126,8 @@ class CycleRun(Runner[CycleState]):
                     self._ask(action, context)
                 finally:
                     self._opening.turn_over(action.agent)
+            case OpenGate():
+                context.post(GateOpened(action.id, action.at, action.question))
             case Gather() | Merge():
                 raise RuntimeError("the cycle works in one place")
 

@@ -151,6 +151,10 @@ class EventFormatter:
                 return _merged(record.event)
             case events.QuestionResolved():
                 return _resolved(record.event)
+            case events.GateOpened(gate, _, question):
+                return f"{gate} waits for you: {question}", Severity.ALARM
+            case events.GateDecided() | events.PermissionDecided() | events.PersonSaid():
+                return _decided(record.event), Severity.NORMAL
             case events.Noted(Topic.INTERRUPTED, why):
                 # What has stopped it was said by the event before.
                 because = "" if why == self._failed else f": {stop_in_words(why)}"
@@ -217,6 +221,16 @@ def _undone(event: events.WorkUndone) -> Words:
 def _resolved(event: events.QuestionResolved) -> Words:
     chosen = ", ".join(filter(None, (f"option {event.option}" if event.option else "", event.text)))
     return f"a person decided {event.question}: {chosen}", Severity.NORMAL
+
+
+def _decided(event: events.GateDecided | events.PermissionDecided | events.PersonSaid) -> str:
+    match event:
+        case events.GateDecided(gate, approved, words):
+            return f"a person {'approved' if approved else 'rejected'} {gate}{f': {words}' if words else ''}"
+        case events.PermissionDecided(turn, granted):
+            return f"a person {'gave' if granted else 'refused'} the permission that {turn} asked for"
+        case events.PersonSaid(text, agent):
+            return f"a person says to {_name(agent) if agent else 'the next agent'}: {text}"
 
 
 def _what(plan: Plan | None) -> str:

@@ -103,6 +103,8 @@ class Cycle:
                 return state
             case events.WorkGathered() | events.WorkMerged() | events.QuestionResolved() | events.RecordsTampered():
                 return state
+            case events.GateOpened() | events.GateDecided() | events.PermissionDecided() | events.PersonSaid():
+                return state
             case events.RunResumed() | events.RunForked():
                 # A plan of the other flow changes nothing.
                 return state

@@ -119,6 +119,8 @@ class Levels:
                 return state
             case events.RecordsTampered() | events.WorkUndone() | events.AcceptanceWritten():
                 return state
+            case events.GateOpened() | events.GateDecided() | events.PermissionDecided() | events.PersonSaid():
+                return state
             case events.RunStarted() | events.RunResumed() | events.RunForked() | events.RunEnded() | events.Noted():
                 return state
 
