@@ -67,6 +67,14 @@ class MemoryReporter(Protocol):
 
 
 @runtime_checkable
+class Typist(Protocol):
+    """A host that types what it is given into a client that runs, which takes its time to read a line."""
+
+    # A prompt that comes sooner after another message would be a part of it.
+    settle_seconds: float
+
+
+@runtime_checkable
 class WindowChecker(Protocol):
     """A host that reports the last status of a terminal also when its window is gone, and can tell that it is."""
 

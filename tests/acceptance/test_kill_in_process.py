@@ -142,6 +142,8 @@ class _Counted:
 
 
 class _MortalScreens(Mortal):
+    settle_seconds = 1.5
+
     def get_screen(self, terminal_id: str) -> str:
         self._life.check()
         return self._real.get_last_output(terminal_id)

@@ -1,7 +1,6 @@
 """The set-up of a run: the agent that is asked first gets its prompt while the terminals of the others are opened."""
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
@@ -12,11 +11,9 @@ from logos.domain.turns import Action, Agent, AgentName, Turn, TurnId
 from logos.engine.loop import Job, WorkerContext
 from logos.engine.terminals import AgentTerminals
 from logos.errors import HostError
-from logos.ports import Screen
+from logos.ports import Screen, Typist
 
 WAIT_SECONDS = 0.2
-# Some clients take this long to read a pasted line: a prompt that comes sooner would be a part of it.
-RENAME_SETTLES_SECONDS = 1.5
 
 TerminalsFor = Callable[[Callable[[Event], object]], AgentTerminals]
 
@@ -28,6 +25,10 @@ class Opening:
     run: str
     terminals_for: TerminalsFor
     ledger: Callable[[], Ledger]
+    now: Callable[[], float]
+    pause: Callable[[float], object]
+    # How long a client takes to read the line that renames it.
+    settles: float
     first: AgentName | None = None
     others: Sequence[Agent] = ()
     # Agents that can be asked: their terminal is open and is not being renamed.
@@ -38,7 +39,6 @@ class Opening:
     failed: threading.Event = field(default_factory=threading.Event)
     # When a terminal was renamed.
     renamed: dict[AgentName, float] = field(default_factory=dict[AgentName, float])
-    now: Callable[[], float] = time.monotonic
 
     @classmethod
     def begin(
@@ -51,17 +51,20 @@ class Opening:
         ledger: Callable[[], Ledger],
     ) -> Self:
         """Open what the next turn needs. Where terminals start at once, or nobody is asked next, open all."""
+        host = terminals.host
+        settles = host.settle_seconds if isinstance(host, Typist) else 0.0
+        own = (run, terminals_for, ledger, terminals.now, terminals.pause, settles)
         missing = [agent for agent in agents if agent.name not in ledger().terminals]
         asked = {action.agent for action in due if isinstance(action, Turn)}
-        if not missing or not asked or not isinstance(terminals.host, Screen):
+        if not missing or not asked or not isinstance(host, Screen):
             terminals.open(run, agents, ledger())
-            return cls(run, terminals_for, ledger)
+            return cls(*own)
         first = next((agent for agent in missing if agent.name in asked), None)
         if first is not None:
             terminals.open_first(run, first, ledger())
         others = [agent for agent in missing if agent is not first]
         ready = {agent.name: threading.Event() for agent in missing}
-        return cls(run, terminals_for, ledger, first.name if first else None, others, ready)
+        return cls(*own, first.name if first else None, others, ready)
 
     @property
     def jobs(self) -> dict[TurnId, Job]:
@@ -79,9 +82,10 @@ class Opening:
             self.first_turn_begun.set()
         elif agent in self.ready:
             _wait(self.ready[agent], context)
-            settled = self.renamed.pop(agent, -RENAME_SETTLES_SECONDS) + RENAME_SETTLES_SECONDS
+            renamed = self.renamed.pop(agent, None)
+            settled = self.now() if renamed is None else renamed + self.settles
             while (left := settled - self.now()) > 0:
-                context.stop.wait(left)
+                self.pause(min(left, WAIT_SECONDS))
                 context.check()
 
     def wait_for_others(self, context: WorkerContext) -> None:

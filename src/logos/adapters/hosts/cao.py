@@ -38,6 +38,8 @@ MAX_MESSAGE_BYTES = 60_000
 CREATE_SECONDS = 240.0
 REQUEST_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
+# Some clients take this long to read a pasted line.
+SETTLE_SECONDS = 1.5
 
 # The server has not received the request: any request can be repeated.
 _NOT_RECEIVED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -63,6 +65,7 @@ class ApiClient:
         working_directory: str | None = None,
         *,
         patience: float = 30.0,
+        settle_seconds: float = SETTLE_SECONDS,
         token: str = "",
         transport: httpx.BaseTransport | None = None,
         tell: Callable[[str], None] = lambda _text: None,
@@ -70,6 +73,7 @@ class ApiClient:
         self.base_url = base_url.rstrip("/")
         self.working_directory = working_directory or str(Path.cwd())
         self.patience = patience
+        self.settle_seconds = settle_seconds
         self._tell = tell
         self._folders: dict[str, Path] = {}
         try:
