@@ -33,11 +33,11 @@ KNOWN = {
 }
 HONEST = {"tax.py": "def tax(price):\n    return price // 5\n", **KNOWN}
 HARD_CODED = {"tax.py": "def tax(price):\n    return {100: 20}.get(price)\n", **KNOWN}
-# Nobody but its author may see this word.
-SECRET = "zanzibar"
+# Nobody but its author may see this word and these numbers. Shorter ones could be the length of a prompt.
+SECRET, PRICE, TAX = "zanzibar", "73512905", "14702581"
 BLIND = (
     "import unittest\n\nfrom tax import tax\n\n\nclass Acceptance(unittest.TestCase):\n"
-    f"    def test_{SECRET}(self):\n        self.assertEqual(tax(735), 147, '{SECRET}')\n"
+    f"    def test_{SECRET}(self):\n        self.assertEqual(tax({PRICE}), {TAX}, '{SECRET}')\n"
 )
 SENTENCE = "tax is a fifth of any price"
 SAID = f"Acceptance tests:\n- test_blind.py::Acceptance.test_{SECRET}: {SENTENCE}\n"
@@ -97,7 +97,7 @@ def test_a_program_that_knows_the_tested_values_fails_blind_tests(cheat: Sandbox
     assert done.code == 1
     assert f"Not met: {SENTENCE}" in done.err
     assert proof_steps(cheat)[-1] is ProofStep.BLIND
-    for secret in (SECRET, "735", "147,"):
+    for secret in (SECRET, PRICE, TAX):
         assert secret not in done.err + done.out
 
 
