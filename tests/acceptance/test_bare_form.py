@@ -16,8 +16,7 @@ import pytest
 from logos.domain.events import Noted, Topic
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM, PASS, REVISE, script
 from logos.testing.cao_server import FakeCao
-from tests.support.isolation import clean_env
-from tests.support.sandbox import PROMPT, QUICK, Done, Sandbox, ended
+from tests.support.sandbox import PROMPT, QUICK, Done, Sandbox, Started, ended
 from tests.support.waiting import LAST_RESORT, wait_for
 
 CYCLE, COMPAT = "logos.cycle", "logos.compat.run_orchestrator_loop"
@@ -42,18 +41,9 @@ class BareForm(Sandbox):
     module: str
     cao: Cao
 
-    def begin(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        env = clean_env(**{"WD": str(self.wd), "PROMPT": PROMPT, "API": self.cao.url, **QUICK, **environment})
-        process = subprocess.Popen(
-            [sys.executable, "-m", self.module, *arguments],
-            cwd=self.wd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.started.append(process)
-        return process
+    def begin(self, *arguments: str, **environment: str) -> Started:
+        given = {"WD": str(self.wd), "PROMPT": PROMPT, "API": self.cao.url, **QUICK, **environment}
+        return self.start_module(self.module, *arguments, **given)
 
     def call(self, *arguments: str, **environment: str) -> Done:
         return ended(self.begin(*arguments, **environment))

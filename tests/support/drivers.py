@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -10,17 +9,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from tests import driver
+from tests.support.forked import PROCESSES
 
 KILLED = -signal.SIGKILL
-
-# Forked from a process that has read our modules already, since there are many of them.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    [
-        *("tests.support.drivers", "logos.adapters.reports", "typer.main", "logos.cli.app", "logos.cli.output.console"),
-        *(f"logos.cli.{command}" for command in ("run", "build", "resume", "status", "rollback", "fork")),
-    ]
-)
 
 
 def start_driver(

@@ -37,6 +37,7 @@ from logos.domain.events import Event, Recorded, TurnAnswered, TurnAsked, TurnSe
 from logos.engine.runner import RunResult
 from logos.ports import AgentHost
 from logos.testing import ScriptedAgents, script
+from tests.support.forked import Forked, can_be_forked
 from tests.support.isolation import clean_env
 from tests.support.logs import read_log
 from tests.support.repositories import FILES, git, make_repository
@@ -50,6 +51,7 @@ QUICK = {"POLL_SECONDS": "0.02", "IDLE_GRACE_SECONDS": "0.2"}
 IDLE_HANDS = {"EXPECT_CHANGE": "0"}
 
 Json = dict[str, Any]
+Started = subprocess.Popen[str] | Forked
 Kept = TypeVar("Kept", bound=Event)
 
 
@@ -73,7 +75,7 @@ class Sandbox:
     environment: dict[str, str] = field(default_factory=dict)
     # What a run in this process told its person.
     told: list[str] = field(default_factory=list)
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    started: list[Started] = field(default_factory=list)
     # What was the person's when `remember` was called last.
     before: Json = field(default_factory=dict)
     _agents: ScriptedAgents | None = None
@@ -110,20 +112,16 @@ class Sandbox:
         given = {**self.environment, **more}
         return given if "EXPECT_CHANGE" in given else {"LOGOS_EXPECT_CHANGE": "0", **given}
 
-    def start(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **env: str) -> Started:
         """`logos` as a process of its own, in a group of its own; it is ended with the sandbox."""
-        process = subprocess.Popen(
-            [LOGOS, *arguments],
-            cwd=self.wd,
-            env=clean_env(**self._variables(**env)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self.started.append(process)
-        return process
+        return self.start_module("logos", *arguments, **self._variables(**env))
+
+    def start_module(self, module: str, *arguments: str, **variables: str) -> Started:
+        """`python -m MODULE` in the same way, with these variables and those of no person."""
+        environment = clean_env(**variables)
+        begun = Forked if can_be_forked(environment) else executed
+        self.started.append(begun(module, arguments, self.wd, environment))
+        return self.started[-1]
 
     def apart(self, *arguments: str, **env: str) -> Done:
         """`logos` as a process of its own, to its end."""
@@ -356,7 +354,21 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def heard(process: subprocess.Popen[str], words: str) -> str:
+def executed(module: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A module of ours as a person starts it."""
+    return subprocess.Popen(
+        [*([LOGOS] if module == "logos" else [sys.executable, "-m", module]), *arguments],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def heard(process: Started, words: str) -> str:
     """The first line on a process's stderr that has these words; it must come before the process ends."""
     assert process.stderr is not None
     said = ""
@@ -366,7 +378,7 @@ def heard(process: subprocess.Popen[str], words: str) -> str:
     return line
 
 
-def ended(process: subprocess.Popen[str]) -> Done:
+def ended(process: Started) -> Done:
     """What a process said, once it has ended."""
     out, err = process.communicate(timeout=LAST_RESORT)
     return Done(process.returncode, out or "", err or "")

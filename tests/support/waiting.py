@@ -8,12 +8,14 @@ from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
+from tests.support.forked import Forked
+
 # Far beyond what any wait needs on a loaded machine: reaching it means that nothing more will happen.
 LAST_RESORT = 300.0
 _LOOK_SECONDS = 0.01
 
 Found = TypeVar("Found")
-AnyProcess = subprocess.Popen[str] | subprocess.Popen[bytes] | BaseProcess
+AnyProcess = subprocess.Popen[str] | subprocess.Popen[bytes] | Forked | BaseProcess
 
 
 def wait_for(
