@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import compileall
 import json
 import os
 import shlex
@@ -131,16 +132,19 @@ def python_with_pytest() -> Path:
     """An interpreter that has pytest and no other plugin, made once from the packages of this environment."""
     wanted = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
     cache = Path(__file__).parents[2] / ".cache"
-    ready = cache / f"python{sys.version_info.major}.{sys.version_info.minor}-pytest-{metadata.version('pytest')}"
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    ready = cache / f"python{version}-compiled-pytest-{metadata.version('pytest')}"
     if not ready.is_dir():
         cache.mkdir(exist_ok=True)
         making = Path(tempfile.mkdtemp(dir=cache))
         venv.create(making, symlinks=True)
-        site = making / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+        site = making / "lib" / f"python{version}" / "site-packages"
         for file in [file for name in wanted for file in metadata.files(name) or ()]:
             if file.suffix != ".pyc" and ".." not in file.parts:
                 (site / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(str(file.locate()), site / file)
+        # In a room nobody can write here: every start would compile all of it.
+        compileall.compile_dir(site, quiet=2, stripdir=str(making), prependdir=str(ready))
         with suppress(OSError):
             # Another process may have been faster.
             making.rename(ready)
