@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ import yaml
 from bench.trust.cases import Case, Kind, Plain, Project, Reach
 from bench.trust.place import SECONDS, Place, has_sandbox, is_here, place_of, put
 
+Call = Callable[[Sequence[str], Path, Mapping[str, str]], subprocess.CompletedProcess[str]]
 LOGOS = str(Path(sys.executable).parent / "logos")
 
 
@@ -90,7 +91,20 @@ def call_of(place: Place) -> list[str]:
     ]
 
 
-def play(case: Case, *, keep: bool = False, unverified: bool = False) -> Verdict:
+def executed(command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+def play(case: Case, *, keep: bool = False, unverified: bool = False, call: Call = executed) -> Verdict:
     """Run a case and judge it. `unverified` turns the proof off, to see whether anything else stops the case."""
     missing = [program for program in case.project.needs if not is_here(program)]
     if missing:
@@ -98,16 +112,8 @@ def play(case: Case, *, keep: bool = False, unverified: bool = False) -> Verdict
     with place_of(case, keep=keep) as place:
         (place.root / "script.yaml").write_text(yaml.safe_dump(place.filled(case.script()), width=1000), "utf-8")
         began = time.monotonic()
-        ran = subprocess.run(
-            call_of(place),
-            cwd=place.work,
-            env={**place.environment, **({"VERIFY_PASS": "0"} if unverified else {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        environment = {**place.environment, **({"VERIFY_PASS": "0"} if unverified else {})}
+        ran = call(call_of(place), place.work, environment)
         seconds = time.monotonic() - began
         document = _json(ran.stdout)
         events = _events(place)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
 from bench.trust.cases import Case, Kind, Project, Reach, cases, known_holes, projects
 from bench.trust.play import Judgement, control, play
+from tests.support.sandbox import begun, ended
 
 
 def of(kind: Kind) -> list[Any]:
@@ -21,8 +25,13 @@ def of(kind: Kind) -> list[Any]:
     ]
 
 
+def called(command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> CompletedProcess[str]:
+    done = ended(begun("logos", command[1:], cwd, env))
+    return CompletedProcess(command, done.code, done.out, done.err)
+
+
 def judged(case: Case) -> None:
-    verdict = play(case)
+    verdict = play(case, call=called)
     if verdict.judgement in (Judgement.SKIPPED, Judgement.OUT_OF_REACH):
         pytest.skip(verdict.reason or "needs a sandbox")
     assert not verdict.is_bad, f"{verdict.judgement}: {case.how}\n{verdict.reason}\n{verdict.output}"

@@ -34,10 +34,9 @@ PROCESSES.set_forkserver_preload(
 
 def can_be_forked(environment: Mapping[str, str]) -> bool:
     """Whether these variables change nothing that was decided when the process to fork from began."""
-    return not any(
-        name.startswith(_READ_AT_START) and environment.get(name) != os.environ.get(name)
-        for name in {*environment, *os.environ}
-    )
+    read = {name: value for name, value in environment.items() if name.startswith(_READ_AT_START)}
+    # Without a locale, Python takes this one.
+    return all(value in ("C.UTF-8", os.environ.get(name)) for name, value in read.items())
 
 
 class _Handle:

@@ -118,9 +118,7 @@ class Sandbox:
 
     def start_module(self, module: str, *arguments: str, **variables: str) -> Started:
         """`python -m MODULE` in the same way, with these variables and those of no person."""
-        environment = clean_env(**variables)
-        begun = Forked if can_be_forked(environment) else executed
-        self.started.append(begun(module, arguments, self.wd, environment))
+        self.started.append(begun(module, arguments, self.wd, clean_env(**variables)))
         return self.started[-1]
 
     def apart(self, *arguments: str, **env: str) -> Done:
@@ -354,8 +352,10 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def executed(module: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[str]:
-    """A module of ours as a person starts it."""
+def begun(module: str, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Started:
+    """A module of ours in a process of its own: forked, or started as a person does where that makes a difference."""
+    if can_be_forked(env):
+        return Forked(module, arguments, cwd, env)
     return subprocess.Popen(
         [*([LOGOS] if module == "logos" else [sys.executable, "-m", module]), *arguments],
         cwd=cwd,
