@@ -8,14 +8,26 @@ from typing import Any
 
 from hypothesis import settings
 
-from logos.domain.events import CheckRan, Event, ProofRan, TurnAnswered, TurnAsked, TurnFailed, TurnSent, WorkCompared
+from logos.domain.events import (
+    CheckRan,
+    Event,
+    GateDecided,
+    GateOpened,
+    ProofRan,
+    TurnAnswered,
+    TurnAsked,
+    TurnFailed,
+    TurnSent,
+    WorkCompared,
+)
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CURRENT_RULES, CyclePlan, ReviewRules
 from logos.domain.proof import CountedTests, ProofRules, ProofStep
 from logos.domain.roles import Role
-from logos.domain.turns import Agent, AgentName, Check, Compare, FailureKind, Prove, Turn, TurnId
+from logos.domain.turns import Agent, AgentName, Check, Compare, FailureKind, OpenGate, Prove, Turn, TurnId
 from logos.flows import Flow, State
 from logos.flows.cycle.flow import Cycle, CycleState
+from logos.flows.gates import Gate
 
 # How many times as many examples as in the quick suite.
 _MORE = {"default": 1, "long": 5, "fuzz": 100}
@@ -59,6 +71,13 @@ Answer = Callable[[TurnId, str], str]
 RunCheck = Callable[[Check], int]
 
 
+Decide = Callable[[Gate], GateDecided]
+
+
+def approves(gate: Gate) -> GateDecided:
+    return GateDecided(gate.id, approved=True)
+
+
 def no_check(check: Check) -> int:
     raise AssertionError(f"nobody asked for the check {check.id}")
 
@@ -92,6 +111,10 @@ class Driven:
         return [event.turn for event in self.events if isinstance(event, TurnAsked)]
 
     @property
+    def gates(self) -> list[str]:
+        return [event.gate for event in self.events if isinstance(event, GateOpened)]
+
+    @property
     def answered(self) -> dict[str, str]:
         return {event.turn: event.text for event in self.events if isinstance(event, TurnAnswered)}
 
@@ -107,7 +130,10 @@ def drive_purely(
     *,
     changed: Callable[[TurnId], tuple[str, ...] | None] = lambda _turn: None,
     tree: Callable[[TurnId], str] = lambda _turn: "",
+    commit: Callable[[TurnId], str] = lambda _turn: "c0ffee1",
     prove: Callable[[Prove], ProofRan] = proves,
+    decide: Decide = approves,
+    prompt: Callable[[Turn], str] = lambda turn: f"prompt of {turn.id}",
     before: Iterable[Event] = (),
     at_most: int = 500,
     until: Callable[[CycleState], bool] = lambda _state: False,
@@ -115,7 +141,7 @@ def drive_purely(
     """Take what is due and apply what becomes of it, from after `before` to the outcome.
 
     `answer` gives an agent's text for (turn, answer name), `check` a command's exit code, `changed` the files of a
-    comparison, `tree` their digest.
+    comparison, `tree` their digest, `commit` their snapshot, `decide` what a person says at an open gate.
     """
     events = list(before)
     state = replay(flow, events)
@@ -130,6 +156,10 @@ def drive_purely(
 
     errands = 0
     while state.outcome is None and not until(state):
+        if state.gate is not None:
+            assert flow.due(state) == ()
+            happen(decide(state.gate))
+            continue
         (action,) = flow.due(state)
         errands += 1
         if errands > at_most:
@@ -138,13 +168,15 @@ def drive_purely(
             case Check():
                 happen(CheckRan(action.id, action.command, check(action), "the output of the check"))
             case Compare():
-                happen(WorkCompared(action.id, changed(action.id), "c0ffee1", tree(action.id)))
+                happen(WorkCompared(action.id, changed(action.id), commit(action.id), tree(action.id)))
             case Prove():
                 happen(prove(action))
+            case OpenGate():
+                happen(GateOpened(action.id, action.at, action.question))
             case Turn():
                 hand = ledger.in_flight.get(action.id)
                 if hand is None:
-                    happen(TurnAsked(action.id, action.agent, f"prompt of {action.id}"))
+                    happen(TurnAsked(action.id, action.agent, prompt(action)))
                 if hand is None or not hand.sent:
                     happen(TurnSent(action.id))
                 happen(TurnAnswered(action.id, answer(action.id, action.answer)))

@@ -10,6 +10,7 @@ from logos.adapters.reports.records import MAX_COMPONENTS
 from logos.domain.events import (
     CheckRan,
     Event,
+    GateDecided,
     GateOpened,
     QuestionResolved,
     TurnAnswered,
@@ -27,7 +28,7 @@ from logos.domain.turns import Action, Check, Compare, Gather, Merge, OpenGate, 
 from logos.flows.levels.descent import HAND_BACKS
 from logos.flows.levels.flow import ATTEMPTS, Levels
 from logos.flows.levels.state import MAIN, LevelsState
-from tests.builders import proves, replay
+from tests.builders import Decide, approves, proves, replay
 
 TELOS = tuple((level, f"what is known at {level.name}") for level in sorted(Level, reverse=True))
 TOOLS = (
@@ -194,6 +195,10 @@ class Built:
     state: LevelsState
 
     @property
+    def gates(self) -> list[str]:
+        return [event.gate for event in self.events if isinstance(event, GateOpened)]
+
+    @property
     def asked(self) -> list[str]:
         return [event.turn for event in self.events if isinstance(event, TurnAsked)]
 
@@ -231,6 +236,8 @@ def drive_levels(
     order: Order = first,
     before: Iterable[Event] = (),
     eager: bool = True,
+    decide: Decide = approves,
+    prompt: Callable[[Turn], str] = lambda _turn: "prompt",
     until: Callable[[LevelsState], bool] = lambda _state: False,
     watch: Callable[[LevelsState, tuple[Action, ...]], None] = lambda _state, _due: None,
 ) -> Built:
@@ -241,7 +248,6 @@ def drive_levels(
     world, events = world or World(), list(before)
     state = replay(flow, events)
     asked = {event.turn for event in events if isinstance(event, TurnAsked)}
-    bound = turns_at_most(flow.plan) * (1 + sum(isinstance(event, QuestionResolved) for event in events))
     errands: dict[str, Action] = {}
     busy: dict[str, Action] = {}
 
@@ -253,13 +259,19 @@ def drive_levels(
 
     def ask(turn: Turn) -> None:
         asked.add(turn.id)
+        persons = sum(isinstance(event, QuestionResolved | GateDecided) for event in events)
+        bound = turns_at_most(flow.plan) * (1 + persons)
         if len(asked) > bound:
             raise Endless(f"{len(asked)} turns, and only {bound} are allowed; now {turn.id}")
-        happen(TurnAsked(turn.id, turn.agent, "prompt"), TurnSent(turn.id))
+        happen(TurnAsked(turn.id, turn.agent, prompt(turn)), TurnSent(turn.id))
 
     while state.outcome is None and state.stalled is None and not until(state):
         due = flow.due(state)
         watch(state, due)
+        if state.gate is not None:
+            assert due == ()
+            happen(decide(state.gate))
+            continue
         if not due:
             raise Deadlock(f"nothing is due in {state.stage} at {state.level.name} after {events[-3:]}")
         for action in due:

@@ -30,7 +30,7 @@ APPLIES: dict[str, tuple[Level, ...]] = {
 }
 
 HEAD = ("turn", "level", "title", "wd", "response_path")
-FRAME = (*HEAD, "mandate", "taking_part")
+FRAME = (*HEAD, "mandate", "taking_part", "person")
 # Heading → the facts that make it appear; all of them are other people's text.
 MATERIAL = {
     "TELOS": "telos",
@@ -106,6 +106,7 @@ class PendingResponse:
             "title": self.level_def.title,
             "mandate": self.level_def.mandate,
             "sections": ", ".join(self.level_def.sections),
+            "person": "",
             "taking_part": ", ".join(level.name for level in ALL_LEVELS),
             "judges": self.level is Level.L9,
             "divides": self.level is Level.L3,

@@ -16,7 +16,10 @@ from logos.app.runs import load_run, read_report
 from logos.domain.events import (
     CheckRan,
     Event,
+    GateDecided,
+    GateOpened,
     Noted,
+    PersonSaid,
     QuestionResolved,
     Recorded,
     RunAbandoned,
@@ -30,17 +33,18 @@ from logos.domain.events import (
     TurnAsked,
     TurnSent,
 )
+from logos.domain.gates import GateKind
 from logos.domain.ledger import Ledger
 from logos.domain.levels import Level
 from logos.domain.turns import AgentName, Outcome, RunId, TerminalId, TurnId
 from logos.domain.usage import Usage
 from logos.engine.journal import Journal
-from logos.testing import GOOD_ANALYSIS, MemoryLog
+from logos.testing import APPROVED, GOOD_ANALYSIS, MemoryLog
 from logos.views.events import EventFormatter, Severity
 from logos.views.run import RunView, TurnViewBuilder
 from logos.views.sessions import Session, sessions_of
 from logos.views.turns import LOGOS
-from tests.builders import a_failure, a_plan, examples
+from tests.builders import a_failure, a_plan, a_quick_plan, examples
 from tests.levels_builders import a_levels_plan, answered_by_a_person
 from tests.unit.test_cli_levels import Talk, built
 from tests.unit.test_forks import Life, Play, cuts, plays
@@ -246,6 +250,45 @@ def test_the_time_in_which_a_build_waits_for_a_person_is_nobodys() -> None:
     now = len(events) + 1
     night = [(now, end), (now + 9e4, QuestionResolved(question.id, 0, "cents")), (now + 9e4 + 5, RunResumed(plan))]
     assert load_run(timed(*enumerate(events, 1), *night), PARENT).fold.driven_seconds == now - 1
+
+
+PLAN_GATE = TurnId("r1.gate.after_plan")
+OPENED = GateOpened(PLAN_GATE, GateKind.AFTER_PLAN, "May the programmer begin?")
+REACHED = (
+    (0, RunStarted(a_quick_plan(gates=(GateKind.AFTER_PLAN,)))),
+    (10, TurnAnswered(TurnId("r1.analyst.c1"), GOOD_ANALYSIS)),
+    (20, TurnAnswered(TurnId("r1.peer_analyst.c1"), APPROVED)),
+    (20, OPENED),
+)
+GATED = RunResumed(a_quick_plan(gates=(GateKind.AFTER_PLAN,)))
+
+
+@pytest.mark.parametrize(
+    ("happened", "driven"),
+    [
+        # A driver waits, and goes on after the decision.
+        ([(1000, GateDecided(PLAN_GATE, True)), (1005, left("SIGTERM"))], 25),
+        # The driver leaves; a decision comes while there is none.
+        ([(21, left("waits")), (1000, GateDecided(PLAN_GATE, True)), (2000, GATED), (2005, left("SIGTERM"))], 25),
+        # The next driver waits as well.
+        ([(21, left("waits")), (500, GATED), (1000, GateDecided(PLAN_GATE, True)), (1005, left("SIGTERM"))], 25),
+        # What a person says changes nothing about the time.
+        ([(500, PersonSaid("hm")), (1000, GateDecided(PLAN_GATE, True)), (1005, left("SIGTERM"))], 25),
+        # A gate is taken away.
+        ([(21, left("waits")), (500, RESUMED), (507, left("SIGTERM"))], 27),
+    ],
+)
+def test_the_time_in_which_an_open_gate_waits_is_nobodys(happened: list[tuple[float, Event]], driven: float) -> None:
+    view = load_run(timed(*REACHED, *happened), PARENT)
+    assert view.fold.driven_seconds == driven
+    assert view.driven == driven
+
+
+def test_guidance_ends_no_session_and_takes_no_time() -> None:
+    happened = [*REACHED[:2], (15, PersonSaid("hm")), (18, left("SIGTERM")), (900, PersonSaid("hm")), (990, GATED)]
+    view = load_run(timed(*happened), PARENT)
+    assert (view.fold.driven_seconds, view.driven) == (18, 18)
+    assert len(view.sessions) == 2
 
 
 # --- the story

@@ -5,6 +5,7 @@ from enum import IntEnum, StrEnum
 from typing import Literal
 
 from logos.domain.artifacts import Artifacts
+from logos.domain.gates import GateKind
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.proof import ProofRules
 from logos.domain.roles import ANSWERS, Phase, Role
@@ -113,6 +114,8 @@ class CyclePlan:
     # None: nobody compares the files of rounds.
     on_no_progress: OnNoProgress | None = None
     artifacts: Artifacts = Artifacts.OPENSPEC
+    # Where a person decides whether the run goes on.
+    gates: tuple[GateKind, ...] = ()
     flow: Literal["cycle"] = "cycle"
     rules: int = RulesVersion.FIRST.value
 
@@ -143,6 +146,7 @@ class LevelsPlan:
     # The command that prepares a worktree.
     setup: str = ""
     proof: ProofRules | None = None
+    gates: tuple[GateKind, ...] = ()
     flow: Literal["levels"] = "levels"
     rules: int = RulesVersion.FIRST.value
 

@@ -3,6 +3,9 @@
 from typing import Any, Generic, TypeVar, cast
 
 from logos.domain.events import (
+    GateDecided,
+    PermissionDecided,
+    PersonSaid,
     QuestionResolved,
     Recorded,
     RecordsTampered,
@@ -29,6 +32,8 @@ RunState = CycleState | LevelsState
 
 # A run with one of these outcomes can still continue.
 UNFINISHED = (None, Outcome.BLOCKED)
+# The time before these was nobody's.
+_BETWEEN_DRIVERS = (RunResumed, QuestionResolved, GateDecided, RunAbandoned)
 
 
 class RunFold(Generic[State]):
@@ -57,12 +62,7 @@ class RunFold(Generic[State]):
     def add(self, record: Recorded) -> None:
         event = record.event
         self.seq = record.seq
-        # Count only time while a driver was attached to this run.
-        if isinstance(event, RunForked):
-            self.driven_seconds = 0.0
-        elif self._last_at is not None and not isinstance(event, RunResumed | QuestionResolved | RunAbandoned):
-            self.driven_seconds += max(record.at - self._last_at, 0.0)
-        self._last_at = record.at
+        self._count(record)
         self.ledger = self.ledger.enter(event)
         self.state = self.flow.apply(self.state, event)
         if isinstance(event, RecordsTampered):
@@ -71,6 +71,18 @@ class RunFold(Generic[State]):
             self.state = cast(State, _not_believed(self.run, self.state, *self.tampered))
         # A finished run stays ended when a later driver only cleans up; a reopened run is not ended.
         self.ended = self.outcome is not None and (self.ended or isinstance(event, RunEnded | RunAbandoned))
+
+    def _count(self, record: Recorded) -> None:
+        """Count only time while a driver was attached to this run, and could do something."""
+        if isinstance(record.event, PersonSaid | PermissionDecided):
+            # With or without a driver: the next event of a driver counts from its last one.
+            return
+        waits = isinstance(self.state, RunState) and self.state.gate is not None
+        if isinstance(record.event, RunForked):
+            self.driven_seconds = 0.0
+        elif self._last_at is not None and not waits and not isinstance(record.event, _BETWEEN_DRIVERS):
+            self.driven_seconds += max(record.at - self._last_at, 0.0)
+        self._last_at = record.at
 
 
 def _not_believed(run: RunId, state: RunState, seq: int, evidence: str) -> RunState:

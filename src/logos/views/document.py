@@ -176,6 +176,16 @@ class QuestionDocument(Document):
     evidence: str = shown("what led to it: commands that Logos ran, exit codes, the end of their output")
 
 
+class WaitingDocument(Document):
+    """What waits for a person."""
+
+    kind: str = shown("gate (`logos approve`, `logos reject`), permission (the same), or question (`logos resolve`)")
+    id: str = shown("id of the gate, of the turn whose agent shows a prompt, or of the question")
+    text: str = shown("what is asked")
+    options: list[str] = shown("approve and reject; of a question, the proposals, in the order of their numbers")
+    since: Instant = shown("ISO 8601, UTC")
+
+
 class FindingDocument(Document):
     """What a reviewer or a test has found."""
 
@@ -198,7 +208,7 @@ class RunDocument(Document):
     wd: Path = shown("work dir", "work_dir")
     asked_for: str = shown("first line of the request", "view.asked_for")
     status: str = shown(
-        "the outcome, or RUNNING, WAITING FOR YOU (an agent shows a prompt), STOPPED (no driver)", "word"
+        "the outcome, or RUNNING, WAITING FOR YOU (an open gate, or an agent's prompt), STOPPED (no driver)", "word"
     )
     outcome: str | None = shown(
         "PASSED, FAILED, REJECTED, BLOCKED or ABANDONED; null while it can continue", "view.outcome"
@@ -209,6 +219,7 @@ class RunDocument(Document):
     stopped_because: NonEmpty = shown("why the last driver left; null with an outcome or a driver")
     driver_pid: int | None = shown("process that drives the run now", "driver")
     question: QuestionDocument | None = shown("what a person must decide (`logos resolve`)", "view.question")
+    waiting: list[WaitingDocument] = shown("what waits for a person, the oldest first")
     simulated: bool = shown("its agents follow a script", "view.simulated")
     damage: NonEmpty = shown(
         "what of its log cannot be read; everything else comes from the part before", "view.damage"

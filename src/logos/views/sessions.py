@@ -1,16 +1,20 @@
 """Sessions: the periods in which a driver was attached to a run, read from its log."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from logos.domain import events
 from logos.domain.events import Recorded
+from logos.domain.gates import GateKind
 from logos.domain.turns import TurnId
 from logos.errors import UsageError
 from logos.views import text
 
+_OF_PERSONS = events.QuestionResolved | events.GateDecided | events.PermissionDecided | events.PersonSaid
+# After these no gate is open.
+_BEHIND_A_GATE = events.GateDecided | events.TurnAsked | events.ProofRan | events.RunEnded | events.RunAbandoned
 LAST = "last"
 # So many sessions are named in an error.
 _NAMED = 5
@@ -40,11 +44,14 @@ class Session:
     driven: bool = True
     # Of a PASS that only an agent vouches for: what people are told besides the outcome.
     doubt: str = ""
+    # Of its time, the part in which an open gate waited for a person.
+    waited: float = 0.0
     run: str = field(default="", compare=False)
 
     @property
     def seconds(self) -> float:
-        return self.ended - self.began
+        """The time in which there was something to do."""
+        return max(self.ended - self.began - self.waited, 0.0)
 
     @property
     def end(self) -> str:
@@ -61,9 +68,10 @@ class Session:
 
 def sessions_of(records: Iterable[Recorded]) -> tuple[Session, ...]:
     """The sessions of a run, oldest first. What a person does between two of them belongs to the earlier."""
-    groups = _grouped(records)
+    records = [*records]
+    groups, waited = _grouped(records), _waited(records)
     last_fork = max((n for n, group in enumerate(groups) if isinstance(group[0].event, events.RunForked)), default=0)
-    return tuple(_session(n, group, inherited=n < last_fork) for n, group in enumerate(groups))
+    return tuple(_session(n, group, waited, inherited=n < last_fork) for n, group in enumerate(groups))
 
 
 def _grouped(records: Iterable[Recorded]) -> list[list[Recorded]]:
@@ -75,14 +83,31 @@ def _grouped(records: Iterable[Recorded]) -> list[list[Recorded]]:
         resumed = isinstance(event, events.RunResumed) and not awaits_driver
         if resumed or isinstance(event, events.RunStarted | events.RunForked):
             groups.append([])
-        between = awaits_driver and isinstance(event, events.QuestionResolved | events.Noted)
+        between = awaits_driver and isinstance(event, _OF_PERSONS | events.Noted)
         awaits_driver = isinstance(event, events.RunForked) or between
         if groups:
             groups[-1].append(record)
     return groups
 
 
-def _session(index: int, records: Sequence[Recorded], *, inherited: bool) -> Session:
+def _waited(records: Sequence[Recorded]) -> dict[int, float]:
+    """By event number: how long an open gate waited for a person before this event."""
+    waited: dict[int, float] = {}
+    gate: GateKind | None = None
+    for before, record in pairwise(records):
+        event = before.event
+        if isinstance(event, events.GateOpened):
+            gate = event.at
+        elif isinstance(event, _BEHIND_A_GATE) or (
+            isinstance(event, events.RunResumed) and gate not in event.plan.gates
+        ):
+            gate = None
+        if gate is not None:
+            waited[record.seq] = max(record.at - before.at, 0.0)
+    return waited
+
+
+def _session(index: int, records: Sequence[Recorded], waited: Mapping[int, float], *, inherited: bool) -> Session:
     own = [record.event for record in records]
     resumed = next((n for n, event in enumerate(own) if isinstance(event, events.RunResumed)), 0)
     driven = _driven(records[resumed:])
@@ -105,6 +130,7 @@ def _session(index: int, records: Sequence[Recorded], *, inherited: bool) -> Ses
         first,
         driven=resumed > 0 or first is None,
         run=records[0].run,
+        waited=sum(waited.get(record.seq, 0.0) for record in driven[1:]),
         doubt=_last(event.outcome.in_words(event.verified).removeprefix(event.outcome) for event in ends),
     )
 
@@ -114,6 +140,9 @@ def _driven(records: Sequence[Recorded]) -> Sequence[Recorded]:
     persons = events.QuestionResolved | events.RunAbandoned
     own = [*takewhile(lambda record: not isinstance(record.event, persons), records)]
     while 1 < len(own) < len(records) and isinstance(own[-1].event, events.TerminalClosed):
+        own.pop()
+    # With a driver, a decision is followed by what it made possible.
+    while len(own) > 1 and isinstance(own[-1].event, _OF_PERSONS):
         own.pop()
     return own
 

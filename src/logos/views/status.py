@@ -10,6 +10,7 @@ from logos.domain.roles import Role
 from logos.domain.turns import Outcome, RunId, Terminal, TurnId
 from logos.views.events import Severity, severity_of, unapproved_in
 from logos.views.run import RECREATE, RunView, TurnView
+from logos.views.waiting import Waiting, waiting_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,9 +48,14 @@ class RunStatus:
     def word(self) -> str:
         if self.view.outcome is not None:
             return self.view.outcome.value
-        if self.driver is not None:
-            return WAITING if any(turn.waits for turn in self.in_flight) else RUNNING
-        return STOPPED
+        if self.waiting:
+            return WAITING
+        return RUNNING if self.driver is not None else STOPPED
+
+    @property
+    def waiting(self) -> tuple[Waiting, ...]:
+        """What waits for a person."""
+        return waiting_in(self.view, driven=self.driver is not None)
 
     @property
     def in_words(self) -> str:
@@ -69,6 +75,8 @@ class RunStatus:
             return "it is blocked on a question"
         if state.outcome is not None:
             return state.reason
+        if state.gate is not None:
+            return state.gate.question
         stopped = state.stalled or ("" if self.driver else self.view.left)
         return stopped or self.where
 
@@ -111,6 +119,8 @@ def next_command(status: RunStatus, at: str) -> str:
     view = status.view
     if any(turn.waits for turn in status.in_flight) and view.ledger.session and not view.simulated:
         return f"tmux attach -t {view.ledger.session}"
+    if view.state.gate is not None:
+        return f"logos approve {view.run}{at}"
     if status.driver is not None:
         return f"logos log --follow{at}"
     if view.outcome is None:

@@ -131,7 +131,7 @@ class TurnViewBuilder:
                 return replace(self._of(turn, at), rests=text)
             case Noted(Topic.PERMISSION_ASKED, text, str(turn)):
                 return replace(self._of(turn, at), waits=text)
-            case Noted(Topic.PERMISSION_GIVEN, _, str(turn)):
+            case Noted(Topic.PERMISSION_GIVEN, _, str(turn)) | events.PermissionDecided(turn):
                 return replace(self._of(turn, at), waits="")
             case events.CheckRan(turn, command, exit_code, output):
                 return TurnView(turn, LOGOS, self._before, command, output, at, f"exit {exit_code}")

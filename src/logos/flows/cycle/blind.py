@@ -1,10 +1,13 @@
 """Blind acceptance tests of a cycle: written after the analysis, by an agent that does not see the implementation."""
 
+from collections.abc import Callable
+
 from logos.domain.events import AcceptanceWritten, ProofRan
 from logos.domain.proof import ProofStep
 from logos.domain.records import replace
 from logos.domain.roles import ACCEPTANCE_ANSWER, ACCEPTANCE_FILE, ACCEPTANCE_TESTER, Phase, Role
 from logos.domain.turns import Action, AgentName, Fact, Turn
+from logos.flows import guidance
 from logos.flows.cycle.proving import may_fail_in_words
 from logos.flows.cycle.state import BlindTests, CycleState
 from logos.flows.proof.acceptance import not_run
@@ -40,11 +43,7 @@ def due(state: CycleState) -> Action:
 
 
 def _facts(state: CycleState, blind: BlindTests) -> dict[str, Fact]:
-    plan = state.plan
-
-    def without_place(text: str) -> str:
-        return text.replace(plan.wd, "project")
-
+    plan, without_place = state.plan, placeless(state)
     return {
         "turn": state.blind_action,
         "role": ACCEPTANCE_TESTER,
@@ -60,13 +59,21 @@ def _facts(state: CycleState, blind: BlindTests) -> dict[str, Fact]:
         "test_command": without_place(plan.test_command),
         "may_fail": may_fail_in_words(state),
         "again": blind.problem,
+        "person": without_place(guidance.in_words(state.guidance, (ACCEPTANCE_TESTER,), state.blind_action)),
     }
+
+
+def placeless(state: CycleState) -> Callable[[str], str]:
+    """Removes the place of the project from a text."""
+    place = state.plan.wd
+    return lambda text: text.replace(place, "project")
 
 
 def written(state: CycleState, event: AcceptanceWritten) -> CycleState:
     blind = state.blind
     if blind is None or blind.tests is not None or event.turn != state.blind_action:
         return state
+    state = replace(state, guidance=guidance.after_answer(state.guidance, event.turn))
     if event.problem:
         return _once_more(state, blind, event.problem)
     return replace(state, blind=replace(blind, tests=event.tests, problem=""))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from logos.domain.artifacts import changes_folder
 from logos.domain.roles import ROLE_DEFS, Role
 from logos.domain.turns import AgentName, Fact, Turn
-from logos.flows import condense
+from logos.flows import condense, guidance
 from logos.flows.cycle import findings as ledger
 from logos.flows.cycle.proving import failing_in_words, may_fail_in_words
 from logos.flows.cycle.state import CycleState
@@ -37,6 +37,7 @@ def facts_for(state: CycleState) -> Mapping[str, Fact]:
         "explore": EXPLORE_BACK_REFERENCE if briefed and plan.condense.explore_on_repeat else plan.explore,
         "begun": state.role in state.begun,
         "told": _told(state),
+        "person": guidance.in_words(state.guidance, (state.role,), state.turn_id),
         "history": "" if briefed else "\n\n".join(state.memory.get(state.role, ())),
         "response_path": f"{plan.response_dir}/{ROLE_DEFS[state.role].response_file}",
         **({"changes_folder": changes_folder(plan.artifacts)} if state.role is not Role.TESTER else {}),
@@ -68,6 +69,7 @@ def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
             return {
                 "author_output": analyst or nothing,
                 "again": again,
+                "rejected": state.rejected,
                 "findings": _own_findings(state),
                 "failing": failing_in_words(state),
             }
@@ -97,6 +99,7 @@ def _role_facts(state: CycleState, *, briefed: bool) -> dict[str, Fact]:
                 "scenario_test": plan.scenario_test,
                 "test_command": plan.test_command,
                 "may_fail": may_fail_in_words(state),
+                "rejected": state.rejected,
                 "again": NO_VERDICT if state.cycle > 1 else "",
             }
 

@@ -5,19 +5,23 @@ from types import MappingProxyType
 
 from logos.domain import events
 from logos.domain.events import Event, ProofRan
+from logos.domain.gates import GateKind
 from logos.domain.plans import CyclePlan, CycleSeed, OnExhausted, OnNoProgress
 from logos.domain.proof import ProofStep
 from logos.domain.records import replace
 from logos.domain.roles import ROLE_DEFS, Phase, Role, phase_after, phase_def, phase_def_of
 from logos.domain.turns import Action, Check, Compare, Outcome, TurnId
-from logos.flows import condense
+from logos.flows import condense, guidance
 from logos.flows.cycle import blind
 from logos.flows.cycle import findings as ledger
 from logos.flows.cycle.briefing import turn_for
+from logos.flows.cycle.conversations import asked, new_conversation, remembered
+from logos.flows.cycle.gating import analysis_in_question, result_in_question
 from logos.flows.cycle.progress import MOST_ROUNDS, FailedRound, blocked_reason, failed_round, standstill
 from logos.flows.cycle.proving import new_proof
 from logos.flows.cycle.state import NO_OUTPUTS, CycleState
 from logos.flows.cycle.verdicts import ReportedResult, is_approved, read_result
+from logos.flows.gates import rejection
 from logos.flows.proof.verdict import action_for, failed_tests, in_words, judged
 
 NOTHING_CHANGED = (
@@ -32,9 +36,6 @@ REVIEW_TRIES = 2
 OVERSTEPPED = (
     "REVISE: the reviewer changed files that it was to review. They were put back; its approval does not count."
 )
-# How much of the old conversation a replacement agent is told.
-MEMORY_TURNS = 3
-MEMORY_LINES = 15
 
 
 class Cycle:
@@ -51,6 +52,8 @@ class Cycle:
     def due(self, state: CycleState) -> tuple[Action, ...]:
         if state.outcome is not None or state.stalled is not None:
             return ()
+        if state.gates.reached is not None:
+            return state.gates.due
         if state.writes_blind_tests:
             return (blind.due(state),)
         if state.comparing:
@@ -63,11 +66,10 @@ class Cycle:
 
     def apply(self, state: CycleState, event: Event) -> CycleState:
         match event:
-            case events.TurnAsked():
-                return replace(state, briefed=(state.briefed | {state.role}) - state.forgetful)
+            case events.TurnAsked(turn, agent, prompt):
+                return asked(state, turn, agent, prompt)
             case events.TurnAnswered(turn, text):
-                awaited = not state.proving and turn == state.action_id and state.outcome is None
-                return _answered(state, text) if awaited else state
+                return _answered(state, text) if state.awaits(turn) else state
             case events.TurnFailed(_, trouble, message):
                 return replace(state, stalled=message, trouble=trouble) if state.outcome is None else state
             case events.RunResumed(CyclePlan() as plan):
@@ -80,8 +82,7 @@ class Cycle:
                     return state
                 return replace(state, outcome=Outcome.ABANDONED, reason=why, stalled=None, trouble=None)
             case events.WorkUndone(turn):
-                awaited = not state.proving and turn == state.action_id and state.outcome is None
-                return replace(state, overstepped=True) if awaited else state
+                return replace(state, overstepped=True) if state.awaits(turn) else state
             case events.CheckRan(turn, command, exit_code, output):
                 awaited = state.checking and turn == state.action_id and state.outcome is None
                 return _checked(state, command, exit_code, output) if awaited else state
@@ -98,14 +99,18 @@ class Cycle:
                 awaited = state.proof is not None and turn == state.action_id and state.outcome is None
                 return _proven(state, event) if awaited else state
             case events.TerminalOpened(agent):
-                return _new_conversation(state, Role(agent), event)
+                return new_conversation(state, Role(agent), event)
             case events.RunStarted() | events.TerminalClosed() | events.TurnSent() | events.Noted() | events.RunEnded():
                 return state
             case events.WorkGathered() | events.WorkMerged() | events.QuestionResolved() | events.RecordsTampered():
                 return state
-            case events.GateOpened() | events.GateDecided() | events.PermissionDecided() | events.PersonSaid():
-                return state
-            case events.RunResumed() | events.RunForked():
+            case events.GateOpened():
+                return replace(state, gates=state.gates.after(event)) if state.outcome is None else state
+            case events.GateDecided(gate):
+                return _decided(state, event) if state.gate is not None and state.gate.id == gate else state
+            case events.PersonSaid():
+                return replace(state, guidance=guidance.kept(state.guidance, event))
+            case events.PermissionDecided() | events.RunResumed() | events.RunForked():
                 # A plan of the other flow changes nothing.
                 return state
 
@@ -120,6 +125,8 @@ def _resumed(state: CycleState, plan: CyclePlan) -> CycleState:
     state = blind.resumed(state)
     if state.outcome is Outcome.BLOCKED and state.phase is Phase.TESTER and plan.on_no_progress is OnNoProgress.GO_ON:
         return _retry(replace(state, outcome=None, reason=""))
+    if state.outcome is None and (state.gates.reached is not None or state.approved):
+        return _resumed_at_gate(state, same_proof=plan.proof == before)
     if state.outcome is not None or not state.proving:
         return state
     if state.failing is not None:
@@ -143,16 +150,22 @@ def _imported(plan: CyclePlan, seed: CycleSeed) -> CycleState:
     return replace(state, phase=stage.phase, role=role)
 
 
+def _resumed_at_gate(state: CycleState, *, same_proof: bool) -> CycleState:
+    """A person may have taken the gate away. By other rules, the result must be proven again."""
+    gate = state.gates.reached
+    if not same_proof and (gate is None or gate.at is GateKind.BEFORE_PASS):
+        return _claimed(replace(state, gates=state.gates.left, proof=None, verified=False, approved=False))
+    return _go_on(state, gate.at) if gate is not None and gate.at not in state.plan.gates else state
+
+
 def _answered(state: CycleState, text: str) -> CycleState:
+    state = replace(state, guidance=guidance.after_answer(state.guidance, state.turn_id))
     outputs = {**state.outputs, ROLE_DEFS[state.role].answer: text}
     stage = phase_def(state.phase)
     if state.role is stage.author and stage.reviewer is not None:
         outputs[ROLE_DEFS[stage.reviewer].answer] = ""
-    # The role's latest answers, condensed, are for an agent in a new conversation.
-    said = f"{state.turn_id}:\n{condense.head(text, MEMORY_LINES)}"
-    memory = {**state.memory, state.role: (*state.memory.get(state.role, ()), said)[-MEMORY_TURNS:]}
     overstepped, again = state.overstepped, state.attempt
-    state = replace(state, outputs=MappingProxyType(outputs), memory=MappingProxyType(memory), fresh=False)
+    state = replace(state, outputs=MappingProxyType(outputs), memory=remembered(state, text), fresh=False)
     state = replace(state, overstepped=False, attempt=1, begun=(state.begun | {state.role}) - state.forgetful)
     if state.role is stage.reviewer:
         if overstepped and again < REVIEW_TRIES:
@@ -161,18 +174,6 @@ def _answered(state: CycleState, text: str) -> CycleState:
     if stage.reviewer is not None:
         return replace(state, role=stage.reviewer)
     return _tested(state, text)
-
-
-def _new_conversation(state: CycleState, role: Role, opened: events.TerminalOpened) -> CycleState:
-    """A new conversation needs the explore summary and a memory of earlier turns; an import has only outputs."""
-    memory, said = state.memory, state.said(role)
-    if said and role not in memory:
-        memory = MappingProxyType({**memory, role: (f"earlier:\n{condense.head(said, MEMORY_LINES)}",)})
-    own = frozenset({role})
-    profiled = state.profiled - own | (own if opened.has_rules else frozenset[Role]())
-    forgetful = state.forgetful - own | (own if not opened.remembers else frozenset[Role]())
-    state = replace(state, briefed=state.briefed - own, begun=state.begun - own, memory=memory)
-    return replace(state, profiled=profiled, forgetful=forgetful)
 
 
 def _reviewed(state: CycleState, text: str, *, counts: bool = True) -> CycleState:
@@ -186,26 +187,65 @@ def _reviewed(state: CycleState, text: str, *, counts: bool = True) -> CycleStat
         and is_approved(text, state.cycle, state.phase, rules, strict=state.plan.quoted_verdicts_ignored)
     ):
         state = replace(state, analysis_approved=state.analysis_approved or state.phase is Phase.ANALYST)
-        return _enter(_object(state, ""), phase_after(state.phase))
+        return _reviews_over(_object(state, ""))
     state = _object(state, condense.review_notes(text, state.plan.condense))
     # A run that starts at a reviewer has nothing to review: its author gets a turn whatever the limit.
-    if state.cycle < rules.max_cycles or (nothing_reviewed and state.cycle == 1):
+    if state.cycle - state.given_cycles < rules.max_cycles or (nothing_reviewed and state.cycle == 1):
         return replace(state, role=stage.author, cycle=state.cycle + 1)
     if rules.on_exhausted is OnExhausted.BLOCK:
         reason = f"the {stage.reviewer} did not approve in {state.cycle} review cycles"
         return replace(state, outcome=Outcome.BLOCKED, reason=reason)
-    return _enter(state, phase_after(state.phase))
+    return _reviews_over(state)
+
+
+def _reviews_over(state: CycleState) -> CycleState:
+    """The phase is over; after the analysis, a person may have to approve it."""
+    if state.phase is not Phase.ANALYST:
+        return _enter(state, phase_after(state.phase))
+    if GateKind.AFTER_PLAN in state.plan.gates:
+        return _at_gate(state, GateKind.AFTER_PLAN, analysis_in_question(state))
+    return _go_on(state, GateKind.AFTER_PLAN)
+
+
+def _at_gate(state: CycleState, at: GateKind, question: str) -> CycleState:
+    return replace(state, gates=state.gates.reach(f"r{state.round}", at, question))
+
+
+def _decided(state: CycleState, decided: events.GateDecided) -> CycleState:
+    """A rejection gives a review cycle, or a round, of its own: it costs what it costs, but uses up no limit."""
+    assert state.gate is not None
+    at = state.gate.at
+    if decided.approved:
+        return _go_on(state, at)
+    state = replace(state, gates=state.gates.left)
+    if at is GateKind.AFTER_PLAN:
+        words = rejection("this analysis", decided)
+        state = replace(state, rejected=words, analyst_feedback=words, analysis_approved=False)
+        return replace(state, role=phase_def(state.phase).author, given_cycles=state.cycle, cycle=state.cycle + 1)
+    words, rounds = rejection("this result, which had passed its tests", decided), state.given_rounds + 1
+    state = replace(state, rejected=words, given_rounds=rounds, proof=None, verified=False, passing="", no_progress="")
+    return _retry(_heard(state, ""))
+
+
+def _go_on(state: CycleState, at: GateKind) -> CycleState:
+    """The gate is behind the run. Before a PASS the files are compared once more: they may have changed meanwhile."""
+    state = replace(state, gates=state.gates.left)
+    if at is GateKind.BEFORE_PASS:
+        return replace(state, approved=True, comparing=True)
+    return _enter(replace(state, rejected=""), phase_after(state.phase))
 
 
 def _object(state: CycleState, notes: str) -> CycleState:
     """Set the reviewer's objections to this phase; they outlive the phase when it was not approved."""
     if state.phase is Phase.ANALYST:
+        notes = _with_rejection(state, notes) if notes else notes
         return replace(state, analyst_feedback=notes)
     return replace(state, programmer_feedback=notes)
 
 
 def _enter(state: CycleState, phase: Phase) -> CycleState:
-    return blind.entered_programming(replace(state, phase=phase, role=phase_def(phase).author, cycle=1))
+    state = replace(state, phase=phase, role=phase_def(phase).author, cycle=1, given_cycles=0)
+    return blind.entered_programming(state)
 
 
 def _tested(state: CycleState, text: str) -> CycleState:
@@ -236,6 +276,13 @@ def _can_prove(state: CycleState) -> bool:
 def _compared(state: CycleState, files: tuple[str, ...] | None, commit: str) -> CycleState:
     if state.failing is not None:
         return _round_failed(state, state.failing)
+    if state.approved:
+        proven = state.proof.result if state.proof is not None else commit
+        if proven == commit:
+            return _done(replace(state, comparing=False), state.passing)
+        if not commit:
+            return replace(state, stalled=NOT_STORED)
+        state = replace(state, approved=False, verified=False)
     if files == () and _expects_change(state):
         return _failed(state, f"RESULT: FAIL\nEVIDENCE:\n{NOTHING_CHANGED}", state.action_id)
     if not _can_prove(state):
@@ -287,6 +334,12 @@ def _checked(state: CycleState, command: str, exit_code: int, output: str) -> Cy
 
 def _passed(state: CycleState, reason: str) -> CycleState:
     state = replace(state, findings=ledger.updated(state.findings, ledger.TESTS, ledger.LOGOS, state.turn_id, ()))
+    if GateKind.BEFORE_PASS in state.plan.gates:
+        return _at_gate(replace(state, passing=reason), GateKind.BEFORE_PASS, result_in_question(state, reason))
+    return _done(state, reason)
+
+
+def _done(state: CycleState, reason: str) -> CycleState:
     return replace(state, phase=Phase.DONE, outcome=Outcome.PASSED, reason=reason)
 
 
@@ -296,7 +349,7 @@ def _failed(
     """A round has failed; its files are compared with those of earlier rounds, unless they were, or it is the last."""
     raised = raised or ledger.in_evidence(evidence)
     state = replace(state, findings=ledger.updated(state.findings, ledger.TESTS, who, turn, raised), comparing=False)
-    how, is_last = failed_round(state.round, evidence, raised), state.round >= state.plan.max_rounds
+    how, is_last = failed_round(state.round, evidence, raised), state.round >= state.last_round
     if is_last or state.plan.on_no_progress is None or state.tree is not None:
         return _round_failed(state, how)
     return replace(state, comparing=True, failing=how)
@@ -308,7 +361,7 @@ def _round_failed(state: CycleState, how: FailedRound) -> CycleState:
     same = standstill(state.failed_rounds, how) if rule is not None else ""
     rounds = (*state.failed_rounds, replace(how, evidence=""))[-MOST_ROUNDS:]
     state = replace(state, comparing=False, failing=None, failed_rounds=rounds, no_progress=same)
-    if same and told and rule is OnNoProgress.BLOCK and state.round < state.plan.max_rounds:
+    if same and told and rule is OnNoProgress.BLOCK and state.round < state.last_round:
         return replace(_heard(state, how.evidence), outcome=Outcome.BLOCKED, reason=blocked_reason(same))
     return failed(state, how.evidence)
 
@@ -316,13 +369,19 @@ def _round_failed(state: CycleState, how: FailedRound) -> CycleState:
 def failed(state: CycleState, evidence: str) -> CycleState:
     """A FAIL starts the next round at the programmer, with the evidence and a summary of the changes."""
     state = _heard(state, evidence)
-    if state.round >= state.plan.max_rounds:
+    if state.round >= state.last_round:
         reason = f"no PASS in {state.round} round{'s' if state.round > 1 else ''}"
         return replace(state, phase=Phase.DONE, outcome=Outcome.FAILED, reason=reason)
     return _retry(state)
 
 
+def _with_rejection(state: CycleState, text: str) -> str:
+    """What a person rejected stays with the author until it is approved, besides what others find."""
+    return "\n\n".join(part for part in (state.rejected, text) if part)
+
+
 def _heard(state: CycleState, evidence: str) -> CycleState:
+    evidence = _with_rejection(state, evidence)
     context = condense.programmer_for_tester(state.said(Role.PROGRAMMER), state.plan.condense)
     return replace(state, feedback=evidence, retry_context=context, fresh=False)
 

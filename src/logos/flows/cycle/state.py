@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from logos.domain.events import ProofRan
+from logos.domain.gates import GateKind
 from logos.domain.plans import CyclePlan
 from logos.domain.proof import AcceptanceTests, ProofStep
 from logos.domain.roles import ACCEPTANCE_TESTER, ANSWERS, ROLE_DEFS, Phase, Role
@@ -12,6 +13,8 @@ from logos.domain.turns import FailureKind, Outcome, TurnId, Worktree
 from logos.flows import Position
 from logos.flows.cycle import findings as ledger
 from logos.flows.cycle.progress import FailedRound
+from logos.flows.gates import Gate, GateProgress
+from logos.flows.guidance import Said
 from logos.flows.proof.verdict import ProofProgress
 
 NO_OUTPUTS = MappingProxyType(dict.fromkeys(ANSWERS, ""))
@@ -70,6 +73,16 @@ class CycleState:
     blind: BlindTests | None = None
     # Whether Logos itself has proven the result, or run the test command with exit code 0, after the tester's PASS.
     verified: bool = False
+    # Where a person decides, and what people have said that no answered turn was told.
+    gates: GateProgress = field(default_factory=GateProgress)
+    guidance: Said = ()
+    # A person's words about what they rejected, until they approve; the review cycles and rounds that this gave.
+    rejected: str = ""
+    given_cycles: int = 0
+    given_rounds: int = 0
+    # Why the result passes, once a person approves it; whether one has.
+    passing: str = ""
+    approved: bool = False
     stalled: str | None = None
     trouble: FailureKind | None = None
     outcome: Outcome | None = None
@@ -90,11 +103,14 @@ class CycleState:
 
     @property
     def action_id(self) -> TurnId:
-        """The agent's turn, or what Logos does itself after a PASS."""
+        """The agent's turn, what Logos does itself after a PASS, or the gate that the run has reached."""
+        if self.gates.reached is not None:
+            return self.gates.reached.id
         if self.writes_blind_tests:
             return self.blind_action
         if self.comparing:
-            return TurnId(f"r{self.round}.changes")
+            approvals = self.gates.count(f"r{self.round}", GateKind.BEFORE_PASS) if self.approved else 0
+            return TurnId(f"r{self.round}.changes{f'.{approvals + 1}' if approvals else ''}")
         if self.proof is not None:
             return TurnId(f"r{self.round}.proof.{self.proof.step}")
         return TurnId(f"r{self.round}.verify") if self.checking else self.turn_id
@@ -113,7 +129,21 @@ class CycleState:
     @property
     def proving(self) -> bool:
         """Whether Logos itself is at work, not an agent."""
-        return self.comparing or self.checking or self.proof is not None
+        return (self.comparing or self.checking or self.proof is not None) and self.gates.reached is None
+
+    def awaits(self, turn: TurnId) -> bool:
+        """Whether an agent works on this turn."""
+        logos = self.proving or self.gates.reached is not None
+        return turn == self.action_id and not logos and self.outcome is None
+
+    @property
+    def gate(self) -> Gate | None:
+        """The open gate: only a person's decision lets the run go on."""
+        return self.gates.open if self.outcome is None else None
+
+    @property
+    def last_round(self) -> int:
+        return self.plan.max_rounds + self.given_rounds
 
     @property
     def position(self) -> Position:

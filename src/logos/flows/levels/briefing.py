@@ -6,7 +6,7 @@ from logos.domain.levels import LEVELS, PROVEN_BY_TOOLS, Level
 from logos.domain.reports import Component, Proposal, Report, TurnKind
 from logos.domain.specs import Direction, Proof, Spec
 from logos.domain.turns import Fact
-from logos.flows import condense
+from logos.flows import condense, guidance
 from logos.flows.levels.state import RECONCILING, LevelsState, PendingTurn
 
 # Keep the end of a tool's output: it holds the summary.
@@ -35,6 +35,7 @@ def facts_for(state: LevelsState, pending: PendingTurn) -> Mapping[str, Fact]:
         "taking_part": ", ".join(level.name for level in state.levels),
         "decision": decision_for(state, pending),
         "components": ", ".join(component.name for component in state.components),
+        "person": guidance.in_words(state.guidance, pending.names, pending.key),
         "judges": pending.level is Level.L9,
         "divides": pending.level is Level.L3,
         **_component_facts(state, pending),
@@ -98,6 +99,8 @@ def work_in_words(state: LevelsState) -> str:
 def decision_for(state: LevelsState, pending: PendingTurn) -> str:
     """Decisions since this level last worked, made by the levels or by a person."""
     told = [f"A person answered: {state.answers[pending.agent_def]}"] if pending.agent_def in state.answers else []
+    if state.rejected and pending.kind is TurnKind.DECOMPOSE:
+        told.append(state.rejected)
     if state.settled and pending.kind in (TurnKind.DECOMPOSE, TurnKind.AUTHOR, TurnKind.LINT):
         # It started this sweep.
         settled = state.settled[-1]

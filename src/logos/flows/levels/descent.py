@@ -5,6 +5,7 @@ from logos.domain.records import replace
 from logos.domain.reports import ActionKind, Report, Verdict
 from logos.domain.specs import Direction
 from logos.domain.turns import Outcome
+from logos.flows.levels import gating
 from logos.flows.levels.briefing import handed
 from logos.flows.levels.components import in_order
 from logos.flows.levels.reconcile import Cause
@@ -27,7 +28,7 @@ def decomposed(state: LevelsState, pending: PendingTurn, report: Report) -> Leve
     lower = below(pending.level, state.levels)
     if lower is not None:
         state = state.hand_off(pending.level, lower, Direction.DOWN, pending.turn, handed(report))
-    return state.down_to(lower)
+    return gating.planned(state, lower)
 
 
 def _handed_back(state: LevelsState, pending: PendingTurn, report: Report, to: Level) -> LevelsState:

@@ -11,7 +11,8 @@ from logos.domain.proof import ProofStep
 from logos.domain.records import replace
 from logos.domain.reports import ActionKind, NextAction, Proposal, Refused, Report, TurnKind
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, Turn, TurnId
-from logos.flows.levels import ascent, building, descent, middle, proving
+from logos.flows import guidance
+from logos.flows.levels import ascent, building, descent, gating, middle, proving
 from logos.flows.levels.briefing import facts_for
 from logos.flows.levels.components import needs
 from logos.flows.levels.state import GATHERED, MAIN, RECONCILING, LevelsState, PendingTurn, Stage, with_item, without
@@ -57,6 +58,10 @@ class Levels:
     def due(self, state: LevelsState) -> tuple[Action, ...]:
         if state.outcome is not None or state.stalled is not None:
             return ()
+        if state.gates.reached is not None:
+            return state.gates.due
+        if state.approved:
+            return (proving.due(state),)
         if state.stage is Stage.MERGE:
             contributions = tuple((contribution.component.name, contribution.commit) for contribution in state.unmerged)
             return (Merge(_merge_id(state), state.head, contributions),)
@@ -69,7 +74,7 @@ class Levels:
         return (*gathers, *(_turn_for(state, pending) for pending in state.in_progress))
 
     def apply(self, state: LevelsState, event: Event) -> LevelsState:
-        return _entered(self._applied(state, event))
+        return _without_old_guidance(_entered(self._applied(state, event)))
 
     def outcome(self, state: LevelsState) -> Outcome | None:
         return state.outcome
@@ -77,7 +82,8 @@ class Levels:
     def _applied(self, state: LevelsState, event: Event) -> LevelsState:
         over = state.outcome is not None
         match event:
-            case events.TurnAsked(turn):
+            case events.TurnAsked(turn, _, prompt):
+                state = _told(state, turn, prompt) if state.guidance else state
                 return replace(state, started=frozenset((turn, *(held.turn for held in state.held))))
             case events.TurnAnswered(turn, text):
                 pending = next((pending for pending in state.pending_turns if pending.turn == turn), None)
@@ -93,12 +99,13 @@ class Levels:
                 awaited = state.stage is Stage.UP and not state.pending_turns and not over
                 return ascent.checked(state, turn, command, exit_code, output) if awaited else state
             case events.WorkCompared(turn, files, commit):
-                awaited = state.stage is Stage.PROVE and not over
+                awaited = (state.stage is Stage.PROVE or state.approved) and not over and state.gates.reached is None
                 return proving.compared(state, turn, files, commit) if awaited else state
             case events.ProofRan(_, ProofStep.BASELINE):
                 return replace(state, baseline=event)
             case events.ProofRan():
-                return proving.proven(state, event) if state.stage is Stage.PROVE and not over else state
+                awaited = state.stage is Stage.PROVE and not over and not state.approved and state.gates.reached is None
+                return proving.proven(state, event) if awaited else state
             case events.WorkGathered():
                 return state if over else _gathered(state, event)
             case events.WorkMerged(turn, commit, found):
@@ -119,9 +126,20 @@ class Levels:
                 return state
             case events.RecordsTampered() | events.WorkUndone() | events.AcceptanceWritten():
                 return state
-            case events.GateOpened() | events.GateDecided() | events.PermissionDecided() | events.PersonSaid():
-                return state
-            case events.RunStarted() | events.RunResumed() | events.RunForked() | events.RunEnded() | events.Noted():
+            case events.GateOpened():
+                return state if over else replace(state, gates=state.gates.after(event))
+            case events.GateDecided():
+                return middle.decided(state, event)
+            case events.PersonSaid():
+                return replace(state, guidance=guidance.kept(state.guidance, event))
+            case (
+                events.PermissionDecided()
+                | events.RunStarted()
+                | events.RunResumed()
+                | events.RunForked()
+                | events.RunEnded()
+                | events.Noted()
+            ):
                 return state
 
     def _resumed(self, state: LevelsState, plan: LevelsPlan) -> LevelsState:
@@ -129,6 +147,10 @@ class Levels:
         own = self.plan
         plan = replace(plan, feature=own.feature, base=own.base, levels=own.levels, rules=own.rules)
         state = proving.resumed(replace(state, plan=plan, stalled=None, trouble=None), state)
+        gate = state.gates.reached
+        if state.outcome is None and (gate is not None or state.approved):
+            # A person may have taken the gate away.
+            return gating.go_on(state, gate.at) if gate is not None and gate.at not in plan.gates else state
         # New settings may leave nothing to wait for.
         waits = state.stage is not Stage.UP or state.outcome is not None or bool(state.pending_turns)
         return state if waits else ascent.proceed(state)
@@ -153,6 +175,22 @@ def _entered(state: LevelsState) -> LevelsState:
     while state.entering and state.outcome is None:
         state = _ENTER[state.stage](replace(state, entering=False))
     return state
+
+
+def _told(state: LevelsState, turn: TurnId, prompt: str) -> LevelsState:
+    asked = next((pending for pending in state.pending_turns if pending.turn == turn), None)
+    if asked is None:
+        return state
+    return replace(state, guidance=guidance.after_prompt(state.guidance, asked.names, asked.key, prompt))
+
+
+def _without_old_guidance(state: LevelsState) -> LevelsState:
+    """Whoever was told has handed in what is accepted: nobody continues that turn."""
+    if not any(one.told for one in state.guidance):
+        return state
+    pending = {pending.key for pending in state.pending_turns}
+    held = pending | {done.pending.key for done in state.answered.values()}
+    return replace(state, guidance=tuple(one for one in state.guidance if not one.told or one.told in held))
 
 
 def _turn_for(state: LevelsState, pending: PendingTurn) -> Turn:
@@ -236,6 +274,8 @@ def _retry(state: LevelsState, pending: PendingTurn, errors: tuple[str, ...], sa
 
 
 def _stuck(state: LevelsState, pending: PendingTurn, why: str) -> LevelsState:
+    # Whoever continues after the person's answer is a new agent.
+    state = replace(state, guidance=guidance.not_told(state.guidance, pending.key))
     state = replace(state, stuck=with_item(state.stuck, pending.component or pending.key, why))
     return building.advance(state) if pending.kind is TurnKind.AUTHOR else state.blocked_by_stuck()
 

@@ -1,15 +1,17 @@
-"""Middle out: whom a reconciliation asks, and what its decision changes."""
+"""Middle out: whom a reconciliation asks, and what its decision, or a person's, changes."""
 
 from types import MappingProxyType
 
-from logos.domain.events import QuestionResolved
+from logos.domain.events import GateDecided, QuestionResolved
+from logos.domain.gates import GateKind
 from logos.domain.levels import Level
 from logos.domain.plans import RulesVersion
 from logos.domain.records import replace
 from logos.domain.reports import Change, Proposal, Report, TurnKind
 from logos.domain.specs import Question
-from logos.flows.levels import ascent, building
-from logos.flows.levels.reconcile import Dispute, Undecided, after_report
+from logos.flows.gates import rejection
+from logos.flows.levels import ascent, building, gating
+from logos.flows.levels.reconcile import Cause, Dispute, Undecided, after_report
 from logos.flows.levels.state import LevelsState, PendingTurn, Stage, with_item
 
 
@@ -72,6 +74,29 @@ def resolved(state: LevelsState, event: QuestionResolved) -> LevelsState:
     state = replace(state, answers=with_item(state.answers, state.level.name, event.text))
     # A level that was stuck while judging continues there: the tool results are still valid.
     return ascent.proceed(state) if state.stage is Stage.UP else replace(state, entering=True)
+
+
+def decided(state: LevelsState, event: GateDecided) -> LevelsState:
+    """A person approves or rejects the plan or the result that an open gate holds back."""
+    gate = state.gate
+    if gate is None or gate.id != event.gate:
+        return state
+    if event.approved:
+        return gating.go_on(state, gate.at)
+    state = replace(state, gates=state.gates.left)
+    if gate.at is GateKind.AFTER_PLAN:
+        # The same level again, as a new visit; nothing above it is asked.
+        return replace(state, rejected=rejection("this plan", event), entering=True)
+    return _built_again(replace(state, passing="", proof=None), event)
+
+
+def _built_again(state: LevelsState, event: GateDecided) -> LevelsState:
+    """As if a reconciliation had ended with the person's words: they are a decision, so nobody argues about it."""
+    level = max((level for level in state.levels if level <= Level.L3), default=min(state.levels))
+    words = event.words.strip() or "no reason was given"
+    dispute = Dispute(state.next_dispute, Cause.REJECTED, level, (level,), "a person rejected the result of the build")
+    names = tuple(own.name for own in state.components)
+    return settle(state, dispute, Proposal(words, (Change(level, "what these words ask for"),), names), "a person")
 
 
 def _chosen(state: LevelsState, dispute: Dispute, question: Question, event: QuestionResolved) -> Proposal:

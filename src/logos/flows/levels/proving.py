@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from logos.domain.events import ProofRan
+from logos.domain.gates import GateKind
 from logos.domain.levels import Level
 from logos.domain.records import replace
 from logos.domain.turns import Action, Compare, Outcome, TurnId
+from logos.flows.levels import gating
 from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, Stage
 from logos.flows.proof.declared import declared_in, excused, unrelated_in
@@ -18,18 +20,23 @@ _DECLARING = (Level.L3, Level.L2)
 def passed(state: LevelsState, reason: str) -> LevelsState:
     """Every level is satisfied: prove it, where there is a baseline to compare with."""
     if state.plan.proof is None or state.baseline is None:
-        return replace(state, outcome=Outcome.PASSED, reason=reason)
+        return gating.passed(state, reason)
     return replace(state, satisfied=reason, proof=None).enter_stage(Stage.PROVE, max(state.levels))
 
 
 def due(state: LevelsState) -> Action:
-    if state.proof is None or state.baseline is None or state.plan.proof is None:
+    if state.approved or state.proof is None or state.baseline is None or state.plan.proof is None:
         return Compare(_compare_id(state))
     return action_for(state.proof, state.baseline, state.plan.proof, f"s{state.sweep}")
 
 
 def compared(state: LevelsState, turn: TurnId, files: tuple[str, ...] | None, commit: str) -> LevelsState:
-    if state.proof is not None or turn != _compare_id(state):
+    if turn != _compare_id(state):
+        return state
+    if state.approved:
+        # What is merged is a commit: nobody has changed it meanwhile.
+        return replace(state, outcome=Outcome.PASSED, reason=state.passing)
+    if state.proof is not None:
         return state
     return replace(state, proof=_new_proof(state, commit, files))
 
@@ -48,16 +55,22 @@ def proven(state: LevelsState, ran: ProofRan) -> LevelsState:
     if judgement.progress.step is not None:
         return state
     words = in_words(judgement.progress, baseline)
-    return replace(state, outcome=Outcome.PASSED, reason=f"{state.satisfied}; Logos has proven it: {words}")
+    return gating.passed(state, f"{state.satisfied}; Logos has proven it: {words}")
 
 
 def resumed(state: LevelsState, before: LevelsState) -> LevelsState:
-    """With other rules, the steps that ran prove nothing."""
-    return state if state.plan.proof == before.plan.proof else replace(state, proof=None)
+    """With other rules, the steps that ran prove nothing, and nobody has approved what they will find."""
+    if state.plan.proof == before.plan.proof:
+        return state
+    gate = state.gates.reached
+    proven = state.stage is Stage.PROVE and (state.approved or (gate is not None and gate.at is GateKind.BEFORE_PASS))
+    state = replace(state, gates=state.gates.left, approved=False, passing="") if proven else state
+    return replace(state, proof=None)
 
 
 def _compare_id(state: LevelsState) -> TurnId:
-    return TurnId(f"s{state.sweep}.changes")
+    approvals = state.gates.count(f"s{state.sweep}", GateKind.BEFORE_PASS) if state.approved else 0
+    return TurnId(f"s{state.sweep}.changes{f'.{approvals + 1}' if approvals else ''}")
 
 
 def _new_proof(state: LevelsState, commit: str, files: tuple[str, ...] | None) -> ProofProgress:

@@ -16,6 +16,8 @@ class Cause(StrEnum):
     CONFLICT = "conflict"
     CONSTRAINT = "constraint"
     LOOP = "loop"
+    # A person rejected the result: settled at once, and no reconciliation that counts.
+    REJECTED = "rejected"
 
 
 @dataclass(frozen=True, slots=True)

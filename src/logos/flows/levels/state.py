@@ -14,6 +14,8 @@ from logos.domain.reports import Component, Constraint, Report, TurnKind
 from logos.domain.specs import Direction, Handoff, Proof, Question, Spec, Tool
 from logos.domain.turns import FailureKind, Outcome, TurnId, Worktree
 from logos.flows import Position
+from logos.flows.gates import Gate, GateProgress
+from logos.flows.guidance import Said
 from logos.flows.levels.components import Contribution, needs
 from logos.flows.levels.reconcile import Cause, Dispute, participants
 from logos.flows.levels.turn_ids import turn_of
@@ -86,6 +88,11 @@ class PendingTurn:
         """The name under which a person's answer is stored."""
         return self.component or self.level.name
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which a person may tell it something."""
+        return (self.level.name, *((self.component,) if self.component else ()))
+
 
 @dataclass(frozen=True, slots=True)
 class Answered:
@@ -136,6 +143,14 @@ class LevelsState:
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     # Attempts that go to another agent than the previous attempt.
     reassigned: frozenset[TurnId] = frozenset()
+    # Where a person decides, and what people have said that no finished turn was told.
+    gates: GateProgress = field(default_factory=GateProgress)
+    guidance: Said = ()
+    # A person's words about the plan they rejected, until they approve one.
+    rejected: str = ""
+    # Why the build passes, once a person approves it; whether one has.
+    passing: str = ""
+    approved: bool = False
     violation: str = ""
     alternatives: tuple[str, ...] = ()
     stalled: str | None = None
@@ -153,7 +168,14 @@ class LevelsState:
     def next_turns(self) -> tuple[str, ...]:
         if self.outcome is not None:
             return ()
+        if self.gates.reached is not None:
+            return (self.gates.reached.id,)
         return tuple(pending.turn for pending in self.in_progress) or (f"{self.stage} at {self.level.name}",)
+
+    @property
+    def gate(self) -> Gate | None:
+        """The open gate: only a person's decision lets the build go on."""
+        return self.gates.open if self.outcome is None else None
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -305,6 +327,10 @@ class LevelsState:
     def hand_off(self, giver: Level, taker: Level, toward: Direction, turn: TurnId, text: str) -> Self:
         return replace(self, handoffs=(*self.handoffs, Handoff(giver, taker, toward, turn, text)))
 
+    @property
+    def next_dispute(self) -> str:
+        return f"s{self.sweep}.q{len(self.settled) + 1}"
+
     def dispute_over(
         self,
         cause: Cause,
@@ -316,12 +342,12 @@ class LevelsState:
         parties: tuple[str, ...] = (),
     ) -> Self:
         """Open a reconciliation, or fail when there were too many."""
-        if len(self.settled) >= self.plan.max_reconciliations:
-            reason = f"after {len(self.settled)} reconciliations: {question}"
+        reconciled = sum(dispute.cause is not Cause.REJECTED for dispute in self.settled)
+        if reconciled >= self.plan.max_reconciliations:
+            reason = f"after {reconciled} reconciliations: {question}"
             return replace(self, pending_turns=(), outcome=Outcome.FAILED, reason=reason)
-        number = f"s{self.sweep}.q{len(self.settled) + 1}"
         invited = participants(cause, level, others, self.levels)
-        dispute = Dispute(number, cause, level, invited, question, evidence, parties)
+        dispute = Dispute(self.next_dispute, cause, level, invited, question, evidence, parties)
         return replace(self, dispute=dispute).enter_stage(Stage.DISPUTE, level)
 
     def blocked(self, question: Question) -> Self:
