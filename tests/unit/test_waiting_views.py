@@ -122,9 +122,10 @@ def test_events_say_who_waits_and_what_was_decided() -> None:
     )
     formatter = EventFormatter(read_report)
     said = [formatter.lines(Recorded(RUN, n, float(n), event)) for n, event in enumerate(events, 1)]
-    lines = [(line.text, line.severity) for (line,) in said[-3:]]
+    lines = [(line.text, line.severity) for told in said[-3:] for line in told]
     assert lines == [
         (f"{GATE} waits for you: {QUESTION}", Severity.ALARM),
+        ('`logos approve k3xyz` lets it go on, `logos reject k3xyz "why"` sends it back', Severity.NORMAL),
         (f"a person rejected {GATE}: prices in cents", Severity.NORMAL),
         ("a person says to the peer analyst: use the old names", Severity.NORMAL),
     ]

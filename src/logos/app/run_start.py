@@ -85,6 +85,7 @@ def plan_from(settings: Settings, parts: Prompt, response_dir: str) -> CyclePlan
         proof=proof_rules(settings),
         on_no_progress=settings.limits.on_no_progress,
         artifacts=settings.artifacts,
+        gates=settings.gates.at,
         review=ReviewRules(**{name: getattr(settings.limits, key) for name, key in OF_REVIEWS.items()}),
         condense=CondenseRules(**{name: getattr(settings.condensation, key) for name, key in OF_HANDOFFS.items()}),
         rules=CURRENT_RULES,
@@ -346,6 +347,7 @@ def start_build(
         tools=telos.tools,
         setup=telos.setup,
         proof=build_proof_rules(settings, telos),
+        gates=settings.gates.at,
         **{name: getattr(settings.build, name) for name in OF_BUILDS},
         rules=CURRENT_RULES,
     )

@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import reduce
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import cast
@@ -51,9 +52,17 @@ class Leaf:
         return ".".join(self.path)
 
 
-_PREFIXED = {"post_processing": "POST_", "build": "BUILD_", "checkpoints": "CHECKPOINTS_", "proof": "PROOF_"}
+_PREFIXED = {
+    "post_processing": "POST_",
+    "build": "BUILD_",
+    "checkpoints": "CHECKPOINTS_",
+    "proof": "PROOF_",
+    "gates": "GATES_",
+}
+# Sections that may be a list in the file, and the key that it stands for.
+_LISTS = {"gates": "at"}
 # Many programs use variables HOST and ARTIFACTS for something else.
-_RENAMED = {"host": "LOGOS_HOST", "artifacts": "LOGOS_ARTIFACTS"}
+_RENAMED = {"host": "LOGOS_HOST", "artifacts": "LOGOS_ARTIFACTS", "gates.at": "GATES"}
 # Before the name of any variable it makes one that no other program uses; `logos` reads that one first.
 PREFIX = "LOGOS_"
 # With what their keys are called.
@@ -71,7 +80,7 @@ def _leaves() -> Iterator[Leaf]:
         section = field.annotation
         if isinstance(section, type) and issubclass(section, SettingsSection):
             for inner, leaf in section.model_fields.items():
-                env = _PREFIXED.get(name, "") + inner.upper()
+                env = _RENAMED.get(f"{name}.{inner}", _PREFIXED.get(name, "") + inner.upper())
                 yield Leaf((name, inner), env, leaf.annotation, leaf.default, leaf.description or "")
         elif name not in _JSON_ONLY:
             env = _RENAMED.get(name, name.upper())
@@ -162,7 +171,7 @@ def merge_settings(sources: SettingSources) -> Settings:
 def check_settings(sources: SettingSources) -> tuple[Settings, list[SettingProblem]]:
     """The settings without what is wrong, and everything that is wrong."""
     try:
-        merged = deepcopy(sources.file)
+        merged = _without_lists(deepcopy(sources.file))
     except RecursionError as error:
         raise ConfigError(f"{sources.config or 'configuration'}: nested too deeply") from error
     origin, problems = dict[str, str](), list[SettingProblem]()
@@ -174,7 +183,7 @@ def check_settings(sources: SettingSources) -> tuple[Settings, list[SettingProbl
             origin[leaf.key] = source
         except ConfigError as error:
             problems.append(SettingProblem(leaf.path, str(error), in_file=False))
-    wording = Wording(_known_keys, lambda place: origin.get(dotted(place)) or dotted(place), key_names=_JSON_ONLY)
+    wording = Wording(_known_keys, lambda place: _source(place, origin) or dotted(place), key_names=_JSON_ONLY)
     while True:
         try:
             return Settings.model_validate(merged).from_sources(sources), problems
@@ -182,10 +191,22 @@ def check_settings(sources: SettingSources) -> tuple[Settings, list[SettingProbl
             removed = False
             for found in error.errors(include_url=False):
                 place = tuple(part for part in found["loc"] if part != "[key]")
-                message, in_file = one_line(explain(found, wording)), dotted(place) not in origin
+                message, in_file = one_line(explain(found, wording)), not _source(place, origin)
                 problems.append(SettingProblem(place, message, in_file))
                 removed |= _remove(merged, place[:-1] if found["type"] == "missing" else place)
             merged = merged if removed else {}
+
+
+def _source(place: Location, origin: Mapping[str, str]) -> str:
+    """The variable or flag that a value comes from, which may be one of a list; empty: the file."""
+    whole = tuple(takewhile(lambda part: isinstance(part, str), place))
+    return origin.get(dotted(whole), "")
+
+
+def _without_lists(file: Json) -> Json:
+    """A configuration in its long form: flags and other configurations are laid over single keys."""
+    lists = {name: {key: file[name]} for name, key in _LISTS.items() if isinstance(file.get(name), list)}
+    return {**file, **lists}
 
 
 def _remove(holder: object, place: Location) -> bool:
@@ -336,8 +357,12 @@ def resumed_settings(
     flags = {**{given.key: given.text for given in earlier}, **now, **command}
     environment = {key: text for key, text in settings.sources.environment.items() if key in _OF_THE_COMMAND}
     own = settings.sources.file if pinned is None else pinned
-    file = _over(_pinned(plan, named="provider" in {**own, **flags}), own)
+    file = _over(_pinned(plan, named="provider" in {**own, **flags}), _without_lists(own))
     merged = merge_settings(replace(settings.sources, file=file, environment=environment, flags=flags))
+    if "gates.at" not in flags:
+        # A file that agents could write takes no gate away.
+        at = tuple(dict.fromkeys((*plan.gates, *merged.gates.at)))
+        merged = merged.model_copy(update={"gates": merged.gates.model_copy(update={"at": at})})
     # A command that has forked the run continues in the worktree of the fork.
     return merged.model_copy(update={"wd": settings.wd}).from_sources(settings.sources)
 
@@ -366,6 +391,7 @@ def _pinned(plan: Plan, *, named: bool) -> Json:
                 "expect_change": plan.expect_change,
                 "artifacts": plan.artifacts,
                 "agents": agents,
+                "gates": {"at": list(plan.gates)},
                 "limits": {"max_rounds": plan.max_rounds, "on_no_progress": plan.on_no_progress, **reviews},
                 "condensation": {key: getattr(plan.condense, name) for name, key in OF_HANDOFFS.items()},
                 "proof": _pinned_proof(plan),
@@ -373,7 +399,8 @@ def _pinned(plan: Plan, *, named: bool) -> Json:
         case LevelsPlan():
             build = {key: getattr(plan, key) for key in OF_BUILDS}
             levels = ",".join(level.name for level in plan.levels)
-            return {"levels": levels, "level_agents": agents, "build": build, "proof": _pinned_proof(plan)}
+            own = {"levels": levels, "level_agents": agents, "build": build, "gates": {"at": list(plan.gates)}}
+            return {**own, "proof": _pinned_proof(plan)}
 
 
 def _pinned_proof(plan: Plan) -> Json:

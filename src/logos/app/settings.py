@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 from pydantic_core import PydanticCustomError
@@ -17,6 +17,7 @@ from logos.adapters.git.signature import Signature
 from logos.adapters.hosts.providers import BY_PROGRAM, PROVIDERS
 from logos.app.workdir import WorkDir
 from logos.domain.artifacts import Artifacts
+from logos.domain.gates import GateKind
 from logos.domain.levels import ALL_LEVELS, LEVELS, Level
 from logos.domain.plans import OnExhausted, OnNoProgress
 from logos.domain.proof import Network, ProofRules
@@ -62,6 +63,16 @@ def _author(text: str) -> str:
     if text != "git" and not _AUTHOR.fullmatch(text):
         raise PydanticCustomError("author", "must be `Name <address>`, or `git`")
     return text
+
+
+def _gates(value: object) -> object:
+    """The short form in the file: a list is `at`."""
+    return {"at": cast(object, value)} if isinstance(value, list | tuple) else value
+
+
+def _gates_at(value: object) -> object:
+    """An empty variable counts as unset, so there is a word for it."""
+    return [] if value == ["none"] else value
 
 
 def _provider(name: str) -> str:
@@ -196,6 +207,15 @@ class ProofSettings(SettingsSection):
     require_tests: Flag = Field(False, description="Fail a result whose change no new or changed test notices.")
 
 
+class GateSettings(SettingsSection):
+    """`gates` in the file: an object, or the list `at`."""
+
+    at: Annotated[tuple[GateKind, ...], BeforeValidator(_gates_at)] = Field(
+        (), description="Where a run waits until a person has approved: after_plan, before_pass; none."
+    )
+    remind_minutes: Minutes = Field(60.0, description="Minutes after which an open gate reminds you; 0: never.")
+
+
 class PostProcessing(SettingsSection):
     openspec_archive: Flag = Field(False, description="After a PASS, archive the one active OpenSpec change.")
     git_commit: Flag = Field(False, description="After a PASS, commit everything in the work dir.")
@@ -279,6 +299,9 @@ class Settings(SettingsSection):
     )
     build: Build = Field(default_factory=lambda: Build.model_validate({}))
     proof: ProofSettings = Field(default_factory=lambda: ProofSettings.model_validate({}))
+    gates: Annotated[
+        GateSettings, BeforeValidator(_gates, json_schema_input_type=GateSettings | tuple[GateKind, ...])
+    ] = Field(default_factory=lambda: GateSettings.model_validate({}))
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
     condensation: Condensation = Field(default_factory=lambda: Condensation.model_validate({}))
     handoff: HandoffSettings = Field(default_factory=lambda: HandoffSettings.model_validate({}))

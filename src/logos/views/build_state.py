@@ -94,7 +94,7 @@ class ToolResult(StateModel):
 
 class Reconciliation(StateModel):
     id: str
-    cause: Literal["failure", "conflict", "constraint", "loop"]
+    cause: Literal["failure", "conflict", "constraint", "loop", "rejected"]
     level: LevelName
     question: Summary
     decision: SummaryOrNull
@@ -106,6 +106,12 @@ class OpenQuestion(StateModel):
     id: str
     text: Annotated[str, BeforeValidator(lambda text: short(text, QUESTION_CHARACTERS))]
     options: list[Annotated[str, BeforeValidator(lambda option: short(option.summary))]]
+
+
+class OpenGate(StateModel):
+    id: str
+    at: Literal["after_plan", "before_pass"]
+    question: Annotated[str, BeforeValidator(lambda text: short(text, QUESTION_CHARACTERS))]
 
 
 class LogMark(StateModel):
@@ -141,6 +147,7 @@ class TelosState(StateModel):
     reconciliations: list[Reconciliation]
     handoff_loops: list[str] = shown("handoffs that repeat in this sweep", "state.loops")
     question: OpenQuestion | None = shown(source="state.question")
+    gate: OpenGate | None = shown("the gate at which a person must approve or reject", "state.gate")
     violation: SummaryOrNull = shown(source="state.violation")
     alternatives: list[Summary] = shown(source="state.alternatives")
 

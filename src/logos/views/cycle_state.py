@@ -1,7 +1,7 @@
 """The JSON state file of a cycle: written from the log after every event; runs can also be imported from it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from logos.domain.ledger import Ledger
@@ -66,6 +66,7 @@ def project(state: CycleState, ledger: Ledger, run: RunId, seq: int, api: str, p
         "programmer_feedback": state.programmer_feedback,
         "programmer_context_for_retry": state.retry_context,
         "outputs": dict(state.outputs),
+        "gate": asdict(state.gate) if state.gate is not None else None,
         "logos": {"run": run, "seq": seq},
     }
 

@@ -248,7 +248,7 @@ class RunDocument(Document):
     )
     unapproved: list[str] = shown("phases that the run went on from without an approval, in words")
     branch: NonEmpty = shown("git branch with the merged work of a build", "view.branch")
-    reconciliations: Length = shown("reconciliations settled, in a build", "view.build.settled", default=0)
+    reconciliations: Length = shown("reconciliations settled, in a build", "view.build.reconciled", default=0)
     unproven: list[str] = shown("levels of a passed build that no tool proves", "view.unproven")
     violation: NonEmpty = shown("what of the purpose a rejected request violates", "view.build.violation", default=None)
     alternatives: list[str] = shown("to a rejected request", "view.build.alternatives", default=[])

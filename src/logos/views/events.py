@@ -19,7 +19,7 @@ from logos.flows.cycle.flow import CycleState
 from logos.flows.cycle.verdicts import is_approved
 from logos.flows.fold import flow_for
 from logos.flows.levels.flow import ATTEMPTS, ReadReport
-from logos.flows.levels.reconcile import Dispute
+from logos.flows.levels.reconcile import Cause, Dispute
 from logos.flows.levels.state import LevelsState
 from logos.flows.levels.turn_ids import level_turn
 from logos.views.proof import failure_of
@@ -100,11 +100,11 @@ class EventFormatter:
         before, after = self._state, state or self._folded(record)
         self._state = after
         first = EventLine(record.at, *self._words(record))
-        news: Iterable[Words] = ()
+        news: Iterable[Words] = _how_to_decide(record)
         if isinstance(before, CycleState) and isinstance(after, CycleState):
-            news = (*_unapproved(record, before, after), *_disbelieved(record, before))
+            news = (*news, *_unapproved(record, before, after), *_disbelieved(record, before))
         if isinstance(before, LevelsState) and isinstance(after, LevelsState):
-            news = (*_objections(record, after, self._read_report), *changes(before, after))
+            news = (*news, *_objections(record, after, self._read_report), *changes(before, after))
         return [first, *(EventLine(record.at, cut(text, _LONGEST), severity) for text, severity in news)]
 
     def _folded(self, record: Recorded) -> State | None:
@@ -221,6 +221,12 @@ def _undone(event: events.WorkUndone) -> Words:
 def _resolved(event: events.QuestionResolved) -> Words:
     chosen = ", ".join(filter(None, (f"option {event.option}" if event.option else "", event.text)))
     return f"a person decided {event.question}: {chosen}", Severity.NORMAL
+
+
+def _how_to_decide(record: Recorded) -> Iterator[Words]:
+    if isinstance(record.event, events.GateOpened):
+        told = f'`logos approve {record.run}` lets it go on, `logos reject {record.run} "why"` sends it back'
+        yield told, Severity.NORMAL
 
 
 def _decided(event: events.GateDecided | events.PermissionDecided | events.PersonSaid) -> str:
@@ -347,6 +353,9 @@ def changes(before: LevelsState, after: LevelsState) -> Iterator[Words]:
     for settled in after.settled[len(before.settled) :]:
         how = f"by {settled.by}" + ("" if settled.by == "a person" else f" in {count(settled.round, 'round')}")
         decided = proposal_in_short(settled.proposal)
+        if settled.cause is Cause.REJECTED:
+            yield f"{settled.id}: {settled.question}: {decided}; sweep {after.sweep} begins", Severity.WARNING
+            continue
         yield f"reconciliation {settled.id} settled {how}: {decided}; sweep {after.sweep} begins", Severity.GOOD
     if after.dispute is not None:
         yield from _disputed(before.dispute, after.dispute, after.plan.max_rounds)

@@ -170,7 +170,7 @@ def put_summary(target: Console, view: RunView) -> None:
     # The whole question is printed below.
     reason = "it is blocked on a question" if view.question else view.reason
     target.print(Text(word, f"bold {'green' if passed else 'red'}").append(f": {one_line(reason)}", ""))
-    settled = f"{count(len(view.build.settled), 'reconciliation')}, " if view.build is not None else ""
+    settled = f"{count(len(view.build.reconciled), 'reconciliation')}, " if view.build is not None else ""
     spent = f"{duration(view.seconds)}, {bill.sum_in_words(view.bill, view.characters)}"
     turns = count(view.answered, "turn")
     put(target, f"{view.words.run} {view.run}: {view.rounds_in_words}, {turns}, {settled}{spent}")

@@ -163,7 +163,7 @@ def _checking(state: LevelsState) -> str:
 
 
 def _at_work(state: LevelsState) -> set[Level]:
-    if state.outcome is not None:
+    if state.outcome is not None or state.gates.reached is not None:
         return set()
     agents = {ask.level for ask in state.pending_turns} | {done.pending.level for done in state.answered.values()}
     if state.stage is Stage.MERGE:

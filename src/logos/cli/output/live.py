@@ -18,6 +18,7 @@ from logos.cli.output import console as show
 from logos.cli.output.console import Part, short
 from logos.cli.output.levels import LevelsView
 from logos.domain.events import (
+    GateOpened,
     Noted,
     Recorded,
     RunResumed,
@@ -191,7 +192,7 @@ class LiveView(View):
             with suppress(OSError):
                 self._live.refresh()
             self._drawn = time.monotonic()
-        if isinstance(event, Noted) and event.topic is Topic.PERMISSION_ASKED:
+        if isinstance(event, GateOpened) or (isinstance(event, Noted) and event.topic is Topic.PERMISSION_ASKED):
             with suppress(OSError):
                 self._console.bell()
 
@@ -209,10 +210,11 @@ class LiveView(View):
         if state is None:
             return Text("starting")
         heading = Text(f"logos · {FLOW_WORDS[state.plan.flow].run} {self.run}", "bold")
-        alarms = [_alarm(turn) for turn in self._turns if turn.waits and state.outcome is None]
+        alarms = [_alarm(turn.turn, turn.waits) for turn in self._turns if turn.waits and state.outcome is None]
+        alarms += [_alarm(state.gate.id, state.gate.question)] if state.gate is not None else []
         match state:
             case CycleState():
-                rounds = f" · round {state.round} of {state.plan.max_rounds}"
+                rounds = f" · round {state.round} of {state.last_round}"
                 where = short(*(_stopped(state) or self._doing(state, now)), (rounds, ""))
                 parts = [where, _roles(state), self._numbers(now), self._step(), *self._events(LAST_EVENTS), *alarms]
             case LevelsState():
@@ -299,14 +301,17 @@ def _stopped(state: State) -> list[Part]:
             (state.outcome.in_words(state.verified), f"bold {_ended_style(state)}"),
             (f": {one_line(state.reason)}", ""),
         ]
+    if state.gate is not None:
+        return [("waits for you", "bold yellow")]
     return [(f"stopped: {one_line(state.stalled)}", "red")] if state.stalled is not None else []
 
 
 def _roles(state: CycleState) -> Text:
     """The five roles in a row: done, at work, to come."""
     parts: list[Part] = []
+    over = state.proving or state.gates.reached is not None
     for index, role in enumerate(_ORDER):
-        done = state.outcome is not None or index < _ORDER.index(state.role) or state.proving
+        done = state.outcome is not None or index < _ORDER.index(state.role) + over
         mark, style = ("✓", "green") if done else ("○", "dim")
         if role is state.role and not done:
             mark, style = "●", "bold cyan"
@@ -316,9 +321,9 @@ def _roles(state: CycleState) -> Text:
     return short(*parts)
 
 
-def _alarm(turn: TurnView) -> RenderableType:
-    words = Text(one_line(turn.waits), "bold", no_wrap=False, overflow="fold")
-    return Panel(words, title=Text(f"{turn.turn} waits for you", "bold yellow"), border_style="bold yellow")
+def _alarm(what: str, asked: str) -> RenderableType:
+    words = Text(one_line(asked), "bold", no_wrap=False, overflow="fold")
+    return Panel(words, title=Text(f"{what} waits for you", "bold yellow"), border_style="bold yellow")
 
 
 def _ended_style(state: State) -> str:

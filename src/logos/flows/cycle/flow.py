@@ -190,7 +190,7 @@ def _reviewed(state: CycleState, text: str, *, counts: bool = True) -> CycleStat
         return _reviews_over(_object(state, ""))
     state = _object(state, condense.review_notes(text, state.plan.condense))
     # A run that starts at a reviewer has nothing to review: its author gets a turn whatever the limit.
-    if state.cycle - state.given_cycles < rules.max_cycles or (nothing_reviewed and state.cycle == 1):
+    if state.cycle < state.last_cycle or (nothing_reviewed and state.cycle == 1):
         return replace(state, role=stage.author, cycle=state.cycle + 1)
     if rules.on_exhausted is OnExhausted.BLOCK:
         reason = f"the {stage.reviewer} did not approve in {state.cycle} review cycles"

@@ -142,6 +142,10 @@ class CycleState:
         return self.gates.open if self.outcome is None else None
 
     @property
+    def last_cycle(self) -> int:
+        return self.plan.review.max_cycles + self.given_cycles
+
+    @property
     def last_round(self) -> int:
         return self.plan.max_rounds + self.given_rounds
 

@@ -328,6 +328,11 @@ class LevelsState:
         return replace(self, handoffs=(*self.handoffs, Handoff(giver, taker, toward, turn, text)))
 
     @property
+    def reconciled(self) -> tuple[Dispute, ...]:
+        """The reconciliations so far; what a person rejected is none."""
+        return tuple(dispute for dispute in self.settled if dispute.cause is not Cause.REJECTED)
+
+    @property
     def next_dispute(self) -> str:
         return f"s{self.sweep}.q{len(self.settled) + 1}"
 
@@ -342,9 +347,8 @@ class LevelsState:
         parties: tuple[str, ...] = (),
     ) -> Self:
         """Open a reconciliation, or fail when there were too many."""
-        reconciled = sum(dispute.cause is not Cause.REJECTED for dispute in self.settled)
-        if reconciled >= self.plan.max_reconciliations:
-            reason = f"after {reconciled} reconciliations: {question}"
+        if len(self.reconciled) >= self.plan.max_reconciliations:
+            reason = f"after {len(self.reconciled)} reconciliations: {question}"
             return replace(self, pending_turns=(), outcome=Outcome.FAILED, reason=reason)
         invited = participants(cause, level, others, self.levels)
         dispute = Dispute(self.next_dispute, cause, level, invited, question, evidence, parties)

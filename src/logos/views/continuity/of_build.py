@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from logos.domain.events import ProofRan, QuestionResolved, WorkMerged
+from logos.domain.gates import GateKind
 from logos.domain.levels import LEVELS, Level
 from logos.domain.reports import TurnKind
 from logos.domain.turns import Outcome
+from logos.flows.levels.reconcile import Cause
 from logos.flows.levels.state import LevelsState, LevelStatus, Stage
 from logos.views.continuity.entries import Entry, Sections, Transition, entry, printable
 from logos.views.events import Severity, proposal_in_short
@@ -111,7 +113,11 @@ def pending(state: LevelsState) -> Iterator[Entry]:
                 yield entry(part, title(level), _awaited(state, level))
             case LevelStatus.PROVEN | LevelStatus.PASSED:
                 pass
-    if state.plan.proof is not None and state.baseline is not None and state.outcome is None:
+    gate = state.gates.reached
+    if gate is not None:
+        yield entry(part, f"a person's decision about {gate.id}", "due now")
+    proven = state.approved or (gate is not None and gate.at is GateKind.BEFORE_PASS)
+    if state.plan.proof is not None and state.baseline is not None and state.outcome is None and not proven:
         when = "due now" if state.stage is Stage.PROVE else "when every level is satisfied"
         yield entry(part, f"proof with `{state.plan.proof.command}`, by Logos in clean rooms", when)
 
@@ -163,7 +169,8 @@ def decisions(state: LevelsState, steps: Steps) -> Iterator[Entry]:
             rounds = "" if settled.by == "a person" else f" in {count(settled.round, 'round')}"
             how = f"decided by {settled.by}{rounds}: {proposal_in_short(settled.proposal)}"
             what = f"{settled.id}, {settled.cause} at {settled.level.name}"
-            yield entry("reconciliation", what, how, Severity.GOOD, settled.question, step)
+            part = "rejection" if settled.cause is Cause.REJECTED else "reconciliation"
+            yield entry(part, what, how, Severity.GOOD, settled.question, step)
         answered = before.question is not None and after.question is None and after.settled == before.settled
         if isinstance(event, QuestionResolved) and answered and before.question is not None:
             how = f"a person answered: {event.text}"

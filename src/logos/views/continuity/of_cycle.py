@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from logos.domain.events import CheckRan, ProofRan, TurnAnswered, WorkCompared, WorkUndone
+from logos.domain.gates import GateKind
 from logos.domain.roles import PHASE_DEFS, Phase, PhaseDef, phase_def
 from logos.domain.turns import Outcome
 from logos.flows.cycle.flow import CycleState
@@ -31,7 +32,7 @@ def completed(steps: Steps) -> Iterator[Entry]:
             case TurnAnswered(_, text) if before.phase is Phase.TESTER and _went_on(before, after):
                 passed = read_result(text, strict=before.plan.quoted_verdicts_ignored) is ReportedResult.PASS
                 yield entry(part, "test", "PASS" if passed else "FAIL", _severity(passed), step=step)
-            case TurnAnswered(_, text) if before.phase is not after.phase:
+            case TurnAnswered(_, text) if before.phase is not after.phase or _reached_gate(before, after):
                 yield entry(part, f"{before.phase}'s work", *approval(before, text), step=step)
             case CheckRan(_, command, exit_code) if before.checking and not after.checking:
                 what, severity = f"`{command}`, run by Logos", _severity(exit_code == 0)
@@ -45,7 +46,12 @@ def completed(steps: Steps) -> Iterator[Entry]:
 
 def _went_on(before: CycleState, after: CycleState) -> bool:
     """A tester without a verdict is asked once more: then the phase has not ended."""
-    return (before.round, before.phase, before.proving) != (after.round, after.phase, after.proving)
+    moved = (before.round, before.phase, before.proving) != (after.round, after.phase, after.proving)
+    return moved or _reached_gate(before, after)
+
+
+def _reached_gate(before: CycleState, after: CycleState) -> bool:
+    return before.gates.reached is None and after.gates.reached is not None
 
 
 def _objections(state: CycleState, phase: Phase) -> str:
@@ -56,12 +62,18 @@ def pending(state: CycleState) -> Iterator[Entry]:
     """The reviews and tests that this round still needs."""
     if state.phase is Phase.DONE:
         return
-    part, plan = f"round {state.round}", state.plan
-    left = () if state.proving else PHASE_DEFS[PHASE_DEFS.index(phase_def(state.phase)) :]
+    part, plan, gate = f"round {state.round}", state.plan, state.gates.reached
+    # At a gate, the phase is over.
+    over = 1 if gate is not None else 0
+    left = () if state.proving else PHASE_DEFS[PHASE_DEFS.index(phase_def(state.phase)) + over :]
+    if gate is not None:
+        yield entry(part, f"a person's decision about {gate.id}", "due now")
     for stage in left:
         what = "test" if stage.reviewer is None else f"review of the {stage.author}'s work"
         who = (stage.reviewer or stage.author).replace("_", " ")
         yield entry(part, f"{what} by the {who}", _when(state, stage))
+    if gate is not None and gate.at is GateKind.BEFORE_PASS:
+        return
     if plan.proof is not None and state.baseline is not None:
         when = "due now" if state.proving else "after the tester's PASS"
         yield entry(part, f"proof with `{plan.proof.command}`, by Logos in clean rooms", when)
@@ -77,7 +89,7 @@ def _when(state: CycleState, stage: PhaseDef) -> str:
         return "to come"
     if stage.reviewer is None:
         return "due now"
-    around = f"cycle {state.cycle} of at most {state.plan.review.max_cycles}"
+    around = f"cycle {state.cycle} of at most {state.last_cycle}"
     return f"due now, {around}" if state.role is stage.reviewer else f"after the {stage.author}'s turn, {around}"
 
 

@@ -6,7 +6,17 @@ from enum import Enum
 from functools import reduce
 from typing import Any, cast
 
-from logos.domain.events import CheckRan, ProofRan, RunAbandoned, RunForked, RunResumed
+from logos.domain.events import (
+    CheckRan,
+    Event,
+    GateDecided,
+    PermissionDecided,
+    PersonSaid,
+    ProofRan,
+    RunAbandoned,
+    RunForked,
+    RunResumed,
+)
 from logos.domain.levels import Level
 from logos.domain.turns import FailureKind
 from logos.flows.cycle.findings import FindingState
@@ -144,6 +154,8 @@ def _sections(status: RunStatus, steps: Steps) -> Sections:
         event, before, after = step.record.event, step.before.outcome, step.after.outcome
         if isinstance(event, RunForked):
             decisions.append(entry("person", event.way, _origin(event), step=step))
+        if (said := _by_a_person(event)) is not None:
+            decisions.append(entry("person", *said, step=step))
         if isinstance(event, RunAbandoned):
             decisions.append(entry("person", "given up", event.why, Severity.WARNING, step=step))
         if isinstance(event, CheckRan):
@@ -177,6 +189,21 @@ def _sections(status: RunStatus, steps: Steps) -> Sections:
         settings=tuple(settings),
         outcomes=tuple(outcomes),
     )
+
+
+def _by_a_person(event: Event) -> tuple[str, str, Severity] | None:
+    """What a person decided or said: about what, how, and how good that is."""
+    match event:
+        case GateDecided(gate, True):
+            return gate, "approved", Severity.GOOD
+        case GateDecided(gate, False, words):
+            return gate, f"rejected: {words}" if words else "rejected", Severity.WARNING
+        case PermissionDecided(turn, granted):
+            return turn, f"a permission was {'given' if granted else 'refused'}", Severity.NORMAL
+        case PersonSaid(text, agent):
+            return f"guidance for {agent.replace('_', ' ') if agent else 'the next agent'}", text, Severity.NORMAL
+        case _:
+            return None
 
 
 _FINDING_SEVERITIES = {FindingState.SETTLED: Severity.GOOD, FindingState.AGAIN: Severity.BAD}
@@ -234,6 +261,9 @@ def _stopped(status: RunStatus) -> Iterator[Entry]:
     view, state = status.view, status.view.state
     if state.outcome is not None:
         return
+    if state.gate is not None:
+        waits = entry("gate", state.gate.id, f"waits for you: {state.gate.question}", Severity.ALARM)
+        yield replace(waits, turn=state.gate.id)
     if state.stalled:
         what = _FAILURES[state.trouble] if state.trouble is not None else "an agent"
         yield entry("stopped", what, state.stalled, Severity.BAD)
