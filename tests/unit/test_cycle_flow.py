@@ -25,6 +25,7 @@ from logos.domain.events import (
     TurnSent,
     WorkCompared,
 )
+from logos.domain.gates import GateKind
 from logos.domain.plans import (
     CondenseRules,
     CyclePlan,
@@ -649,6 +650,7 @@ plans = st.builds(
     verify_pass=st.booleans(),
     expect_change=st.booleans(),
     on_no_progress=st.none() | st.sampled_from(OnNoProgress),
+    gates=st.lists(st.sampled_from(GateKind), unique=True).map(tuple),
     test_command=st.sampled_from(["", "make test"]),
     review=st.builds(
         ReviewRules,
@@ -702,9 +704,12 @@ class Cast:
 
 
 def bound(plan: CyclePlan) -> int:
-    """The most errands a run can take: a review of nothing costs one more cycle, a tester has two tries, a comparison and a check."""
+    """The most errands a run can take: a review of nothing costs one more cycle, a tester has two tries, a comparison and a check.
+
+    A gate before a PASS costs another comparison.
+    """
     reviewed = 2 * (plan.review.max_cycles + 1)
-    return reviewed + plan.max_rounds * (reviewed + 2 + 2)
+    return reviewed + 1 + plan.max_rounds * (reviewed + 2 + 2 + 2)
 
 
 @examples(30)

@@ -20,6 +20,7 @@ from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.events import (
     CheckRan,
     Event,
+    GateDecided,
     GateOpened,
     Noted,
     QuestionResolved,
@@ -68,6 +69,7 @@ from logos.errors import LogConflict, LogDamaged
 from logos.flows import Flow
 from logos.flows.cycle.briefing import EXPLORE_BACK_REFERENCE, UPSTREAM_BACK_REFERENCE
 from logos.flows.cycle.flow import Cycle, CycleState
+from logos.flows.gates import Gate
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.state import MAIN, LevelsState, Stage
 from logos.ports import Log
@@ -130,12 +132,19 @@ class Life:
                 assert due == ()
                 if not self._answered():
                     return self
+            elif self.state.gate is not None:
+                assert due == ()
+                self._decide(self.state.gate)
             elif not due:
                 assert self.state.stalled is not None, "no outcome, nothing due, and nobody stalled"
                 self.happen(RunResumed(self.state.plan))
             else:
                 self._go_on(self.fate.pick(f"next {len(self.events)}", due), watch)
         raise AssertionError(f"not done after {at_most} events")
+
+    def _decide(self, gate: Gate) -> None:
+        approved = self.fate.pick(gate.id, (True, False))
+        self.happen(GateDecided(gate.id, approved, "" if approved else "not so"))
 
     def _answered(self) -> bool:
         """Whether a person's word made it go on."""
@@ -245,6 +254,8 @@ class Play:
             return TurnAnswered(action.id, said, usage=self.fate.pick(f"costs {action.id}", (None, Usage(10, 0, 5))))
         if isinstance(action, Compare):
             return WorkCompared(action.id, self.fate.pick(action.id, (("a.py",), (), None)), "c0ffee1")
+        if isinstance(action, OpenGate):
+            return GateOpened(action.id, action.at, action.question)
         if isinstance(action, Prove):
             return proves(action, failed=self.fate.pick(action.id, ((), (), ("test_old.py::test_b",))))
         assert isinstance(action, Check)

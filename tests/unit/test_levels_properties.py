@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from logos.domain.events import (
     CheckRan,
     Event,
+    GateDecided,
     Noted,
     QuestionResolved,
     RunEnded,
@@ -29,6 +30,7 @@ from logos.domain.events import (
     WorkGathered,
     WorkMerged,
 )
+from logos.domain.gates import GateKind
 from logos.domain.levels import Level
 from logos.domain.plans import CURRENT_RULES, LevelsPlan
 from logos.domain.reports import (
@@ -44,6 +46,7 @@ from logos.domain.reports import (
 )
 from logos.domain.specs import ContentConflict, Tool, TouchedFile
 from logos.domain.turns import Action, AgentName, Check, FailureKind, Gather, Merge, Outcome, TerminalId, Turn, TurnId
+from logos.flows.gates import Gate
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.state import LevelsState
 from tests.builders import examples, replay
@@ -176,6 +179,7 @@ def plans(draw: st.DrawFn) -> LevelsPlan:
         max_parallel=draw(st.integers(1, 4)),
         max_reconciliations=draw(st.integers(0, 3)),
         max_rounds=draw(st.integers(1, 3)),
+        gates=tuple(draw(st.lists(st.sampled_from(GateKind), unique=True))),
         rules=CURRENT_RULES,
     )
 
@@ -196,7 +200,11 @@ class RunView:
     world: Fated
 
     def told(self, **how: Any) -> Built:
-        return drive_levels(self.flow, self.world, **how)
+        return drive_levels(self.flow, self.world, decide=self.decide, **how)
+
+    def decide(self, gate: Gate) -> GateDecided:
+        approved = self.world.pick(gate.id, (True, False))
+        return GateDecided(gate.id, approved, "" if approved else "not so")
 
 
 @st.composite

@@ -193,8 +193,8 @@ def test_a_fork_was_driven_since_it_was_forked_and_not_between_two_drivers(
 
     journal = Journal(log, load_run(log, FORK).fold)
 
-    own = [*zip(life.events, times, strict=True)][at:]
-    took = [max(now - then, 0) for (_, then), (event, now) in pairwise(own) if not isinstance(event, RunResumed)]
+    own, waits = [*zip(life.events, times, strict=True)][at:], RunResumed | GateDecided
+    took = [max(now - then, 0) for (_, then), (event, now) in pairwise(own) if not isinstance(event, waits)]
     assert journal.fold.driven_seconds == pytest.approx(sum(took))
     assert (journal.ledger, journal.state) == (life.ledger, life.state)
     assert journal.fold.ended == (journal.fold.outcome is not None)
