@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
+from rich.console import Console
+
 from logos.app.runs import load_run, read_report
+from logos.cli.output.live import LiveView
 from logos.domain.events import (
     Event,
     GateDecided,
@@ -20,15 +24,19 @@ from logos.domain.events import (
     TurnAsked,
 )
 from logos.domain.gates import GateKind
+from logos.domain.ledger import Ledger
 from logos.domain.levels import Level
 from logos.domain.turns import AgentName, Outcome, RunId, TurnId
+from logos.flows.levels.flow import Levels
 from logos.testing import APPROVED, GOOD_ANALYSIS, MemoryLog
+from logos.views import build_state, cycle_state
+from logos.views.continuity.report import continuity
 from logos.views.document import RunDocument, iso
 from logos.views.events import EventFormatter, Severity
 from logos.views.status import RunStatus, next_command
 from logos.views.waiting import Waiting, WaitingKind
 from tests.builders import a_quick_plan
-from tests.levels_builders import a_levels_plan
+from tests.levels_builders import World, a_levels_plan, drive_levels, read
 from tests.unit.test_cli_levels import Talk, built
 
 RUN = RunId("k3xyz")
@@ -129,3 +137,68 @@ def test_events_say_who_waits_and_what_was_decided() -> None:
         (f"a person rejected {GATE}: prices in cents", Severity.NORMAL),
         ("a person says to the peer analyst: use the old names", Severity.NORMAL),
     ]
+
+
+# --- reports, state files and the live view
+
+
+def entries(found: RunStatus, name: str) -> list[tuple[str, str, str]]:
+    sections = continuity(found, 1, "next").sections
+    return [(entry.part, entry.what, entry.how) for entry in getattr(sections, name)]
+
+
+def test_a_report_says_what_waits_and_what_a_person_decided() -> None:
+    waiting = status(*REACHED, OPENED)
+    asked = waiting.reason
+    assert entries(waiting, "completed") == [
+        ("round 1", "analyst's work", "approved by the peer analyst in cycle 1"),
+    ]
+    assert entries(waiting, "blocked") == [("gate", GATE, f"waits for you: {asked}")]
+    assert entries(waiting, "pending")[0] == ("round 1", f"a person's decision about {GATE}", "due now")
+    assert not any("analyst" in what for _, what, _ in entries(waiting, "pending")[1:])
+    rejected = status(*REACHED, OPENED, GateDecided(GATE, approved=False, words="no"), PersonSaid("hm"))
+    assert entries(rejected, "blocked") == []
+    assert entries(rejected, "decisions") == [
+        ("person", GATE, "rejected: no"),
+        ("person", "guidance for the next agent", "hm"),
+    ]
+    assert (
+        "round 1",
+        "review of the analyst's work by the peer analyst",
+        "after the analyst's turn, cycle 2 of at most 4",
+    ) in entries(rejected, "pending")
+
+
+def test_the_state_file_of_a_run_has_its_open_gate() -> None:
+    found = status(*REACHED, OPENED).view
+    gate = cycle_state.project(found.state, found.ledger, RUN, 4, "", "")["gate"]  # type: ignore[arg-type]
+    assert gate == {"id": GATE, "at": "after_plan", "question": found.state.gate.question}  # type: ignore[union-attr]
+    before = status(*REACHED).view
+    assert cycle_state.project(before.state, before.ledger, RUN, 3, "", "")["gate"] is None  # type: ignore[arg-type]
+
+
+def test_the_state_file_of_a_build_has_its_open_gate_and_what_was_rejected() -> None:
+    flow = Levels(a_levels_plan(Level.L3, Level.L2, gates=tuple(GateKind)), read)
+    done = drive_levels(flow, World(), until=lambda state: state.gate is not None)
+    gate = build_state.project(done.state, Ledger(), RUN, 9, 0.0)["gate"]
+    assert (gate["id"], gate["at"]) == ("s1.gate.after_plan", "after_plan")
+    once = iter([True, False])
+    again = drive_levels(flow, World(), decide=lambda own: GateDecided(own.id, next(once, True), "in cents"))
+    state = build_state.project(again.state, Ledger(), RUN, 9, 0.0)
+    assert (state["gate"], [own["cause"] for own in state["reconciliations"]]) == (None, ["rejected"])
+
+
+def test_the_live_view_shows_the_question_and_who_is_done() -> None:
+    console = Console(file=StringIO(), width=120, force_terminal=False)
+    view = LiveView(console)
+    found = status(*REACHED, OPENED).view
+    for record, state in zip(found.records, found.states, strict=True):
+        view.watch(record, state, found.ledger)
+    with console.capture() as shown:
+        console.print(view.frame())
+    view.__exit__()
+    text = shown.get()
+    assert "waits for you · round 1 of 8" in text
+    assert "✓ analyst → ✓ peer analyst → ○ programmer" in text
+    assert f"{GATE} waits for you" in text
+    assert "May the programmer begin?" in text

@@ -137,7 +137,9 @@ class SessionDocument(Document):
     session: int = _session("number of the session in its run", "number")
     began_at: Instant = _session("ISO 8601, UTC", "began")
     ended_at: Instant = _session("the driver's last event, ISO 8601, UTC", "ended")
-    seconds: Seconds = _session("from the driver's first to its last event", "seconds")
+    seconds: Seconds = _session(
+        "from the driver's first to its last event, without the time in which an open gate waited", "seconds"
+    )
     first: int = _session("number of its first event", "first")
     last: int = _session("number of its last event, which is a checkpoint", "last")
     turns: Length = _session("turns answered", "answered")
@@ -231,7 +233,7 @@ class RunDocument(Document):
     last_event_at: Instant = shown("ISO 8601, UTC", "view.last")
     last_event: int = shown("number of its last event", "view.records.-1.seq")
     seconds: Seconds = shown("from the start to the last event", "view.seconds")
-    seconds_driven: Seconds = shown("of these, with a driver attached", "view.driven")
+    seconds_driven: Seconds = shown("of these, with a driver attached and no open gate", "view.driven")
     rounds: int = shown("rounds begun; in a build, sweeps", "view.state.position.round")
     phase: str = shown("phase of the round; in a build, stage of the sweep", "view.state.position.phase")
     role: str = shown("role whose turn it is; in a build, the level", "view.state.position.agent")
