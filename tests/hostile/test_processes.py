@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from logos.adapters.commands import UNKNOWN, ShellCommands, end, exit_code, start, supervisor_of
+from logos.domain.events import CheckRan
 from tests.support.repositories import FILES
 from tests.support.sandbox import PROMPT, Sandbox, processes_of
 from tests.support.waiting import LAST_RESORT, until_exists, wait_for
@@ -209,6 +210,26 @@ def test_a_step_of_a_proof_that_outlived_its_driver_is_ended_by_the_next_one(san
     again = sandbox("run", "--resume", "--simulate", str(sandbox.script(WORK)), "--test", "true")
     assert again.code == 0, again.err
     assert sandbox.left_behind() == []
+
+
+def test_a_check_that_outlived_its_driver_is_ended_before_the_next_one_runs(repository: Sandbox) -> None:
+    # Each but the first, which is tried before the build, holds a lock until it may end; none waits for it.
+    begun, go = repository.wd.parent / "begun", repository.wd.parent / "go"
+    tool = (
+        f"case $PWD in *scratch*) exit 0;; esac; exec 9>{repository.wd.parent}/port; flock -n 9 || exit 9; "
+        f"echo begun >>{begun}; {until_exists(str(go))}"
+    )
+    repository.set_telos(f"{FILES['telos.toml']}[[tools]]\nlevel = 1\nname = 'lock'\ncommand = {json.dumps(tool)}\n")
+    driver = repository.start("build", "sell", "--levels", "3-1", "--simulate", str(repository.script({})))
+    wait_for(begun.exists, process=driver)
+    driver.kill()
+    driver.wait(LAST_RESORT)
+    assert repository.left_behind()
+    go.touch()
+    again = repository.build("--resume")
+    assert again.code == 0, again.err
+    assert {check.exit_code for check in repository.events(CheckRan)} == {0}
+    assert repository.left_behind() == []
 
 
 def test_a_driver_that_is_interrupted_ends_its_proof(sandbox: Sandbox) -> None:
