@@ -139,7 +139,7 @@ def test_the_setup_installs_the_package_with_its_test_extras(sandbox: Sandbox) -
 @pytest.mark.parametrize(
     ("lock", "runner", "setup"),
     [
-        ("uv.lock", "uv run", "uv sync"),
+        ("uv.lock", "uv run", "uv sync --frozen"),
         ("poetry.lock", "poetry run", "poetry install"),
         ("pdm.lock", "pdm run", "pdm install"),
         ("Pipfile.lock", "pipenv run", "pipenv sync --dev"),

@@ -47,6 +47,15 @@ def test_a_pass_on_passing_tests_is_verified_and_says_so_to_programs(shop: Sandb
     assert (state["final_status"], state["verified"]) == ("PASS", True)
 
 
+def test_the_setup_that_init_writes_is_used_also_before_the_purpose_is_written(shop: Sandbox) -> None:
+    assert shop("init").code == 0
+    telos = shop.wd / "telos.toml"
+    assert 'setup = ""' in telos.read_text()
+    telos.write_text(telos.read_text().replace('setup = ""', 'setup = "mkdir installed"'))
+    document = run(shop, "add bye()", "--test", "test -d installed", "--json").json
+    assert (document["outcome"], document["verified"]) == ("PASSED", True)
+
+
 def test_a_pass_that_nobody_verified_is_called_so_everywhere(shop: Sandbox) -> None:
     done = run(shop, "add bye()", "--test", "false", "--set", "verify_pass=0")
     assert done.code == 0

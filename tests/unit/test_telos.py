@@ -193,7 +193,7 @@ files = ["src"]
         Tool(Level.L2, "pytest", "uv run pytest -q"),
     )
     assert [(missing.level, missing.what) for missing in detected.missing] == [(Level.L5, "end-to-end checks")]
-    assert detected.setup == "uv sync"
+    assert detected.setup == "uv sync --frozen"
 
 
 PACKAGE = '{"devDependencies": {"eslint": "9", "prettier": "3", "%s": "1"}, "scripts": {%s}}'

@@ -18,7 +18,7 @@ _INTERPRETERS = ("bin/python", "Scripts/python.exe")
 _SITES = ("lib*/python*/site-packages", "Lib/site-packages")
 # Of the project managers that install what a lock file says: how a program is run, how a new worktree is set up.
 _MANAGERS = {
-    "uv.lock": ("uv run", "uv sync"),
+    "uv.lock": ("uv run", "uv sync --frozen"),
     "poetry.lock": ("poetry run", "poetry install"),
     "pdm.lock": ("pdm run", "pdm install"),
     "Pipfile.lock": ("pipenv run", "pipenv sync --dev"),

@@ -1,7 +1,7 @@
 """The rules by which the result of a run is proven, from its settings and telos.toml."""
 
 from logos.app.settings import Settings
-from logos.app.telos_file import TELOS_FILE, Telos, read_telos
+from logos.app.telos_file import TELOS_FILE, Telos, worktree_setup
 from logos.domain.levels import Level
 from logos.domain.proof import ProofRules
 from logos.errors import ConfigError, UsageError
@@ -27,7 +27,7 @@ def _setup_of(settings: Settings) -> str:
     if not (settings.work_dir / TELOS_FILE).is_file():
         return ""
     try:
-        return _room_setup(read_telos(settings.work_dir).setup)
+        return _room_setup(worktree_setup(settings.work_dir))
     except (ConfigError, UsageError):
         return ""
 
