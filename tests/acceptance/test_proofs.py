@@ -134,6 +134,29 @@ def test_show_and_report_have_a_row_for_every_step(passed: Sandbox) -> None:
         assert f"r1.proof.{step}" in report
 
 
+def test_a_step_in_which_nothing_could_be_planted_claims_nothing(tmp_path: Path) -> None:
+    shop = a_shop(tmp_path / "shop")
+    # Its tests are made by a loop.
+    made = (
+        "import unittest\nfrom hello import hello\nclass Hello(unittest.TestCase): pass\n"
+        "for name in ('Ada', 'Bob'):\n"
+        "    setattr(Hello, f'test_{name}', lambda self, name=name: self.assertEqual(hello(name), f'hello {name}'))\n"
+    )
+    (shop.wd / "test_hello.py").write_text(made)
+    done = run(shop)
+    assert done.code == 0, done.err
+    assert "no test could be made to fail" in done.out
+    assert "r1.proof.canary planted tests, which must fail: no test could be made to fail" in shop("log").out
+    shown = shop("proof").out
+    told = " ".join(shown.split())
+    assert "No test could be made to fail, so it is not known whether failures are noticed." in told
+    assert "nothing hides failures" not in told
+    assert "no sandbox" not in told
+    document = shop("proof", "--json").json
+    (canary,) = (step for step in document["steps"] if step["step"] == "canary")
+    assert canary["subject"] == []
+
+
 def test_a_pass_that_nobody_verified_says_why_it_is_not_proven(shop: Sandbox) -> None:
     assert run(shop, "--set", "verify_pass=0").code == 0
     done = shop("proof")

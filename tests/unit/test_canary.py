@@ -99,6 +99,22 @@ def test_a_planted_test_of_honest_code_fails(body: str) -> None:
     assert outcome(text, add=lambda one, two: one + two) == "noticed"
 
 
+ON_A_LINE = {
+    "one": "def test_a(): assert add(1, 2) == 3\n",
+    "several": "def test_a(): x = add(1, 2); assert x == 3; assert add(x, 1) == 4;  # why\n",
+    "in brackets": "def test_a(): assert (add(\n  1, 2) ==\n3)\nLATER = 1\n",
+    "beside helpers": "def add_one(x): return add(x, 1)\ndef test_a(): assert add_one(2) == 3\n",
+    "after a continued line": "def test_a(): \\\n  assert add(1, 2) == 3\n",
+    "without a line end": "if True:\n\tdef test_a(): assert add(1, 2) == 3",
+}
+
+
+@pytest.mark.parametrize("text", ON_A_LINE.values(), ids=ON_A_LINE)
+def test_a_body_on_the_line_of_its_definition_is_planted_too(text: str) -> None:
+    assert outcome(text, add=lambda one, two: one + two) == "noticed"
+    assert outcome(text, add=lambda *_: 7) == "silent"
+
+
 FORGED = {
     "a wrong value": "assert add(1, 2) == 3",
     "an assertion in a block": "if True:\n        assert add(1, 2) == 3",
@@ -126,7 +142,6 @@ LEFT_OUT = {
     "in a module that is": "pytestmark = pytest.mark.xfail\n\ndef test_a():\n    assert 1\n",
     "a generator": "def test_a():\n    yield 1\n",
     "an end where failures are caught": "def test_a():\n    try:\n        return\n    except Exception:\n        pass\n",
-    "of one line": "def test_a(): assert 1\n",
     "made by a call": "test_a = make()\n",
     "no python": "def test_a(:\n",
 }

@@ -218,6 +218,15 @@ def test_a_failure_of_before_the_run_that_was_declared_unrelated_is_excused_and_
     assert TWO in prove(a_proof(), steps[0], baseline=baseline).failure
 
 
+def test_where_no_test_could_be_made_to_fail_a_pass_says_so() -> None:
+    steps = ran(ProofStep.RESULT, ONE, TWO), ran(ProofStep.GUARDED, ONE, TWO)
+    done = prove(a_proof(), *steps, ran(ProofStep.CANARY, tests=None, output="(not run)"))
+    assert (done.failure, done.progress.step) == ("", None)
+    told = in_words(done.progress, BEFORE)
+    assert "no test could be made to fail" in told
+    assert "planted failures are noticed" not in told
+
+
 def test_a_declared_file_may_lose_its_tests() -> None:
     progress = a_proof("tests/test_a.py", declared=("tests/test_a.py",))
     result = prove(progress, ran(ProofStep.RESULT, "tests/test_a.py::other"))

@@ -33,6 +33,7 @@ _SHOWS = {
 }
 _NOT_RED = "No new or changed test fails without the change: it is untested, as a refactoring may be."
 _NOTHING_PUT_BACK = "No file that steers the tests differs from before the run, so the result stands for itself."
+_NOTHING_PLANTED = "No test could be made to fail, so it is not known whether failures are noticed."
 _LINE = 300
 PERSON = "a person (--may-change, proof.may_change)"
 # The levels whose specs may declare that tests must change.
@@ -66,6 +67,8 @@ class StepRecord:
             return _NOT_RED
         if self.step is ProofStep.GUARDED and not self.subject:
             return _NOTHING_PUT_BACK
+        if self.step is ProofStep.CANARY and not self.subject:
+            return _NOTHING_PLANTED
         return _SHOWS[self.step]
 
     @property

@@ -244,11 +244,13 @@ def proof_in_words(ran: ProofRan) -> str:
     if ran.problem:
         return "proves nothing"
     tests = ran.tests
-    if tests is None and ran.step is ProofStep.CANARY and ran.subject:
+    if ran.step is ProofStep.CANARY and not ran.subject:
+        return "no test could be made to fail"
+    if tests is None and ran.step is ProofStep.CANARY:
         return f"exit {ran.exit_code} where {', '.join(ran.subject)} was made to fail"
     if tests is None:
         return f"exit {ran.exit_code}, tests not counted"
-    if ran.step is ProofStep.CANARY and ran.subject:
+    if ran.step is ProofStep.CANARY:
         unnoticed = {*unnoticed_in(ran)}
         noticed = sum(function_of(planted) not in unnoticed for planted in ran.subject)
         return f"{noticed} of {len(ran.subject)} planted failures noticed"

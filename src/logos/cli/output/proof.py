@@ -66,10 +66,16 @@ def _put_step(target: Console, step: StepRecord) -> None:
         style = show.STYLES[Severity.BAD]
     else:
         style = show.STYLES[Severity.NORMAL if step.step is ProofStep.BASELINE else Severity.GOOD]
+    _put(target, step.step, step.shows, style)
+    # A step without files did not run; why stands in its output.
+    if step.tree:
+        _put_run(target, step)
+
+
+def _put_run(target: Console, step: StepRecord) -> None:
     room = step.room
     setup = f", setup {duration(room.setup_seconds)}" if room.setup else ""
     where = f"{room.sandbox or 'no sandbox'}, network {'on' if room.network else 'off'}"
-    _put(target, step.step, step.shows, style)
     counted = counted_in_words(step.tests)
     _put(target, "", f"exit {step.exit_code}, {counted}; {duration(room.seconds)}{setup}; {where}")
     if room.lent:

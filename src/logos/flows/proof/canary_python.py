@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from logos.flows.proof.canary_assertions import dotted, equality, probes, said_by
 
@@ -36,12 +37,12 @@ def python_canary(
 
     `passed` are ids without the file. `replaced` are assertion methods that the project defines itself.
     """
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = _parsed(text)
+    if tree is None:
         return None
-    source = _Source(text)
-    names = _Definitions(tree)
+    unfolded = _with_bodies_on_lines(text, tree)
+    source = _Source(unfolded)
+    names = _Definitions(tree if unfolded == text else _parsed(unfolded) or ast.Module([], []))
     planted: dict[ast.AST, bool] = {}
     found: list[str] = []
     for test in passed:
@@ -52,15 +53,29 @@ def python_canary(
         if functions and all(planted[function] for function in functions):
             found.append(test)
     edited = source.edited()
-    return Canary(edited, tuple(found)) if found and _is_python(edited) else None
+    return Canary(edited, tuple(found)) if found and _parsed(edited) is not None else None
 
 
-def _is_python(text: str) -> bool:
+def _parsed(text: str) -> ast.Module | None:
     try:
-        ast.parse(text)
+        return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+        return None
+
+
+def _with_bodies_on_lines(text: str, tree: ast.Module) -> str:
+    """The same program, in which no function has its body on the line of its `def`."""
+    source = _Source(text)
+    for function in ast.walk(tree):
+        if not isinstance(function, Function) or source.indent(function.body[0]) is not None:
+            continue
+        indent = f"{source.indent(function) or ''}    "
+        source.replace(source.start(function.body[0]), source.start(function.body[0]), f"\n{indent}")
+        # Only a semicolon is between two of them.
+        for one, other in pairwise(function.body):
+            source.replace(source.end(one), source.start(other), f"\n{indent}")
+    edited = source.edited()
+    return edited if _parsed(edited) is not None else text
 
 
 class _Definitions:

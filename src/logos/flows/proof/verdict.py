@@ -145,8 +145,9 @@ def in_words(progress: ProofProgress, baseline: ProofRan) -> str:
     guarded = by_step.get(ProofStep.GUARDED)
     if guarded is not None and guarded.subject:
         told.append(f"so do the tests of before the run ({_listed(guarded.subject, 3)} put back)")
-    if (canary := by_step.get(ProofStep.CANARY)) is not None and canary.subject:
-        told.append("planted failures are noticed")
+    if (canary := by_step.get(ProofStep.CANARY)) is not None and (canary.subject or tests is not None):
+        noticed, unknown = "planted failures are noticed", "but no test could be made to fail on purpose"
+        told.append(noticed if canary.subject else unknown)
     green = turned_green(progress, baseline)
     if green:
         told.append(f"{len(green)} tests that failed before pass now")
