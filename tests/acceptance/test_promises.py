@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +56,25 @@ def test_the_setup_that_init_writes_is_used_also_before_the_purpose_is_written(s
     telos.write_text(telos.read_text().replace('setup = ""', 'setup = "mkdir installed"'))
     document = run(shop, "add bye()", "--test", "test -d installed", "--json").json
     assert (document["outcome"], document["verified"]) == ("PASSED", True)
+
+
+@pytest.mark.parametrize(
+    ("command", "setup", "told"),
+    [
+        ("true", "", r"the tests pass now; one run takes [^,]+, the proof of a PASS at most 4 such runs"),
+        ("false", "", r"the tests fail now \(exit 1\); a PASS needs them to pass; one run takes [^,]+, the proof"),
+        ("true", "mkdir installed", r"one run takes [^,]+ after a setup of [^,]+, the proof of a PASS at most 4"),
+        ("python3 -m unittest", "", r"the tests pass now \(0 tests\); a PASS needs tests that run; one run takes"),
+    ],
+)
+def test_what_a_proof_will_cost_and_needs_is_told_before_the_first_turn(
+    shop: Sandbox, command: str, setup: str, told: str
+) -> None:
+    if sys.version_info >= (3, 12) and "unittest" in command:
+        command = f"{command} || test $? = 5"
+    done = run(shop, "add bye()", "--test", command, "--set", f"proof.setup={setup}", "--set", "limits.max_rounds=1")
+    assert re.search(told, done.err), done.err
+    assert done.err.index("one run takes") < done.err.index("r1.analyst.c1 asked")
 
 
 def test_a_pass_that_nobody_verified_is_called_so_everywhere(shop: Sandbox) -> None:

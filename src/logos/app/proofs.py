@@ -135,8 +135,9 @@ def _show(ran: ProofRan, tell: Tell) -> None:
 def _say_cost(ran: ProofRan, most_runs: int, tell: Tell) -> None:
     tests, room = ran.tests, ran.room
     counted = f" ({count(len(tests.executed), 'test')})" if tests is not None else ""
-    seconds = duration(room.seconds)
+    seconds = duration(room.seconds) + (f" after a setup of {duration(room.setup_seconds)}" if room.setup else "")
     told = f"the tests pass now{counted}" if ran.exit_code == 0 else f"the tests fail now (exit {ran.exit_code})"
-    need = "" if ran.exit_code == 0 else "; a PASS needs them to pass"
+    need = "; a PASS needs tests that run" if tests is not None and not tests.executed else ""
+    need = need if ran.exit_code == 0 else "; a PASS needs them to pass"
     where = "" if room.sandbox else ", without a sandbox (bubblewrap is not installed or does not work here)"
     tell(f"{told}{need}; one run takes {seconds}, the proof of a PASS at most {most_runs} such runs{where}")

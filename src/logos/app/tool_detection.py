@@ -254,7 +254,11 @@ _ESLINT = ("eslint.config.*s", ".eslintrc*", r"package.json ^eslintConfig\b", _n
 _PRETTIER = ("prettier.config.*s", ".prettierrc*", r"package.json ^prettier\b", _npm("prettier"))
 _PYTEST = (
     *("pytest.ini", "conftest.py", "tests/conftest.py", r"pyproject.toml \bpytest\b", r"setup.cfg ^\[tool:pytest\]"),
-    *("tox.ini pytest", *(f"{files} import pytest" for files in PYTHON_TESTS)),
+    # unittest runs no test that is a function of a module.
+    *(
+        "tox.ini pytest",
+        *(f"{files} {sign}" for sign in ("import pytest", r"^(?:async )?def test") for files in PYTHON_TESTS),
+    ),
 )
 _TOX = ("tox.toml", r"tox.ini ^\[(?:tox|testenv)\b", r"setup.cfg ^\[tox:tox\]", r"pyproject.toml ^tool\.tox\b")
 _JEST = ("jest.config.*s", "jest.config.json", r"package.json ^jest\b", _npm("jest"))
