@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from logos.app.detach import stop
     from logos.app.diff import compare, diff
     from logos.app.doctor import Diagnosis, doctor
+    from logos.app.export import export_trace
     from logos.app.gc import collect_garbage
     from logos.app.hosts import simulate
     from logos.app.init import InitResult, init
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 __all__ = ["Answer", "BlockedBuild", "Certificate", "Diagnosis", "InitResult", "LogosError", "Outcome", "Problem"]
 __all__ += ["RunPaused", "RunResult", "RunView", "Settings", "UsageError", "Validation", "build", "certificate"]
 __all__ += ["check_telos", "collect_garbage", "compare", "diff", "doctor", "export_proof", "fork", "init"]
+__all__ += ["export_trace"]
 __all__ += ["install_profiles", "list_profiles", "list_sessions", "load_settings", "open_question", "prepare_demo"]
 __all__ += ["prove_again", "prove_file_again", "read_proof_file", "read_run", "report_on", "reset", "resolve"]
 __all__ += [
@@ -70,6 +72,7 @@ _MODULES = {
     "logos.app.detach": ("stop",),
     "logos.app.diff": ("compare", "diff"),
     "logos.app.doctor": ("Diagnosis", "doctor"),
+    "logos.app.export": ("export_trace",),
     "logos.app.gc": ("collect_garbage",),
     "logos.app.hosts": ("simulate",),
     "logos.app.init": ("InitResult", "init"),

@@ -16,7 +16,8 @@ _BY_NAME = re.compile(rb"#!\s*/usr/bin/env\s+(?:-S\s+)?([\w.+-]+)\s*$")
 
 SERVER_TOKEN = "CAO_AUTH_LOCAL_TOKEN"
 # Secrets of Logos itself: with them, an agent could type into other agents' terminals, or write to the person.
-WITHHELD = (SERVER_TOKEN, "NTFY_TOPIC", "LOGOS_NTFY_TOPIC")
+_MESSAGES = ("NTFY_TOPIC", "NOTIFICATIONS_URLS")
+WITHHELD = (SERVER_TOKEN, *_MESSAGES, *(f"LOGOS_{name}" for name in _MESSAGES))
 
 
 def own_environment() -> dict[str, str]:

@@ -54,15 +54,17 @@ class Leaf:
 
 _PREFIXED = {
     "post_processing": "POST_",
-    "build": "BUILD_",
-    "checkpoints": "CHECKPOINTS_",
-    "proof": "PROOF_",
-    "gates": "GATES_",
+    **{name: f"{name.upper()}_" for name in ("build", "checkpoints", "proof", "gates", "notifications", "traces")},
 }
 # Sections that may be a list in the file, and the key that it stands for.
 _LISTS = {"gates": "at"}
-# Many programs use variables HOST and ARTIFACTS for something else.
-_RENAMED = {"host": "LOGOS_HOST", "artifacts": "LOGOS_ARTIFACTS", "gates.at": "GATES"}
+# Many programs use variables HOST and ARTIFACTS for something else; NTFY_TOPIC is the specification's name.
+_RENAMED = {
+    "host": "LOGOS_HOST",
+    "artifacts": "LOGOS_ARTIFACTS",
+    "gates.at": "GATES",
+    "notifications.ntfy_topic": "NTFY_TOPIC",
+}
 # Before the name of any variable it makes one that no other program uses; `logos` reads that one first.
 PREFIX = "LOGOS_"
 # With what their keys are called.
@@ -80,7 +82,7 @@ def _leaves() -> Iterator[Leaf]:
         section = field.annotation
         if isinstance(section, type) and issubclass(section, SettingsSection):
             for inner, leaf in section.model_fields.items():
-                env = _RENAMED.get(f"{name}.{inner}", _PREFIXED.get(name, "") + inner.upper())
+                env = _RENAMED.get(f"{name}.{inner}") or _PREFIXED.get(name, "") + inner.upper()
                 yield Leaf((name, inner), env, leaf.annotation, leaf.default, leaf.description or "")
         elif name not in _JSON_ONLY:
             env = _RENAMED.get(name, name.upper())
@@ -319,8 +321,11 @@ def json_schema() -> Json:
     return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Logos configuration"}
 
 
-# These belong to one command, not to the run.
-_OF_THE_COMMAND = {"resume", "wd", "state_file", "prompt", "prompt_file", "handoff.recreate_terminals"}
+# These belong to one command, not to the run. Addresses of services hold secrets, and agents can read the log.
+_OF_THE_COMMAND = {
+    *("resume", "wd", "state_file", "prompt", "prompt_file", "handoff.recreate_terminals"),
+    "notifications.urls",
+}
 # Fields of a plan's rules, and the settings they come from.
 OF_REVIEWS = {
     "max_cycles": "max_review_cycles",

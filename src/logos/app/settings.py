@@ -223,7 +223,16 @@ class PostProcessing(SettingsSection):
 
 
 class Notifications(SettingsSection):
-    ntfy_topic: Text = Field("", description="ntfy topic or URL to notify of the end and of permission prompts.")
+    ntfy_topic: Text = Field("", description="ntfy topic or URL that gets the notifications.")
+    urls: tuple[Text, ...] = Field((), description="Addresses of services that get the notifications, for apprise.")
+    stalled_minutes: Minutes = Field(30.0, description="Notify of a turn without a sign of life for so long; 0: never.")
+
+
+class TraceSettings(SettingsSection):
+    """`traces` in the file."""
+
+    otlp: Text = Field("", description="OTLP/HTTP address of a collector that gets the spans of a run as they end.")
+    content: Flag = Field(False, description="Put prompts, responses and commands into the spans.")
 
 
 class PriceSettings(SettingsSection):
@@ -307,6 +316,7 @@ class Settings(SettingsSection):
     handoff: HandoffSettings = Field(default_factory=lambda: HandoffSettings.model_validate({}))
     post_processing: PostProcessing = Field(default_factory=lambda: PostProcessing.model_validate({}))
     notifications: Notifications = Field(default_factory=lambda: Notifications.model_validate({}))
+    traces: TraceSettings = Field(default_factory=lambda: TraceSettings.model_validate({}))
     checkpoints: CheckpointSettings = Field(default_factory=lambda: CheckpointSettings.model_validate({}))
 
     _sources: SettingSources | None = PrivateAttr(None)

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from logos.adapters.commands import ShellCommands
 from logos.adapters.git.snapshots import GitSnapshots
-from logos.adapters.notifications import notify
 from logos.adapters.store.sqlite import SqliteLog
+from logos.app.export import live_exporter
 from logos.app.hosts import AgentsOf, MakeHost, Tell, check_host, choose_host
+from logos.app.notifications import notifier_for
 from logos.app.pins import Pinned, changed_in_words, current_files, pinned_settings, with_profiles
 from logos.app.preflight import check_budgets
 from logos.app.proofs import Proving, prepare_proof
@@ -103,27 +103,34 @@ def checked_host(
 def wire(ready: Ready[Any], host: AgentHost, log: SqliteLog, look: Look, caller: Caller, stack: ExitStack) -> Wiring:
     """Make the rest; the tests may run once, as the baseline of the proof. `look` finds the work of a checkpoint."""
     settings, snapshots, tell = ready.settings, ready.snapshots, caller.tell
+    run = ready.plan.journal.run
+    notifier = stack.enter_context(closing(notifier_for(settings, run, tell, ready.resumed)))
+    exporter = stack.enter_context(closing(live_exporter(settings, run, tell, ready.resumed)))
     commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
     proving = prepare_proof(settings, ready.plan, ready.resumed, snapshots, commands, stack, tell)
     needs = Dependencies(
         host,
         log,
         tell,
-        notify=partial(notify, settings.notifications.ntfy_topic),
+        notify=notifier.send,
+        alive=notifier.alive,
         changed_files=lambda: changed_in_words(ready.pinned, settings, ended=True),
         show_step=caller.show_step,
         commands=commands,
         prover=proving.prover,
     )
     checkpoints = Checkpoints(snapshots, log, look, tell) if snapshots is not None else None
-    return Wiring(needs, commands, proving, checkpoints, _watchers(settings, caller, checkpoints))
+    watchers = _watchers(settings, (*caller.watchers, notifier.watch, exporter.watch), checkpoints, tell)
+    return Wiring(needs, commands, proving, checkpoints, watchers)
 
 
-def _watchers(settings: Settings, caller: Caller, checkpoints: Checkpoints | None) -> list[Watcher[Any]]:
-    """Writes the state file, calls the caller's, and keeps the work tree at every event, where there are snapshots."""
-    watching: list[Watcher[Any]] = [state_file_writer(settings), *caller.watchers]
+def _watchers(
+    settings: Settings, others: Sequence[Watcher[Any]], checkpoints: Checkpoints | None, tell: Tell
+) -> list[Watcher[Any]]:
+    """Writes the state file, calls the others, and keeps the work tree at every event, where there are snapshots."""
+    watching: list[Watcher[Any]] = [state_file_writer(settings), *others]
     if checkpoints is not None:
         watching.append(checkpoints)
     elif settings.checkpoints.enabled:
-        watching.append(no_checkpoints(f"{settings.work_dir} is not a git repository", caller.tell))
+        watching.append(no_checkpoints(f"{settings.work_dir} is not a git repository", tell))
     return watching

@@ -31,6 +31,7 @@ COMMANDS = {
     "gc": "Remove old checkpoints.",
     "report": "Report on a run across its sessions: done, pending, blocked, changed.",
     "proof": "Show what was proven of a run's result; export or repeat the proof.",
+    "export": "Send the trace of a run to a collector.",
     "lineage": "Show what each file of a build was built for.",
     "resolve": "Answer the question a build is blocked on.",
     "telos": "Show the project's purpose per level, and the tools that prove each level.",

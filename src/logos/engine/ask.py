@@ -112,8 +112,8 @@ class Asker:
     def _waiter(self, context: WorkerContext) -> ResponseWaiter:
         host, rules = self.dependencies.host, rules_for(self.options.rules, self.dependencies.host)
         signal, now = self.change_signal, self.dependencies.now
-        show = self.dependencies.show_step
-        return ResponseWaiter(host, self.responses, signal, rules, now, context.post, context.check, show)
+        show, alive = self.dependencies.show_step, self.dependencies.alive
+        return ResponseWaiter(host, self.responses, signal, rules, now, context.post, context.check, show, alive)
 
     def _wait_state(self, reminders: int = 0, permissions: int = 0) -> WaitState:
         return WaitState.begin(self.dependencies.now(), self.options.response_timeout, reminders, permissions)

@@ -8,6 +8,7 @@ from logos.domain.turns import TurnId
 from logos.domain.usage import Price
 from logos.engine.budgets import Budget
 from logos.ports import AgentHost, Commands, Log, Prover
+from logos.views.notices import Notice
 from logos.waiting.provider_errors import OnLimit
 from logos.waiting.rules import WaitRules
 
@@ -40,8 +41,10 @@ class Dependencies:
     now: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     pause: Callable[[float], object] = time.sleep
-    # Sends a title, a message and a priority to a person; returns what went wrong, or None.
-    notify: Callable[[str, str, int], str | None] = lambda _title, _message, _priority: None
+    # Tells a person who is elsewhere, at once and in the background.
+    notify: Callable[[Notice], object] = lambda _notice: None
+    # Called when the agent of a turn does something that can be seen.
+    alive: Callable[[TurnId], object] = lambda _turn: None
     # Which files that later runs take their settings from were changed during the run, in words; empty: none.
     changed_files: Callable[[], str] = lambda: ""
     # Shows a person what the agent of a turn does now; nothing of it is recorded.

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
-from logos.domain.events import CheckRan, Event, Noted, ProofRan, Recorded, Topic
-from logos.domain.ledger import Ledger
+from logos.domain.events import CheckRan, Event, Noted, ProofRan, Topic
 from logos.domain.turns import Action, Agent, Check, FailureKind, Outcome, Prove, RunId, Turn
 from logos.engine.ask import Asker
 from logos.engine.journal import Journal, Watcher
@@ -21,7 +20,7 @@ from logos.errors import HostError, Interrupted, LimitReached, LogosError, RunPa
 from logos.flows.fold import RunState
 from logos.ports import ChangeSignal, Responses
 from logos.prompts import preload
-from logos.views.cycle_state import FINAL
+from logos.views.notices import stopped
 
 EXIT_CODES = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.BLOCKED: 3, Outcome.REJECTED: 3, Outcome.ABANDONED: 1}
 
@@ -65,7 +64,7 @@ class Runner(ABC, Generic[State]):
         self._dependencies = needs
         self._stop = threading.Event()
         self._uncounted = ""
-        for watcher in (*watchers, self._notify_of_waiting):
+        for watcher in watchers:
             journal.watch(watcher)
 
     def run(self, first: Event, baseline: ProofRan | None = None) -> RunResult[State]:
@@ -101,21 +100,20 @@ class Runner(ABC, Generic[State]):
         return drive(self._journal, self._perform, self._stop, self._check_budget)
 
     def _shutdown(self, why: str | None) -> None:
-        """The last step of a driver, however it ends: record why, clean up, notify the person."""
+        """The last step of a driver, however it ends: record why, and clean up."""
         self._stop.set()
         self._wake()
         journal = self._journal
         if journal.fold.seq == 0:
             return
         if why is not None:
-            with suppress(LogosError):
+            try:
                 journal.record(Noted(Topic.INTERRUPTED, why))
+            except LogosError:
+                # Nobody learns it from the log.
+                self._dependencies.notify(stopped(journal.fold.seq, why))
         with suppress(LogosError):
             self._clean_up()
-        outcome = journal.fold.outcome
-        word = FINAL[outcome] if outcome is not None else "stopped"
-        word += ", unverified" if outcome is Outcome.PASSED and not journal.state.verified else ""
-        self._notify(f"Logos: {word}", why or journal.state.reason or word, 3)
 
     @abstractmethod
     def _perform(self, action: Action, context: WorkerContext) -> None:
@@ -175,14 +173,3 @@ class Runner(ABC, Generic[State]):
 
     def _change(self, turn: Turn, agent: Agent, context: WorkerContext) -> None:  # noqa: ARG002
         self._agent_terminals(context.post).change(self._journal.terminals_of, agent, self._journal.ledger)
-
-    def _notify_of_waiting(self, record: Recorded, state: State, ledger: Ledger) -> None:  # noqa: ARG002
-        if isinstance(record.event, Noted) and record.event.topic is Topic.PERMISSION_ASKED:
-            message = ("Logos: an agent waits for you", record.event.text, 4)
-            # In the background because a server may be slow.
-            threading.Thread(target=self._notify, args=message, daemon=True).start()
-
-    def _notify(self, title: str, message: str, priority: int) -> None:
-        problem = self._dependencies.notify(title, message, priority)
-        if problem:
-            self._dependencies.tell(problem)

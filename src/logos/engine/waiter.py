@@ -86,6 +86,7 @@ class ResponseWaiter:
     tell: Callable[[Event], None]
     check: Callable[[], None] = lambda: None
     show_step: ShowStep = show_nothing
+    alive: Callable[[TurnId], object] = lambda _turn: None
     # What was named already in this turn.
     named: set[Step] = field(default_factory=set[Step])
 
@@ -94,7 +95,9 @@ class ResponseWaiter:
         while True:
             seen = self.change_signal.wakeups
             observation = self.look(pending, wait_state)
-            wait_state = rules.updated(wait_state, observation)
+            before, wait_state = wait_state, rules.updated(wait_state, observation)
+            if (wait_state.screen, wait_state.file) != (before.screen, before.file):
+                self._show_life(pending)
             decision = rules.decide(wait_state, observation, self.rules)
             told = type(decision).__name__ if pending.sealed else decision
             logger.debug("%s: terminal %s is %s: %s", pending.answer, pending.terminal, observation.status, told)
@@ -197,10 +200,16 @@ class ResponseWaiter:
             steps = self.host.new_steps(pending.terminal)
         else:
             steps = screens.steps_on(screen or "")
+        if steps:
+            self._show_life(pending)
         for step in steps:
             self._name(step, pending)
         if pending.turn is not None and not pending.sealed and (action := last_action(steps)):
             self.show_step(pending.turn, action)
+
+    def _show_life(self, pending: PendingResponse) -> None:
+        if pending.turn is not None:
+            self.alive(pending.turn)
 
     def _name(self, step: Step, pending: PendingResponse) -> None:
         if step.kind is StepKind.REFUSED:
