@@ -182,7 +182,7 @@ def test_the_person_is_told_how_a_run_ended(
     shop = Sandbox(tmp_path)
     shop.hire(tester=[verdict])
     ended = shop.run(NTFY_TOPIC=topic, MAX_ROUNDS="1")
-    assert messages == [(f"Logos: {word}", ended.reason)]
+    assert messages == [(f"Logos: {word}", f"{ended.reason}\nrun {ended.run} in {tmp_path}")]
 
 
 class Asking(ScriptedAgents):

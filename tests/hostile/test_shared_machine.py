@@ -18,7 +18,8 @@ from tests.support.sandbox import PROMPT, QUICK, Done, Sandbox
 from tests.support.waiting import LAST_RESORT, until_exists, wait_for
 
 NOBODY = 65534
-SECRETS = dict.fromkeys(("CAO_AUTH_LOCAL_TOKEN", "NTFY_TOPIC", "LOGOS_NTFY_TOPIC"), "secret-of-logos")
+_MESSAGES = ("NTFY_TOPIC", "LOGOS_NTFY_TOPIC", "NOTIFICATIONS_URLS", "LOGOS_NOTIFICATIONS_URLS")
+SECRETS = dict.fromkeys(("CAO_AUTH_LOCAL_TOKEN", *_MESSAGES), "secret-of-logos")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 
