@@ -118,7 +118,9 @@ def test_every_further_permission_prompt_is_told() -> None:
 
 
 def test_a_message_names_run_and_folder_and_is_cut() -> None:
-    body = body_of(Notice(NoticeKind.ENDED, 3, "Logos: FAIL", "x" * 9000), "k3ab", "/repo", "http://localhost:1/runs/k3ab")
+    body = body_of(
+        Notice(NoticeKind.ENDED, 3, "Logos: FAIL", "x" * 9000), "k3ab", "/repo", "http://localhost:1/runs/k3ab"
+    )
     text, where, page = body.split("\n")
     assert len(text) == 1500
     assert (where, page) == ("run k3ab in /repo", "http://localhost:1/runs/k3ab")
