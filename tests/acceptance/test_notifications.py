@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from logos.adapters.supervisor import identity
 from logos.app.notifications import Notifier
 from logos.app.setting_sources import load_settings
 from logos.domain.events import Event, GateOpened, Recorded, RunStarted
@@ -28,6 +29,11 @@ from tests.builders import a_plan
 from tests.support.receivers import Receiver, receiving
 from tests.support.sandbox import Sandbox
 from tests.support.waiting import wait_for
+
+
+def served_by(url: str) -> dict[str, Any]:
+    """What a server of the page says of itself, in this process."""
+    return {"url": url, "pid": os.getpid(), "process": identity(os.getpid())}
 
 
 @pytest.fixture
@@ -261,7 +267,7 @@ def test_a_resumed_run_is_told_of_through_the_addresses_of_its_command(sandbox: 
 
 def test_a_message_links_to_the_page_while_it_is_served(sandbox: Sandbox, service: Receiver, state: Path) -> None:
     state.mkdir(parents=True)
-    (state / "web.json").write_text(json.dumps({"address": "http://127.0.0.1:8123", "pid": os.getpid()}))
+    (state / "web.json").write_text(json.dumps(served_by("http://127.0.0.1:8123/")))
     done = sandbox.run(NOTIFICATIONS_URLS=f"json://{service.address}/x")
     assert titled(service, "Logos: PASS, unverified")[0].endswith(f"\nhttp://127.0.0.1:8123/runs/{done.run}")
 
@@ -269,9 +275,10 @@ def test_a_message_links_to_the_page_while_it_is_served(sandbox: Sandbox, servic
 @pytest.mark.parametrize(
     "content",
     [
-        '{"address": "http://127.0.0.1:8123", "pid": 999999999}',
-        '{"address": "javascript:alert(1)", "pid": 1}',
-        '{"address": "http://evil.example/?token=1", "pid": 1}',
+        # The process with this number is another one now.
+        json.dumps({**served_by("http://127.0.0.1:8123"), "process": ["long", "gone"]}),
+        json.dumps(served_by("javascript:alert(1)")),
+        json.dumps(served_by("http://127.0.0.1:8123/?token=1")),
         "[]",
         "{",
     ],

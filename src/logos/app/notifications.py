@@ -1,5 +1,6 @@
 """Notifies a person of what happens in a run while nobody looks: in the background, once, and never fatal."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,8 +10,8 @@ from typing import Any, cast
 
 from logos.adapters.notifications import NtfyTopic, SentOnce, Target
 from logos.adapters.store.mirror import state_folder
-from logos.app.page_address import page_address
 from logos.app.settings import Settings
+from logos.app.web_address import web_address
 from logos.domain.events import Recorded
 from logos.domain.ledger import Ledger
 from logos.domain.turns import RunId, TurnId
@@ -21,6 +22,7 @@ from logos.views.run import RunView
 
 Tell = Callable[[str], object]
 SENT = "notified"
+_ADDRESS = re.compile(r"https?://[^\s/]+")
 # How long a driver that ends waits for messages under way.
 CLOSE_SECONDS = 15.0
 REMIND_SECONDS = 3600.0
@@ -39,6 +41,7 @@ class Notifier:
         run: RunId,
         tell: Tell,
         earlier: RunView | None = None,
+        remind_seconds: float = REMIND_SECONDS,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -48,7 +51,7 @@ class Notifier:
         self._wall = wall
         self._fold = NoticeFold()
         self._silent = SilentTurns(settings.notifications.stalled_minutes * 60)
-        self._remind_seconds = REMIND_SECONDS
+        self._remind_seconds = remind_seconds
         self._run = run
         self._sent = SentOnce(_sent_folder(), run)
         self._changed = threading.Condition()
@@ -104,7 +107,7 @@ class Notifier:
 
     def _send(self, notice: Notice) -> None:
         place = str(self._settings.work_dir)
-        body = clean(body_of(notice, self._run, place, page_address(self._run)))
+        body = clean(body_of(notice, self._run, place, _page_of(self._run)))
         attempts = [
             threading.Thread(target=self._attempt, args=(target, one_line(notice.title), body, notice), daemon=True)
             for target in self._all_targets()
@@ -185,6 +188,12 @@ class NoNotifier:
 def notifier_for(settings: Settings, run: RunId, tell: Tell, earlier: RunView | None) -> Notifier | NoNotifier:
     own = settings.notifications
     return Notifier(settings, run, tell, earlier) if own.urls or own.ntfy_topic else NoNotifier()
+
+
+def _page_of(run: RunId) -> str:
+    """The address of a run's page, without a token: who opens it must have been let in before. Empty without a page."""
+    address = web_address().rstrip("/")
+    return f"{address}/runs/{run}" if _ADDRESS.fullmatch(address) else ""
 
 
 def _sent_folder() -> Path | None:
