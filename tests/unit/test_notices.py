@@ -22,11 +22,15 @@ from logos.domain.events import (
 )
 from logos.domain.gates import GateKind
 from logos.domain.ledger import Ledger
+from logos.domain.reports import Proposal, Refused
+from logos.domain.specs import Question
 from logos.domain.turns import AgentName, FailureKind, Outcome, RunId, TurnId
 from logos.flows.cycle.flow import Cycle
+from logos.flows.levels.flow import Levels
 from logos.views.events import Severity
 from logos.views.notices import Notice, NoticeFold, NoticeKind, SilentTurns, body_of
 from tests.builders import a_plan
+from tests.levels_builders import a_levels_plan
 
 RUN, TURN = RunId("k3ab"), TurnId("r1.analyst.c1")
 STARTED, RESUMED = RunStarted(a_plan()), RunResumed(a_plan())
@@ -170,3 +174,14 @@ def test_a_turn_that_an_earlier_driver_has_asked_is_watched_from_the_resume_on()
 def test_zero_minutes_mean_never() -> None:
     silent = watched((0.0, AT_WORK[0]), (1.0, AT_WORK[1]), seconds=0)
     assert (silent.next_at, [*silent.due(9999.0)]) == (None, [])
+
+
+def test_a_question_of_a_build_is_told_with_its_options() -> None:
+    options = (Proposal("prices in cents"), Proposal("prices in euros"))
+    question = Question("q1", "How are prices kept?", options)
+    state = Levels(a_levels_plan(), lambda *_: Refused(("no",))).start().blocked(question)
+    notice = NoticeFold().add(Recorded(RUN, 9, 0.0, RunEnded(Outcome.BLOCKED)), state)
+    assert notice is not None
+    assert (notice.kind, notice.title) == (NoticeKind.WAITING, "Logos: a build waits for you")
+    assert notice.text.splitlines()[:3] == ["How are prices kept?", "1. prices in cents", "2. prices in euros"]
+    assert "logos resolve" in notice.text
