@@ -282,6 +282,7 @@ def test_a_message_links_to_the_page_while_it_is_served(sandbox: Sandbox, servic
         "[]",
         "{",
     ],
+    ids=("another process", "a script", "a token", "a list", "garbage"),
 )
 def test_a_page_that_is_not_there_is_not_linked(sandbox: Sandbox, service: Receiver, state: Path, content: str) -> None:
     state.mkdir(parents=True)

@@ -25,7 +25,6 @@ SENT = "notified"
 _ADDRESS = re.compile(r"https?://[^\s/]+")
 # How long a driver that ends waits for messages under way.
 CLOSE_SECONDS = 15.0
-REMIND_SECONDS = 3600.0
 
 
 class Notifier:
@@ -41,7 +40,6 @@ class Notifier:
         run: RunId,
         tell: Tell,
         earlier: RunView | None = None,
-        remind_seconds: float = REMIND_SECONDS,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -51,7 +49,7 @@ class Notifier:
         self._wall = wall
         self._fold = NoticeFold()
         self._silent = SilentTurns(settings.notifications.stalled_minutes * 60)
-        self._remind_seconds = remind_seconds
+        self._remind_seconds = settings.gates.remind_minutes * 60
         self._run = run
         self._sent = SentOnce(_sent_folder(), run)
         self._changed = threading.Condition()
