@@ -9,18 +9,22 @@ import pytest
 from pydantic import TypeAdapter
 
 from logos.domain.events import Event, Noted, ProofRan, Recorded, RunStarted, Topic
-from logos.domain.plans import CyclePlan
+from logos.domain.gates import GateKind
+from logos.domain.levels import Level
+from logos.domain.plans import CyclePlan, ReviewRules
 from logos.domain.proof import CountedTests, ProofRules, ProofStep
 from logos.domain.turns import Outcome, Prove, RunId
 from logos.flows.cycle.flow import Cycle
+from logos.flows.levels.flow import Levels
 from logos.testing import FAIL, GOOD_ANALYSIS, REVISE
 from logos.views.proof import PERSON, Certificate, certificate_of
 from logos.views.proof_document import CertificateDocument
 from logos.views.repetition import Difference, StoredProof, compared
 from logos.views.run import view_run
 from tests.builders import BASELINE, a_quick_plan, drive_purely, proves
-from tests.levels_builders import drive_levels, flow_of, read
+from tests.levels_builders import a_levels_plan, drive_levels, flow_of, read
 from tests.unit.test_cycle_flow import says
+from tests.unit.test_person_gates import deciding
 
 RUN = RunId("k3xyz")
 CHANGED = ("shop.py", "tests/test_new.py")
@@ -77,6 +81,38 @@ def test_approvals_of_an_earlier_round_do_not_speak_for_the_result() -> None:
     own = of_a_cycle(prove=prove)
     assert [found.turn for found in own.approvals] == ["r1.peer_analyst.c1", "r2.peer_programmer.c1"]
     assert {step.turn.partition(".")[0] for step in own.steps} == {"r2"}
+
+
+def of_a_gated_cycle(*decisions: bool, **said: Any) -> list[tuple[str, str]]:
+    rules = ReviewRules(max_cycles=1, min_cycles_before_approval=1, require_evidence=False)
+    plan = a_quick_plan(proof=ProofRules("pytest"), test_command="pytest", gates=tuple(GateKind), review=rules)
+    done = drive_purely(Cycle(plan), says(**said), before=[BASELINE], decide=deciding(*decisions))
+    return [(found.turn, found.who) for found in certified(done.events, plan).approvals]
+
+
+def test_what_a_person_approved_is_among_the_approvals() -> None:
+    assert of_a_gated_cycle() == [
+        ("r1.peer_analyst.c1", "peer analyst"),
+        ("r1.peer_programmer.c1", "peer programmer"),
+        ("r1.gate.after_plan", "a person"),
+        ("r1.gate.before_pass", "a person"),
+    ]
+
+
+def test_what_a_person_rejected_is_approved_by_nobody() -> None:
+    # The reviewer approves only what is rejected then; the person approves what comes after it.
+    assert of_a_gated_cycle(False, True, False, analyst_review=["REVIEW_RESULT: APPROVED", REVISE]) == [
+        ("r2.peer_programmer.c1", "peer programmer"),
+        ("r1.gate.after_plan.2", "a person"),
+        ("r2.gate.before_pass", "a person"),
+    ]
+
+
+def test_a_person_approves_the_result_of_a_build_that_is_there_in_the_end() -> None:
+    plan = a_levels_plan(Level.L3, Level.L2, gates=tuple(GateKind), proof=ProofRules("pytest"))
+    done = drive_levels(Levels(plan, read), before=[BASELINE], decide=deciding(True, False))
+    found = [one.turn for one in certified(done.events, plan).approvals if one.who == "a person"]
+    assert found == ["s2.gate.after_plan", "s2.gate.before_pass"]
 
 
 def test_a_proof_that_fails_says_why() -> None:

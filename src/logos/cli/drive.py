@@ -258,6 +258,8 @@ def _recommended(view: RunView, at: str) -> str:
     """The next action, and its command."""
     if view.question is not None:
         return f"answer its question (logos resolve{at})"
+    if view.state.gate is not None:
+        return f"decide (logos approve {view.run}{at}, or logos reject)"
     budget = BUDGET.match(view.left)
     if budget is not None:
         return f"resume it with a larger {budget[1]} ({view.resumes_with}{at} --set {budget[1]}=…)"

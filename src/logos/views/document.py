@@ -140,6 +140,7 @@ class SessionDocument(Document):
     seconds: Seconds = _session(
         "from the driver's first to its last event, without the time in which an open gate waited", "seconds"
     )
+    seconds_waited: Seconds = _session("in which an open gate waited; not part of seconds", "waited")
     first: int = _session("number of its first event", "first")
     last: int = _session("number of its last event, which is a checkpoint", "last")
     turns: Length = _session("turns answered", "answered")

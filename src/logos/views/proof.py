@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from logos.domain.events import CheckRan, ProofRan, Recorded, TurnAnswered
-from logos.domain.levels import LEVELS, Level
+from logos.domain.events import CheckRan, ProofRan, Recorded
+from logos.domain.levels import Level
 from logos.domain.plans import CyclePlan
 from logos.domain.proof import AcceptanceTests, CountedTests, ProofRules, ProofStep, RoomReport
-from logos.domain.roles import Phase, Role, phase_def
+from logos.domain.roles import Role
 from logos.domain.turns import Outcome
 from logos.flows.cycle.flow import CycleState
-from logos.flows.cycle.verdicts import is_approved
-from logos.flows.levels.state import LevelsState, LevelStatus
 from logos.flows.proof.declared import Declared, NamedTest, declared_in, unrelated_in
 from logos.flows.proof.guarded import allowed, is_guarded
 from logos.flows.proof.verdict import ProofProgress, guarded_changes, judged, still_failing
+from logos.views.approvals import Approval, approvals_in
 from logos.views.run import RunView, State
 from logos.views.text import first_line
 
@@ -94,16 +92,6 @@ class DeclaredFailure:
     why: str
     by: str
     tests: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """A verdict of an agent that counted."""
-
-    turn: str
-    who: str
-    what: str
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +192,7 @@ def certificate_of(
         changed=last.progress.changed if last is not None else (),
         declared=declared,
         guarded=_guarded(last) if last is not None else (),
-        approvals=tuple(_approvals(view)),
+        approvals=tuple(approvals_in(view)),
         started=view.started,
         last=view.last,
         events=view.records[-1].seq,
@@ -380,55 +368,3 @@ def _declaring(state: State) -> Iterator[tuple[str, str]]:
             spec = state.spec_of(level, name)
             for section in spec.sections if spec is not None else ():
                 yield f"the spec of {f'{level.name} {name}'.strip()}", f"{section.name}:\n{section.text}"
-
-
-# -- approvals
-
-
-def _approvals(view: RunView) -> Iterator[Approval]:
-    before: Any = view.fold.flow.start()
-    if isinstance(before, LevelsState):
-        yield from _validations(view)
-        return
-    found: dict[Phase, Approval] = {}
-    for record, after in zip(view.records, view.states, strict=True):
-        if isinstance(after, CycleState) and isinstance(before, CycleState):
-            if after.round != before.round:
-                # What was approved in an earlier round has failed.
-                found.pop(Phase.PROGRAMMER, None)
-            approval = _approval(record, before)
-            if approval is not None:
-                found[before.phase] = approval
-        before = after
-    yield from found.values()
-
-
-def _approval(record: Recorded, before: CycleState) -> Approval | None:
-    """The approval that a reviewer's answer is, if it counted."""
-    event, plan = record.event, before.plan
-    if not isinstance(event, TurnAnswered) or event.turn != before.turn_id or before.phase is Phase.DONE:
-        return None
-    stage = phase_def(before.phase)
-    if before.role is not stage.reviewer:
-        return None
-    strict = plan.quoted_verdicts_ignored
-    counted = is_approved(event.text, before.cycle, before.phase, plan.review, strict=strict)
-    if not counted or before.overstepped or not before.said(stage.author):
-        return None
-    return Approval(event.turn, before.role.replace("_", " "), f"the {stage.author}'s work", record.at)
-
-
-def _validations(view: RunView) -> Iterator[Approval]:
-    """The levels that found their spec satisfied, each by its last report."""
-    build = view.build
-    found: dict[Level, Approval] = {}
-    before: Any = view.fold.flow.start()
-    for record, after in zip(view.records, view.states, strict=True):
-        for level, standing in after.standing.items() if isinstance(after, LevelsState) else ():
-            answered = isinstance(record.event, TurnAnswered) and before.standing.get(level) is not standing
-            if standing is LevelStatus.PASSED and answered and isinstance(record.event, TurnAnswered):
-                who = f"{level.name} {LEVELS[level].title}"
-                found[level] = Approval(record.event.turn, who, "its spec is satisfied", record.at)
-        before = after
-    if build is not None:
-        yield from (found[level] for level in sorted(found) if build.standing.get(level) is LevelStatus.PASSED)

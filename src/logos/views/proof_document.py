@@ -125,10 +125,10 @@ class AcceptanceTextsDocument(Document):
 
 
 class ApprovalDocument(Document):
-    """A verdict of an agent that counted."""
+    """A verdict that counted: of an agent, or of a person at a gate."""
 
-    turn: str = shown("id of the turn")
-    who: str = shown("role or level")
+    turn: str = shown("id of the turn, or of the gate")
+    who: str = shown("role or level; `a person`")
     what: str = shown("what it approved")
     at: Instant = shown("ISO 8601, UTC")
 
@@ -167,7 +167,7 @@ class CertificateDocument(Document):
     acceptance_texts: AcceptanceTextsDocument | None = shown("their texts; null until the run has ended, or lost")
     guarded: list[str] = shown("changed paths that steer tests and that nobody declared; the proof put them back")
     patch: str = shown("the differences of declared and guarded files")
-    approvals: list[ApprovalDocument] = shown("reviews and validations that counted")
+    approvals: list[ApprovalDocument] = shown("reviews, validations and decisions of a person that counted")
     started_at: Instant = shown("ISO 8601, UTC", "started")
     last_event_at: Instant = shown("ISO 8601, UTC", "last")
     last_event: int = shown("number of the last event", "events")

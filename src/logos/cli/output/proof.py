@@ -139,7 +139,7 @@ def _put_acceptance(target: Console, own: Certificate) -> None:
 def _put_approvals(target: Console, own: Certificate) -> None:
     if not own.approvals:
         return
-    show.put(target, "\nApproved by agents:", "bold")
+    show.put(target, "\nApproved:", "bold")
     for approval in own.approvals:
         _item(target, f"{approval.what}, by {approval.who} ({approval.turn}, {date(approval.at)})")
 
