@@ -32,7 +32,7 @@ RunState = CycleState | LevelsState
 
 # A run with one of these outcomes can still continue.
 UNFINISHED = (None, Outcome.BLOCKED)
-# The time before these was nobody's.
+# No driver was attached just before these events.
 _BETWEEN_DRIVERS = (RunResumed, QuestionResolved, GateDecided, RunAbandoned)
 
 
