@@ -414,6 +414,16 @@ def test_what_was_said_in_the_last_round_is_kept_since_rules_2(
     assert (state.dispute.objections, state.dispute.votes) == (objections, votes)
 
 
+@pytest.mark.parametrize(
+    ("rules", "votes"), [(RulesVersion.TESTS_OR_A_REASON, {L4: ""}), (CURRENT_RULES, {L4: "", L6: ""})]
+)
+def test_the_last_vote_is_kept_since_rules_6(rules: int, votes: dict[Level, str]) -> None:
+    levels = tuple(level for level in ALL_LEVELS if level is not Level.L9)
+    state = drive_levels(flow_of(rules=rules, levels=levels), World({"s1.L5.validate": fails()})).state
+
+    assert state.settled[-1].votes == votes
+
+
 @pytest.mark.scenario("LOG-07")
 def test_whoever_proposes_next_sees_the_proposal_that_was_objected_to() -> None:
     world = World({"s1.L5.validate": fails(), "s1.q1.L4.agree.r1": {"verdict": Verdict.OBJECT, "objection": "no"}})

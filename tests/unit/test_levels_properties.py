@@ -229,6 +229,21 @@ THE_LAST_ROUND_ENDS_IN_A_QUESTION = RunView(
 )
 
 
+# Without L9, the last vote ends a reconciliation.
+_WITHOUT_L9 = LevelsPlan(
+    *("greet", "/repo", "base", ()),
+    levels=(Level.L6, Level.L5, Level.L2, Level.L1),
+    tools=_TOOLS,
+    max_parallel=2,
+    max_reconciliations=1,
+    max_rounds=1,
+    rules=CURRENT_RULES,
+)
+THE_LAST_VOTE_DECIDES = RunView(
+    Levels(_WITHOUT_L9, read), Fated(plan=_WITHOUT_L9, divisions=((a_component("ant"),),), fates={7: 1})
+)
+
+
 class WaitState:
     """What must hold whenever something is due."""
 
@@ -284,6 +299,7 @@ def _what_was_decided_was_done(built: Built) -> None:
 
 
 @example(story=THE_LAST_ROUND_ENDS_IN_A_QUESTION, order=lambda _waiting: 1, eager=True)
+@example(story=THE_LAST_VOTE_DECIDES, order=lambda _waiting: 1, eager=False)
 @given(stories(), orders, st.booleans())
 @examples(30)
 def test_in_whatever_order_agents_answer_the_final_state_is_the_same(story: RunView, order: Any, eager: bool) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from logos.domain.levels import ALL_LEVELS, Level
 from logos.domain.reports import Change, Proposal, Report, TurnKind, Verdict
 from logos.domain.specs import Question
-from logos.flows.levels.reconcile import Cause, Dispute, Undecided, after_report, participants
+from logos.flows.levels.reconcile import Agreed, Cause, Dispute, Undecided, after_report, participants
 from tests.builders import examples
 
 L1, L2, L3, L4, L5, L6, L7, L8, L9 = sorted(Level)
@@ -31,12 +31,17 @@ def says(kind: TurnKind, level: Level, **fields: Any) -> Report:
 
 def heard(
     dispute: Dispute, *reports: Report, guarded: bool = True, max_rounds: int = 3
-) -> Dispute | Proposal | Undecided:
-    after: Dispute | Proposal | Undecided = dispute
+) -> Dispute | Agreed | Undecided:
+    after: Dispute | Agreed | Undecided = dispute
     for report in reports:
         assert isinstance(after, Dispute)
         after = after_report(after, report.level, report, guarded=guarded, max_rounds=max_rounds)
     return after
+
+
+def agreed(after: Dispute | Agreed | Undecided) -> Proposal:
+    assert isinstance(after, Agreed)
+    return after.dispute.proposal
 
 
 def positions(*levels: Level) -> list[Report]:
@@ -96,23 +101,23 @@ def test_positions_come_first_then_the_level_in_conflict_proposes_and_the_others
     proposed = heard(all_said, says(TurnKind.PROPOSE, L5, proposal=a_proposal(L5)))
     assert isinstance(proposed, Dispute)
     assert (proposed.kind, proposed.asked) == (TurnKind.AGREE, (L4, L6))
-    agreed = heard(proposed, a_vote(L6), a_vote(L4))
-    assert isinstance(agreed, Dispute)
-    assert (agreed.kind, agreed.asked) == (TurnKind.ALIGN, (L9,))
-    assert heard(agreed, aligned(yes=True)) == a_proposal(L5)
+    voted = heard(proposed, a_vote(L6), a_vote(L4))
+    assert isinstance(voted, Dispute)
+    assert (voted.kind, voted.asked) == (TurnKind.ALIGN, (L9,))
+    assert agreed(heard(voted, aligned(yes=True))) == a_proposal(L5)
 
 
 def test_without_l9_the_levels_agreement_is_enough() -> None:
     dispute = a_dispute(L3, L2)
     reports = [*positions(L3, L2), says(TurnKind.PROPOSE, L3, proposal=a_proposal(L3)), a_vote(L2)]
 
-    assert heard(dispute, *reports, guarded=False) == a_proposal(L3)
+    assert agreed(heard(dispute, *reports, guarded=False)) == a_proposal(L3)
 
 
 def test_a_level_alone_agrees_with_itself() -> None:
     reports = [*positions(L2), says(TurnKind.PROPOSE, L2, proposal=a_proposal(L2))]
 
-    assert heard(a_dispute(L2), *reports, guarded=False) == a_proposal(L2)
+    assert agreed(heard(a_dispute(L2), *reports, guarded=False)) == a_proposal(L2)
     guarded = heard(a_dispute(L2), *reports)
     assert isinstance(guarded, Dispute)
     assert guarded.asked == (L9,)
@@ -164,8 +169,8 @@ def test_every_dispute_ends_in_its_rounds_and_the_same_way_in_any_order(
             case _:
                 return aligned(yes=mind)
 
-    def settled(shuffle: bool) -> tuple[Proposal | Undecided, int]:
-        after: Dispute | Proposal | Undecided = a_dispute(*levels)
+    def settled(shuffle: bool) -> tuple[Agreed | Undecided, int]:
+        after: Dispute | Agreed | Undecided = a_dispute(*levels)
         steps = 0
         while isinstance(after, Dispute):
             asked, now = list(after.asked), after

@@ -28,6 +28,8 @@ class RulesVersion(IntEnum):
     QUOTED_VERDICTS_DO_NOT_COUNT = 4
     # An author that hands in no tests must say why.
     TESTS_OR_A_REASON = 5
+    # A reconciliation that ends without L9 keeps the last vote.
+    LAST_VOTE_KEPT = 6
 
 
 CURRENT_RULES = max(RulesVersion).value

@@ -11,7 +11,7 @@ from logos.domain.reports import Change, Proposal, Report, TurnKind
 from logos.domain.specs import Question
 from logos.flows.gates import rejection
 from logos.flows.levels import ascent, building, gating
-from logos.flows.levels.reconcile import Cause, Dispute, Undecided, after_report
+from logos.flows.levels.reconcile import Agreed, Cause, Dispute, Undecided, after_report
 from logos.flows.levels.state import LevelsState, PendingTurn, Stage, with_item
 
 
@@ -39,8 +39,9 @@ def said(state: LevelsState, pending: PendingTurn, report: Report) -> LevelsStat
         case Undecided(last):
             kept = last if state.plan.rules >= RulesVersion.LAST_ROUND_KEPT else before
             return replace(state, dispute=kept).blocked(after.question)
-        case Proposal():
-            return settle(state, before, after, "the levels")
+        case Agreed(last):
+            kept = last if state.plan.rules >= RulesVersion.LAST_VOTE_KEPT else before
+            return settle(state, kept, last.proposal, "the levels")
         case Dispute():
             moved = (after.kind, after.round) != (before.kind, before.round)
             state = replace(state, dispute=after)

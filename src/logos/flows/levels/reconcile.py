@@ -70,6 +70,13 @@ class Dispute:
 
 
 @dataclass(frozen=True, slots=True)
+class Agreed:
+    """The levels agree on the last proposal."""
+
+    dispute: Dispute
+
+
+@dataclass(frozen=True, slots=True)
 class Undecided:
     """The last round ended without agreement: a person decides."""
 
@@ -93,8 +100,8 @@ def participants(
 
 def after_report(
     dispute: Dispute, level: Level, report: Report, *, guarded: bool, max_rounds: int
-) -> Dispute | Proposal | Undecided:
-    """The dispute after a report, or the proposal that was agreed on; `guarded`: L9 confirms every decision."""
+) -> Dispute | Agreed | Undecided:
+    """The dispute after a report; `guarded`: L9 confirms every decision."""
     match report.kind:
         case TurnKind.POSITION:
             dispute = replace(dispute, positions=_with_answer(dispute.positions, level, report.position))
@@ -111,7 +118,7 @@ def after_report(
             objections = tuple(f"{voter.name}: {votes[voter]}" for voter in dispute.asked if votes[voter])
             return _next_round(dispute, objections, max_rounds) if objections else _unanimous(dispute, guarded=guarded)
         case TurnKind.ALIGN if report.verdict is Verdict.ALIGNED:
-            return dispute.proposal
+            return Agreed(dispute)
         case TurnKind.ALIGN:
             said = f"L9: {report.violation}; instead: {'; '.join(report.alternatives)}"
             return _next_round(dispute, (said,), max_rounds)
@@ -119,8 +126,8 @@ def after_report(
             return dispute
 
 
-def _unanimous(dispute: Dispute, *, guarded: bool) -> Dispute | Proposal:
-    return replace(dispute, kind=TurnKind.ALIGN) if guarded else dispute.proposal
+def _unanimous(dispute: Dispute, *, guarded: bool) -> Dispute | Agreed:
+    return replace(dispute, kind=TurnKind.ALIGN) if guarded else Agreed(dispute)
 
 
 def _next_round(dispute: Dispute, objections: tuple[str, ...], max_rounds: int) -> Dispute | Undecided:
