@@ -49,6 +49,15 @@ def test_many_files_are_counted(repository: Sandbox) -> None:
     assert warnings(repository)[0].endswith(" and 12 more")
 
 
+@pytest.mark.parametrize("role", ["peer_programmer", "tester"])
+def test_new_files_of_a_judge_are_named_and_stay(repository: Sandbox, role: str) -> None:
+    says = {} if role == "tester" else {"say": APPROVED}
+    run(repository, **{role: [{"edit": {"report ü.txt": "all is well\n", "main.py": "x = 1\n"}, **says}]})
+    assert warnings(repository) == [f"{role} left new files, which stay: main.py, report ü.txt"]
+    assert (repository.wd / "report ü.txt").read_text() == "all is well\n"
+    assert not repository.events(WorkUndone)
+
+
 @pytest.mark.parametrize("role", ["peer_analyst", "peer_programmer", "tester"])
 def test_source_that_a_judge_changes_is_named_and_put_back(repository: Sandbox, role: str) -> None:
     before = "main = 1\n"

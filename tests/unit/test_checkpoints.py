@@ -487,17 +487,17 @@ def keeper(album: Album, told: list[str] | None = None, latest: str | None = Non
 def test_what_a_judge_changed_is_kept_put_back_and_named() -> None:
     album = Album()
     album.tree = "shop/cart.py shop/new.py"
-    undone = keeper(album).put_back(TURN, "+shop/cart.py")
-    assert undone == WorkUndone(TURN, ("cart.py",), "+shop/cart.py shop/new.py")
+    undone, new = keeper(album).put_back(TURN, "+shop/cart.py")
+    assert (undone, new) == (WorkUndone(TURN, ("cart.py",), "+shop/cart.py shop/new.py"), "new.py")
     assert album.kept == ["+shop/cart.py shop/new.py"]
     assert album.restored == ("+shop/cart.py", ["shop/cart.py"])
 
 
 def test_a_judge_that_changed_nothing_or_only_added_files_is_left_alone() -> None:
     album = Album()
-    assert keeper(album).put_back(TURN, "+start") is None
-    album.tree = "report.txt"
-    assert keeper(album).put_back(TURN, "+start") is None
+    assert keeper(album).put_back(TURN, "+start") == (None, "")
+    album.tree = "shop/report.txt"
+    assert keeper(album).put_back(TURN, "+start") == (None, "report.txt")
     assert album.restored is None
 
 

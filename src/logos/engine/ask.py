@@ -104,8 +104,12 @@ class Asker:
         """Put back what an agent changed that was to judge, and name what one changed that was to plan."""
         if self.keeper is None or not tree:
             return
-        if turn.judges and (undone := self.keeper.put_back(turn.id, tree)) is not None:
-            context.post(undone)
+        if turn.judges:
+            undone, new = self.keeper.put_back(turn.id, tree)
+            if undone is not None:
+                context.post(undone)
+            if new:
+                context.post(Noted(Topic.WARNING, f"{turn.agent} left new files, which stay: {new}", turn.id))
         if turn.plans and (changed := self.keeper.outside_specs(turn.id, tree)):
             context.post(Noted(Topic.WARNING, f"{turn.agent} changed more than its artifacts: {changed}", turn.id))
 

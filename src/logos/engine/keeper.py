@@ -4,7 +4,7 @@ An analyst plans: what it changes besides its artifacts is named, and stays.
 """
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from logos.domain.artifacts import SPECS
@@ -35,20 +35,26 @@ class WorkKeeper:
             self.tell(f"warning: what the next agent changes will not be noticed: {error}")
             return ""
 
-    def put_back(self, turn: TurnId, before: str) -> WorkUndone | None:
-        """Put back files of `before` that were changed or deleted since; new files stay, tests may have made them."""
+    def put_back(self, turn: TurnId, before: str) -> tuple[WorkUndone | None, str]:
+        """Put back files of `before` that were changed or deleted since.
+
+        New files stay, because tests may have made them: the second value names them.
+        """
         try:
             now = self.snapshots.take()
+            if now == before:
+                return None, ""
             changed = self.snapshots.altered(before, now)
+            new = self._named(path for path in self.snapshots.changed(before, now) if path not in {*changed})
             if not changed:
-                return None
+                return None, new
             self.snapshots.keep(now)
             self.snapshots.put_back(before, changed)
         except (HostError, UsageError, OSError) as error:
             self.tell(f"warning: what {turn} has changed is not known: {error}")
-            return None
+            return None, ""
         names = (path.removeprefix(self.snapshots.prefix) for path in changed[:_MOST_NAMES])
-        return WorkUndone(turn, tuple(names), now)
+        return WorkUndone(turn, tuple(names), now), new
 
     def outside_specs(self, turn: TurnId, before: str) -> str:
         """The files besides specs that were changed, added or deleted since, as a warning names them; empty if none."""
@@ -57,7 +63,12 @@ class WorkKeeper:
         except (HostError, UsageError, OSError) as error:
             self.tell(f"warning: what {turn} has changed is not known: {error}")
             return ""
-        paths = (posixpath.relpath(path, self.snapshots.prefix or ".") for path in changed)
-        names = [path for path in paths if not path.startswith(SPECS)]
+        return self._named(path for path in changed if not self._seen_from_here(path).startswith(SPECS))
+
+    def _seen_from_here(self, path: str) -> str:
+        return posixpath.relpath(path, self.snapshots.prefix or ".")
+
+    def _named(self, paths: Iterable[str]) -> str:
+        names = [self._seen_from_here(path) for path in paths]
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         return ", ".join(names[:_SHOWN]) + more
