@@ -25,6 +25,8 @@ _READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
+        # Without it, every process would read pytest where pytest was started by its name.
+        "__main__",
         *("tests.support.drivers", "logos.adapters.reports", "typer.main", "logos.cli.app", "logos.cli.output.console"),
         *("logos.app.debug_log", "rich.progress", "rich.table"),
         *(f"logos.cli.{command}" for command in ("run", "build", "resume", "status", "rollback", "fork")),
