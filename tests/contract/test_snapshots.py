@@ -19,6 +19,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from logos.adapters.git.command import repository_of
 from logos.adapters.git.commits import LARGEST_FILE, MOST_BYTES, MOST_FILES
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.domain.events import RunStarted, TurnAnswered
@@ -27,6 +28,7 @@ from logos.engine.checkpoints import Checkpoints, work_tree
 from logos.errors import HostError, UsageError
 from logos.testing import MemoryLog
 from tests.builders import a_plan, examples
+from tests.support.repositories import make_repository
 from tests.support.waiting import wait_for
 
 RUN = RunId("r1")
@@ -1541,3 +1543,13 @@ def test_many_events_without_a_checkpoint_cost_as_many_calls_of_git_as_few(
     # The first look makes the index.
     calls_after(1)
     assert calls_after(200) == calls_after(2)
+
+
+@pytest.mark.parametrize("name", ["plain", "with a line\nbreak"])
+@pytest.mark.parametrize("below", ["", "sub", "a line\nbreak"])
+def test_a_repository_is_found_whatever_its_folders_are_called(tmp_path: Path, name: str, below: str) -> None:
+    wd = make_repository(tmp_path / name) / below
+    wd.mkdir(exist_ok=True)
+    found = repository_of(wd)
+    assert (found.common, found.top) == (tmp_path / name / ".git", tmp_path / name)
+    assert found.prefix == (f"{below}/" if below else "")

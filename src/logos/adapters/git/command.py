@@ -293,9 +293,12 @@ class Repository:
 
 
 def repository_of(wd: Path) -> Repository:
-    # One call for each path: the name of a folder may contain a line break.
     asked = ("--git-common-dir", "--show-toplevel", "--show-prefix")
-    common, top, prefix = (Git(wd).line("rev-parse", "--path-format=absolute", one) for one in asked)
+    told = Git(wd).line("rev-parse", "--path-format=absolute", *asked).split("\n")
+    if len(told) != len(asked):
+        # The name of a folder contains a line break: one call for each path.
+        told = [Git(wd).line("rev-parse", "--path-format=absolute", one) for one in asked]
+    common, top, prefix = told
     if (Path(top) / prefix).resolve() != wd.resolve():
         raise HostError(f"the repository of {wd} has its work tree at {top}")
     return Repository(Path(common), Path(top), prefix)
