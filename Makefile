@@ -7,9 +7,9 @@ BIN := $(VENV)/bin
 # -qq: warnings are silent, errors are not.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 PINS := pyproject.toml constraints.txt
-# One worker more than there are cores: many tests wait for processes most of their time. Tests that share something
-# expensive stay on one worker (tests/support/scheduling.py); the order is that of testpaths.
-WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+# Two workers more than there are cores: many tests wait for processes and disks most of their time. Tests that share
+# something expensive stay on one worker (tests/support/scheduling.py); the order is that of testpaths.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 PYTEST_FLAGS ?= -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 PYTEST := $(BIN)/pytest $(PYTEST_FLAGS)
 # Every test process and every `logos` that tests start would compile all modules again.
