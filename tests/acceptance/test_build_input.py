@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from logos.adapters.lock import driver_lock
 from logos.app.telos_file import TEMPLATE_PURPOSE
 from logos.domain.events import TurnAnswered, TurnAsked, WorkGathered
 from tests.acceptance.test_builds import FAST, TELOS, a_division, a_fact, problems_of
-from tests.support.sandbox import Done, Json, Sandbox, ended
+from tests.support.sandbox import Done, Json, Sandbox, Started, ended
 from tests.support.waiting import until_exists, wait_for
 
 
@@ -387,7 +386,7 @@ def waiting_authors(site: Sandbox) -> Path:
     return place
 
 
-def in_the_middle(site: Sandbox, place: Path) -> subprocess.Popen[str]:
+def in_the_middle(site: Sandbox, place: Path) -> Started:
     """A build whose third author is done while two are at work."""
     process = site.start("build", "pay by invoice", "--levels", "3-1", "--simulate", str(site.script_path), "--json")
 

@@ -37,7 +37,7 @@ from logos.views.text import date
 from tests.acceptance.test_builds import FAST, a_division, a_fact, tool
 from tests.support.isolation import clean_env
 from tests.support.repositories import FILES
-from tests.support.sandbox import LOGOS, Done, Json, Sandbox, ended, persons_things
+from tests.support.sandbox import LOGOS, Done, Json, Sandbox, Started, ended, persons_things
 from tests.support.waiting import LAST_RESORT, until_exists, wait_for
 
 DAY = 86_400
@@ -89,7 +89,7 @@ class Room(Sandbox):
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
         return path
 
-    def start_apart(self, *words: str, script: Path | None = None) -> subprocess.Popen[str]:
+    def start_apart(self, *words: str, script: Path | None = None) -> Started:
         return self.start(*words, "--simulate", str(script or self.script_path))
 
     # -- what there is
@@ -719,7 +719,7 @@ def test_two_forks_go_on_at_the_same_time_and_know_nothing_of_each_other(room: R
     files, history = room.files(), room.records(old)
     meet = room.wd.parent / "meet"
     meet.mkdir()
-    processes: dict[str, tuple[Room, subprocess.Popen[str]]] = {}
+    processes: dict[str, tuple[Room, Started]] = {}
     for name, other in (("left", "right"), ("right", "left")):
         fork = forked(room, old, "--at", "r1.peer_analyst.c1", "--to", f"../{name}")
         there = room.at(fork["wd"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 import yaml
 
 from logos.domain.events import TurnAsked
-from tests.support.sandbox import PROMPT, Done, Sandbox, ended, heard
+from tests.support.sandbox import PROMPT, Done, Sandbox, Started, ended, heard
 from tests.support.waiting import until_exists, wait_for
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "simulate.md"
@@ -38,7 +37,7 @@ class Rehearsal(Sandbox):
     def simulate(self, *arguments: str) -> Done:
         return self("run", "--simulate", "script.yaml", *arguments)
 
-    def start_simulation(self, *arguments: str) -> subprocess.Popen[str]:
+    def start_simulation(self, *arguments: str) -> Started:
         return self.start("run", "--simulate", "script.yaml", *arguments)
 
 

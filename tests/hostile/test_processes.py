@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import pytest
 from logos.adapters.commands import UNKNOWN, ShellCommands, end, exit_code, start, supervisor_of
 from logos.domain.events import CheckRan
 from tests.support.repositories import FILES
-from tests.support.sandbox import PROMPT, Sandbox, processes_of
+from tests.support.sandbox import PROMPT, Sandbox, Started, processes_of
 from tests.support.waiting import LAST_RESORT, until_exists, wait_for
 
 # How programs make daemons. Each writes its pid, and then again and again into the file `victim`.
@@ -189,7 +188,7 @@ ENDLESS = f"test ! -e bye.py || {{ {command_of(DAEMONS['a double fork'])}; sleep
 WORK = {"programmer": [{"edit": {"bye.py": "print('bye')"}}]}
 
 
-def proving(sandbox: Sandbox) -> subprocess.Popen[str]:
+def proving(sandbox: Sandbox) -> Started:
     """A driver whose proof has begun and does not end."""
     sandbox.set(PROMPT=PROMPT, MIN_REVIEW_CYCLES_BEFORE_APPROVAL="1")
     driver = sandbox.start("run", "--simulate", str(sandbox.script(WORK)), "--test", ENDLESS)

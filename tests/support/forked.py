@@ -12,7 +12,9 @@ import runpy
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import chdir, suppress
+from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -41,6 +43,13 @@ def can_be_forked(environment: Mapping[str, str]) -> bool:
     return all(value in ("C.UTF-8", os.environ.get(name)) for name, value in read.items())
 
 
+@cache
+def _begin_server() -> None:
+    """In a folder that is no test's: what is forked begins there, and a test looks for processes in its own."""
+    with chdir(Path(__file__).parents[2]):
+        forkserver.ensure_running()
+
+
 class _Handle:
     """An open file on its way to a process that is forked."""
 
@@ -59,6 +68,7 @@ class Forked:
     """A process with the methods and attributes of `subprocess.Popen` that tests use; it leads a session."""
 
     def __init__(self, module: str, arguments: Sequence[str | Path], cwd: Path, env: Mapping[str, str]) -> None:
+        _begin_server()
         (out, told_out), (err, told_err) = os.pipe(), os.pipe()
         words, handles = [str(word) for word in arguments], (_Handle(told_out), _Handle(told_err))
         self.args = [module, *words]

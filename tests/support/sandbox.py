@@ -21,7 +21,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -335,8 +335,7 @@ def processes_of(folder: Path) -> list[str]:
 def persons_things(wd: Path) -> Json:
     """Everything in a repository that is the person's: to the byte, the file system's idea of the index included."""
     home = Path(git(wd, "rev-parse", "--absolute-git-dir").strip())
-    ours = (".git", ".telos")
-    files = [path for path in wd.rglob("*") if path.is_file() and path.relative_to(wd).parts[0] not in ours]
+    files = [path for path in _persons_files(wd) if path.is_file()]
     refs = git(wd, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/tags", "refs/stash")
     return {
         "files": {str(path.relative_to(wd)): digest(path) for path in files},
@@ -346,6 +345,15 @@ def persons_things(wd: Path) -> Json:
         "status": git(wd, "status", "--porcelain", "--untracked-files=all"),
         "config": digest(home / "config"),
     }
+
+
+def _persons_files(wd: Path) -> Iterator[Path]:
+    """Without looking into folders that are not the person's: agents and git may be at work there."""
+    for folder, folders, names in os.walk(wd):
+        if Path(folder) == wd:
+            folders[:] = [name for name in folders if name not in (".git", ".telos")]
+            names = [name for name in names if name not in (".git", ".telos")]
+        yield from (Path(folder, name) for name in names)
 
 
 def digest(path: Path) -> str:
@@ -381,7 +389,7 @@ def heard(process: Started, words: str) -> str:
 def ended(process: Started) -> Done:
     """What a process said, once it has ended."""
     out, err = process.communicate(timeout=LAST_RESORT)
-    return Done(process.returncode, out or "", err or "")
+    return Done(process.wait(LAST_RESORT), out or "", err or "")
 
 
 @contextmanager
