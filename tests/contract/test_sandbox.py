@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 from hypothesis import Phase, settings
 
 from tests.support import waiting
+from tests.support.forked import Forked
 from tests.support.isolation import bare_env, clean_env, removed
 from tests.support.repositories import git, make_repository
-from tests.support.sandbox import PROMPT, Sandbox
+from tests.support.sandbox import PROMPT, Sandbox, ended
 from tests.support.scheduling import unit_of
 from tests.support.waiting import wait_for
 
@@ -110,3 +112,25 @@ def test_a_driver_in_a_process_of_its_own_is_awaited_by_its_events(sandbox: Sand
     driver.terminate()
     assert driver.wait(waiting.LAST_RESORT) == 143
     wait_for(lambda: not sandbox.left_behind(), sandbox.left_behind)
+
+
+@pytest.mark.parametrize("words", [("status",), ("log", "--json"), ("no-such-command",), ("show", "r9.analyst.c1")])
+def test_a_forked_command_is_as_an_executed_one(sandbox: Sandbox, words: tuple[str, ...]) -> None:
+    sandbox.run()
+    # Python looks at such a variable when it begins.
+    forked, executed = sandbox.start(*words), sandbox.start(*words, PYTHONIOENCODING="utf-8")
+    assert (type(forked), type(executed)) == (Forked, subprocess.Popen)
+    assert ended(forked) == ended(executed)
+
+
+def test_a_forked_command_is_ended_with_its_sandbox(sandbox: Sandbox) -> None:
+    sandbox.set(PROMPT=PROMPT)
+    driver = sandbox.start("run", "--simulate", str(sandbox.script({"analyst": [{"fault": "hang"}]})))
+    sandbox.wait_for_event("turn_sent", "analyst", process=driver)
+    assert driver.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        driver.wait(0.01)
+    sandbox.close()
+    assert driver.returncode == -signal.SIGKILL
+    assert sandbox("reset").code == 0
+    assert sandbox.left_behind() == []
