@@ -16,6 +16,7 @@
     │   └── DeliveryUnknown     the prompt may or may not have arrived
     ├── AlreadyPassed           there is nothing to resume: the run has passed
     ├── RunPaused               the run cannot continue now and can be resumed
+    │   ├── PersonNeeded        a gate is open, and nobody waits at it
     │   ├── LimitReached        a provider's limit
     │   └── BudgetReached       the person's own
     └── LogError
@@ -100,6 +101,12 @@ class AlreadyEnded(UsageError):
 
 class RunPaused(LogosError):
     """The run stopped before its outcome and can be resumed."""
+
+
+class PersonNeeded(RunPaused):
+    """The run waits for a person's decision."""
+
+    exit_code = 3
 
 
 class LimitReached(RunPaused):

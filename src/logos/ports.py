@@ -1,12 +1,12 @@
 """What the engine needs from outside, as small protocols."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NotRequired, Protocol, TypedDict, Unpack, runtime_checkable
 
-from logos.domain.events import Event, ProofRan, Recorded, RunForked, WorkGathered, WorkMerged
+from logos.domain.events import Event, Message, ProofRan, Recorded, RunForked, WorkGathered, WorkMerged
 from logos.domain.steps import Step
 from logos.domain.turns import Gather, Merge, Prove, RunId, TurnId, Worktree
 from logos.domain.usage import Usage
@@ -158,6 +158,20 @@ class Log(Protocol):
     def tampering(self, run: RunId, *, verify: bool = False) -> str: ...
     # Every run, in the order they were created.
     def runs(self) -> list[RunId]: ...
+    def close(self) -> None: ...
+
+
+class Inbox(Protocol):
+    """What persons tell the driver of a log from other processes. A message stays until it is removed or refused."""
+
+    # Call `arrived`, in another thread, as soon as there may be a message; it may also be called without one.
+    def watch(self, arrived: Callable[[], object]) -> None: ...
+    # Those that are there, the oldest first.
+    def messages(self) -> tuple[Message, ...]: ...
+    # The message is an event of its run.
+    def remove(self, message: Message) -> None: ...
+    # Remove it, and tell its sender why.
+    def refuse(self, message: Message, why: str) -> None: ...
     def close(self) -> None: ...
 
 

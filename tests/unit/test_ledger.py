@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 from logos.domain.events import (
     CheckRan,
     Event,
+    GateDecided,
     Noted,
+    PermissionDecided,
+    PersonSaid,
+    QuestionResolved,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -112,3 +116,26 @@ def test_a_turn_is_in_hand_exactly_when_it_was_asked_after_its_last_answer(event
     asked = max((n for n, event in enumerate(events) if event == ASKED), default=-1)
     answered = max((n for n, event in enumerate(events) if event == ANSWERED), default=-1)
     assert (TURN in ledger_of(*events).in_flight) == (asked > answered)
+
+
+ASKING = Noted(Topic.PERMISSION_ASKED, "terminal a1 waits for a person: rm -rf?", TURN)
+
+
+def test_a_permission_prompt_is_open_until_it_is_answered_or_the_turn_is_over() -> None:
+    assert dict(ledger_of(ASKED, SENT, ASKING).asking) == {TURN: ASKING.text}
+    for end in (ANSWERED, ALLOWED, a_failure(TURN), PermissionDecided(TURN, granted=False), RunResumed(a_plan())):
+        assert dict(ledger_of(ASKED, SENT, ASKING, end).asking) == {}, end
+    other = PermissionDecided(TurnId("r1.tester.c1"), granted=True)
+    assert dict(ledger_of(ASKED, SENT, ASKING, other).asking) == {TURN: ASKING.text}
+
+
+def test_what_persons_decided_and_the_messages_that_were_taken_are_remembered() -> None:
+    gate = TurnId("r1.gate.after_plan")
+    rejected = GateDecided(gate, approved=False, words="no", message="m1")
+    taken = (rejected, PersonSaid("hello", None, "m2"), QuestionResolved("q", 1, "", "m3"))
+    ledger = ledger_of(*taken, PermissionDecided(TURN, True, "m4"), PersonSaid("without a message"))
+    assert dict(ledger.decided) == {gate: rejected}
+    assert set(ledger.messages) == {"m1", "m2", "m3", "m4"}
+    for moved in (False, True):
+        again = ledger.enter(RunResumed(a_plan(), moved=moved))
+        assert (again.decided, again.messages) == (ledger.decided, ledger.messages)

@@ -314,11 +314,32 @@ class RunEnded:
 
 _OfRuns = RunStarted | RunResumed | RunForked | RunAbandoned
 _OfTurns = TerminalOpened | TerminalClosed | TurnAsked | TurnSent | TurnAnswered | TurnFailed
-_OfPersons = QuestionResolved | GateOpened | GateDecided | PermissionDecided | PersonSaid
+# What a person decides or says.
+PersonEvent = QuestionResolved | GateDecided | PermissionDecided | PersonSaid
 _OfWork = CheckRan | ProofRan | WorkCompared | WorkGathered | WorkMerged
-Event = _OfRuns | _OfTurns | _OfWork | AcceptanceWritten | WorkUndone | _OfPersons | Noted | RecordsTampered | RunEnded
+Event = (
+    _OfRuns
+    | _OfTurns
+    | _OfWork
+    | AcceptanceWritten
+    | WorkUndone
+    | GateOpened
+    | PersonEvent
+    | Noted
+    | RecordsTampered
+    | RunEnded
+)
 # The end of a turn, or of a step of Logos itself.
 TurnEnded = TurnAnswered | AcceptanceWritten | _OfWork
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a person tells the driver of a run: an event that is to be recorded."""
+
+    id: str
+    run: RunId
+    event: PersonEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,12 @@ class Ledger:
     files: tuple[PinnedFile, ...] = ()
     # How often the run was resumed in another folder than before.
     moves: int = 0
+    # The permission prompts that agents show, by turn: what they ask.
+    asking: Mapping[TurnId, str] = field(default_factory=lambda: MappingProxyType({}))
+    # The gates that a person has decided.
+    decided: Mapping[TurnId, events.GateDecided] = field(default_factory=lambda: MappingProxyType({}))
+    # The ids of the messages of persons that are events.
+    messages: GrowingSet[str] = field(default_factory=GrowingSet[str])
 
     def enter(self, event: Event) -> Ledger:
         match event:
@@ -59,35 +65,40 @@ class Ledger:
                 characters = self.characters + len(prompt)
                 return replace(self, in_flight=in_flight, briefed=self.briefed.with_item(agent), characters=characters)
             case events.TurnSent(turn):
-                return self._change(turn, lambda asked: replace(asked, sent=True, failed=False))
+                return self._asks(turn)._change(turn, lambda asked: replace(asked, sent=True, failed=False))
             case events.TurnFailed(turn, _, _, usage):
-                return self._account(turn, usage, self.in_flight)._change(
-                    turn, lambda asked: replace(asked, failed=True)
-                )
-            case events.TurnAnswered(turn, _, _, usage):
+                ledger = self._asks(turn)._account(turn, usage, self.in_flight)
+                return ledger._change(turn, lambda asked: replace(asked, failed=True))
+            case events.TurnAnswered(turn, _, _, usage) | events.AcceptanceWritten(turn, _, usage):
                 left = {key: asked for key, asked in self.in_flight.items() if key != turn}
-                return self._account(turn, usage, MappingProxyType(left))
-            case events.AcceptanceWritten(turn, _, usage):
-                left = {key: asked for key, asked in self.in_flight.items() if key != turn}
-                return self._account(turn, usage, MappingProxyType(left))
+                return self._asks(turn)._account(turn, usage, MappingProxyType(left))
             case events.Noted(Topic.REMINDED, _, turn):
                 return self._change(turn, lambda asked: replace(asked, reminders=asked.reminders + 1))
-            case events.Noted(Topic.PERMISSION_GIVEN, _, turn):
-                return self._change(turn, lambda asked: replace(asked, permissions=asked.permissions + 1))
+            case events.Noted(Topic.PERMISSION_ASKED, text, turn) if turn is not None:
+                return self._asks(turn, text)
+            case events.Noted(Topic.PERMISSION_GIVEN, _, turn) if turn is not None:
+                return self._asks(turn)._change(turn, lambda asked: replace(asked, permissions=asked.permissions + 1))
             case events.RunStarted(_, _, opened, given, files):
                 return replace(reduce(Ledger.enter, opened, self), given=given, files=files)
             case events.RunResumed(_, given, moved, files):
                 # In a copy of its work dir, terminals and prompts are those of another folder.
                 ledger = replace(Ledger(), spent=self.spent, characters=self.characters, moves=self.moves + 1)
-                return replace(ledger if moved else self, given=self.given + given, files=files or self.files)
+                ledger = replace(ledger, decided=self.decided, messages=self.messages)
+                # The new driver looks at every terminal again.
+                kept = ledger if moved else replace(self, asking=ledger.asking)
+                return replace(kept, given=self.given + given, files=files or self.files)
             case events.RunForked():
                 # Terminals, prompts and costs belong to the parent run.
                 return Ledger(given=self.given, files=self.files, moves=self.moves)
-            case events.RunAbandoned() | events.RunEnded() | events.Noted() | events.QuestionResolved():
+            case events.QuestionResolved(_, _, _, message) | events.PersonSaid(_, _, message):
+                return self._took(message)
+            case events.GateDecided(gate, _, _, message):
+                return replace(self._took(message), decided=MappingProxyType({**self.decided, gate: event}))
+            case events.PermissionDecided(turn, _, message):
+                return self._took(message)._asks(turn)
+            case events.RunAbandoned() | events.RunEnded() | events.Noted() | events.GateOpened():
                 return self
             case events.RecordsTampered() | events.WorkUndone() | events.ProofRan():
-                return self
-            case events.GateOpened() | events.GateDecided() | events.PermissionDecided() | events.PersonSaid():
                 return self
             case events.CheckRan() | events.WorkCompared() | events.WorkGathered() | events.WorkMerged():
                 return self
@@ -112,6 +123,16 @@ class Ledger:
             briefed=self.briefed.without(agent),
             accounted=MappingProxyType({name: bill for name, bill in self.accounted.items() if name != agent}),
         )
+
+    def _asks(self, turn: TurnId, text: str = "") -> Ledger:
+        """The agent of a turn asks for permission, or, without a text, does not any more."""
+        if not text and turn not in self.asking:
+            return self
+        others = {other: asked for other, asked in self.asking.items() if other != turn}
+        return replace(self, asking=MappingProxyType({**others, **({turn: text} if text else {})}))
+
+    def _took(self, message: str) -> Ledger:
+        return replace(self, messages=self.messages.with_item(message)) if message else self
 
     def _change(self, turn: TurnId | None, change: Callable[[InFlightTurn], InFlightTurn]) -> Ledger:
         if turn is None or turn not in self.in_flight:
