@@ -1,6 +1,7 @@
 """Scripted agents and a log in memory for tests; they pass the contract tests of the real ones."""
 
 import json
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from typing import Any, Unpack
 from logos.adapters.hosts.script import GOOD, LevelTurn, level_turn_of
 from logos.adapters.hosts.scripted import LEVEL_RESPONSES, Edit, good_edit, good_report, role_of
 from logos.adapters.responses import ManualSignal
-from logos.domain.events import Event, Recorded, RunForked
+from logos.domain.events import Event, Message, PersonEvent, Recorded, RunForked
 from logos.domain.roles import RESPONSE_FILES, ROLE_DEFS, Role
 from logos.domain.turns import RunId
 from logos.errors import LogConflict, TerminalGone
@@ -55,6 +56,47 @@ class MemoryLog:
 
     def close(self) -> None:
         pass
+
+
+class MemoryInbox:
+    """An Inbox that keeps its messages in memory."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Message] = {}
+        self._refused: dict[str, str] = {}
+        self._arrived: Callable[[], object] = lambda: None
+        self._number = count(1)
+
+    def send(self, run: RunId, event: PersonEvent) -> Message:
+        message = Message(f"{next(self._number):020d}-{secrets.token_hex(4)}", run, event)
+        self._waiting[message.id] = message
+        self._arrived()
+        return message
+
+    def is_waiting(self, message: Message) -> bool:
+        return message.id in self._waiting
+
+    def withdraw(self, message: Message) -> bool:
+        return self._waiting.pop(message.id, None) is not None
+
+    def refusal(self, message: Message) -> str | None:
+        return self._refused.pop(message.id, None)
+
+    def watch(self, arrived: Callable[[], object]) -> None:
+        self._arrived = arrived
+
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(self._waiting.values())
+
+    def remove(self, message: Message) -> None:
+        self._waiting.pop(message.id, None)
+
+    def refuse(self, message: Message, why: str) -> None:
+        self._refused[message.id] = why
+        self.remove(message)
+
+    def close(self) -> None:
+        self._arrived = lambda: None
 
 
 @dataclass(slots=True)

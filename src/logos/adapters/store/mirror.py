@@ -9,7 +9,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -251,17 +251,30 @@ def _sync(folder: Path) -> None:
         os.fsync(handle)
 
 
-def state_folder() -> Path:
-    """Our folder in the user state folder, outside every work dir. Raises OSError if there is no home folder."""
-    configured = os.environ.get("XDG_STATE_HOME", "")
-    base = configured if os.path.isabs(configured) else os.path.expanduser("~/.local/state")
+def state_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Our folder in the user state folder, outside every work dir. Raises OSError if there is no home folder.
+
+    `environment`: that of a process with this environment.
+    """
+    env = os.environ if environment is None else environment
+    configured, home = env.get("XDG_STATE_HOME", ""), env.get("HOME", "")
+    base = configured if os.path.isabs(configured) else os.path.join(home or os.path.expanduser("~"), ".local/state")
     if not os.path.isabs(base):
         raise OSError(None, "no home folder")
     return Path(base, "logos")
 
 
-def mirrors_folder() -> Path:
-    return state_folder() / "mirrors"
+def mirrors_folder(state: Path | None = None) -> Path:
+    return (state or state_folder()) / "mirrors"
+
+
+def records() -> Iterator[LogRecord]:
+    """The metadata of all mirrors. Raises OSError if there is no home folder."""
+    for file in sorted(mirrors_folder().glob(f"*/{RECORD}")):
+        with suppress(OSError):
+            record = read_record(file.parent)
+            if record is not None:
+                yield record
 
 
 def attach(path: Path, stored_id: str, runs: Iterable[RunId], tell: Tell, *, driving: bool) -> Mirror | None:
@@ -321,8 +334,8 @@ def discard(path: Path) -> None:
                 file.unlink()
 
 
-def folder_of(path: Path) -> Path:
-    return mirrors_folder() / hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
+def folder_of(path: Path, state: Path | None = None) -> Path:
+    return mirrors_folder(state) / hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
 
 
 def read_record(folder: Path) -> LogRecord | None:
