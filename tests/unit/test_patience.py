@@ -46,6 +46,7 @@ class Look:
     status: Status
     file: str | None = None
     screen: str | None = "❯"
+    decided: bool | None = None
 
 
 def is_end(decision: Decision) -> bool:
@@ -69,6 +70,7 @@ def play(
             screen,
             screen if screen is not None and screen.startswith(COMPLAINT) else None,
             screen == SHELL,
+            look.decided,
         )
         wait_state = updated(wait_state, observation)
         decision = decide(wait_state, observation, rules)
@@ -317,6 +319,26 @@ def test_a_file_does_not_end_a_turn_that_waits_for_a_person() -> None:
     decisions = play([Look(0, BUSY), *every(2, 100, ASKS, "f")])
     assert times_of(decisions, Act.ACCEPT) == []
     assert times_of(decisions, Act.SHOW_PERMISSION) == [2]
+
+
+def test_a_person_s_answer_to_a_shown_prompt_is_given_once() -> None:
+    yes, no = Look(2, ASKS, decided=True), Look(2, ASKS, decided=False)
+    for answer, act in ((yes, Act.GRANT), (no, Act.DENY)):
+        decisions = play([Look(0, BUSY), Look(2, ASKS), answer, Look(0.1, ASKS), Look(2, BUSY), Look(2, BUSY)])
+        assert [decision for _, decision in decisions if isinstance(decision, Act)] == [Act.SHOW_PERMISSION, act]
+
+
+def test_an_answer_before_the_prompt_was_shown_is_none() -> None:
+    decisions = play([Look(0, BUSY), Look(2, ASKS, decided=True), Look(2, ASKS)])
+    assert times_of(decisions, Act.GRANT) == []
+    assert times_of(decisions, Act.SHOW_PERMISSION) == [2]
+
+
+def test_a_prompt_that_is_there_after_the_answer_is_shown_again() -> None:
+    """A second prompt may follow the first without a moment in which the agent is seen at work."""
+    decisions = play([Look(2, ASKS), Look(2, ASKS, decided=True), *every(0.5, 10, ASKS)])
+    assert times_of(decisions, Act.GRANT) == [4]
+    assert times_of(decisions, Act.SHOW_PERMISSION) == [2, 6]
 
 
 def test_permission_is_given_only_where_it_was_allowed_beforehand() -> None:

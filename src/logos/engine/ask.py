@@ -46,6 +46,8 @@ class Asker:
     harvest: bool = False
     # Where agents that judge must leave the work tree as it is.
     keeper: WorkKeeper | None = None
+    # A person's answer to the permission prompt of the turn, once; None: there is none.
+    decided: Callable[[], bool | None] = lambda: None
 
     def ask(self, turn: Turn, ledger: Ledger, context: WorkerContext) -> None:
         """Ask the turn and post its answer, or a failure that names the cause."""
@@ -116,8 +118,9 @@ class Asker:
     def _waiter(self, context: WorkerContext) -> ResponseWaiter:
         host, rules = self.dependencies.host, rules_for(self.options.rules, self.dependencies.host)
         signal, now = self.change_signal, self.dependencies.now
-        show, alive = self.dependencies.show_step, self.dependencies.alive
-        return ResponseWaiter(host, self.responses, signal, rules, now, context.post, context.check, show, alive)
+        needs = self.dependencies
+        waiter = ResponseWaiter(host, self.responses, signal, rules, now, context.post, context.check)
+        return replace(waiter, show_step=needs.show_step, alive=needs.alive, decided=self.decided)
 
     def _wait_state(self, reminders: int = 0, permissions: int = 0) -> WaitState:
         return WaitState.begin(self.dependencies.now(), self.options.response_timeout, reminders, permissions)

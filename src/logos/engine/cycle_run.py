@@ -10,7 +10,7 @@ from logos.engine.acceptance import AcceptanceTester
 from logos.engine.checkpoints import ChangedFiles
 from logos.engine.journal import Journal, Watcher
 from logos.engine.keeper import WorkKeeper
-from logos.engine.loop import WorkerContext, drive
+from logos.engine.loop import WorkerContext
 from logos.engine.opening import Opening
 from logos.engine.options import RunOptions
 from logos.engine.runner import Dependencies, Runner
@@ -100,7 +100,7 @@ class CycleRun(Runner[CycleState]):
                 raise
 
         try:
-            return drive(self._journal, self._perform, self._stop, check_budget, opening.jobs)
+            return self._loop(check_budget, opening.jobs)
         except (HostError, KeyError):
             if opening.failed.is_set():
                 self._agent_terminals().close(self._journal.ledger, opening.names())

@@ -13,6 +13,7 @@ from typing import Any
 from logos.domain.events import Event, Noted, RunEnded, Topic
 from logos.domain.turns import Action, Outcome, TurnId
 from logos.engine.journal import Journal
+from logos.engine.messages import MessageTaker
 from logos.errors import HostError, RunPaused
 
 logger = logging.getLogger(__name__)
@@ -35,18 +36,22 @@ class WorkerMessage:
     recorded: threading.Event = field(default_factory=threading.Event)
 
 
+# What the loop waits for; None: a person may have sent a message.
+Queue = SimpleQueue[WorkerMessage | None]
+
+
 class WorkerContext:
     """A worker's connection to the loop: `post` returns once the event is durable."""
 
-    def __init__(self, action: TurnId, inbox: SimpleQueue[WorkerMessage], stop: threading.Event) -> None:
+    def __init__(self, action: TurnId, queue: Queue, stop: threading.Event) -> None:
         self.action = action
-        self._inbox = inbox
+        self._queue = queue
         self.stop = stop
 
     def post(self, event: Event, then: Callable[[], None] = lambda: None) -> None:
         """Record `event` and call `then` before any action is started that becomes due by it."""
         message = WorkerMessage(self.action, event, then)
-        self._inbox.put(message)
+        self._queue.put(message)
         while not message.recorded.wait(0.2):
             self.check()
 
@@ -65,21 +70,27 @@ def drive(
     stop: threading.Event,
     check_budget: Callable[[], None] = lambda: None,
     background: Mapping[TurnId, Job] = MappingProxyType({}),
+    messages: MessageTaker | None = None,
+    wait_for_person: Callable[[], bool] = lambda: False,
 ) -> Outcome | None:
     """Run until there is an outcome (returned) or nothing more can be done now (None).
 
     `check_budget` is called before an action is started. When it raises RunPaused, no more actions are started; it is
     raised again once the actions in progress are done. Jobs in the `background` run beside the actions from the start,
-    and to their end.
+    and to their end. `messages` takes in what persons say meanwhile. `wait_for_person` is called again and again while
+    nothing is in progress; it returns whether a person's decision is waited for.
     """
-    fold = journal.fold
-    inbox: SimpleQueue[WorkerMessage] = SimpleQueue()
+    fold, queue = journal.fold, Queue()
     busy: set[TurnId] = set(background)
     budget_reached: RunPaused | None = None
+    if messages is not None:
+        messages.inbox.watch(partial(queue.put, None))
     try:
         for name, job in background.items():
-            _start(job, WorkerContext(name, inbox, stop), inbox)
+            _start(job, WorkerContext(name, queue, stop), queue)
         while (fold.outcome is None or busy & background.keys()) and not stop.is_set():
+            if messages is not None:
+                messages.take()
             due = fold.flow.due(fold.state)
             new = [action for action in due if action.id not in busy]
             if new and budget_reached is None:
@@ -93,16 +104,13 @@ def drive(
             for action in new if budget_reached is None else ():
                 logger.info("starting %s", action.id)
                 busy.add(action.id)
-                _start(partial(perform, action), WorkerContext(action.id, inbox, stop), inbox)
-            if not busy:
+                _start(partial(perform, action), WorkerContext(action.id, queue, stop), queue)
+            if not busy and not wait_for_person():
                 return None
-            message: WorkerMessage | None = None
-            while message is None and not stop.is_set():
-                # Wakes up now and then: a signal that arrives just before a wait does not end that wait.
-                with suppress(Empty):
-                    message = inbox.get(timeout=WAKE_SECONDS)
-            if message is not None:
-                _receive(message, journal, busy)
+            # Wakes up now and then: a signal that arrives just before a wait does not end that wait.
+            with suppress(Empty):
+                if (message := queue.get(timeout=WAKE_SECONDS)) is not None:
+                    _receive(message, journal, busy)
         if fold.outcome is not None and not fold.ended:
             # A PASS of a run whose records were changed is not believed.
             journal.check_records(verify=True)
@@ -112,7 +120,7 @@ def drive(
         stop.set()
 
 
-def _start(job: Job, context: WorkerContext, inbox: SimpleQueue[WorkerMessage]) -> None:
+def _start(job: Job, context: WorkerContext, queue: Queue) -> None:
     def work() -> None:
         broke: BaseException | None = None
         try:
@@ -121,7 +129,7 @@ def _start(job: Job, context: WorkerContext, inbox: SimpleQueue[WorkerMessage]) 
             pass
         except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             broke = error
-        inbox.put(WorkerMessage(context.action, broke=broke))
+        queue.put(WorkerMessage(context.action, broke=broke))
 
     # Daemon threads: a worker stuck in a slow request must not keep a stopped driver alive.
     threading.Thread(target=work, name=context.action, daemon=True).start()

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from logos.domain.turns import TurnId
 from logos.domain.usage import Price
 from logos.engine.budgets import Budget
-from logos.ports import AgentHost, Commands, Log, Prover
+from logos.engine.messages import JournalOf
+from logos.ports import AgentHost, Commands, Inbox, Log, Prover
 from logos.views.notices import Notice
 from logos.waiting.provider_errors import OnLimit
 from logos.waiting.rules import WaitRules
@@ -29,6 +30,8 @@ class RunOptions:
     budget: Budget = field(default_factory=Budget)
     # By provider; for turns whose cost is not reported.
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    # After how many seconds a person is reminded of an open gate, again and again; 0: never.
+    remind_seconds: float = 3600.0
     recreate_terminals: bool = False
     cleanup_on_exit: bool = False
 
@@ -52,3 +55,9 @@ class Dependencies:
     commands: Commands = field(kw_only=True)
     # None: results are not proven.
     prover: Prover | None = None
+    # What persons say in other processes; None: nobody can.
+    inbox: Inbox | None = None
+    # Another run of the log, for a message that is not for the run that is driven.
+    other_run: JournalOf | None = None
+    # Whether a person is there, so that the run waits at an open gate instead of stopping.
+    waits_at_gates: bool = False

@@ -76,6 +76,11 @@ def rules_for(chosen: WaitRules, host: AgentHost) -> WaitRules:
     return replace(chosen, idle_grace=grace, max_reminders=reminders, exact=True)
 
 
+def _same(question: str, shown: str) -> bool:
+    """Whether a screen shows the same prompt as before; clocks and spinners move."""
+    return re.sub(r"[\W\d]+", "", question) == re.sub(r"[\W\d]+", "", shown)
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseWaiter:
     host: AgentHost
@@ -87,6 +92,8 @@ class ResponseWaiter:
     check: Callable[[], None] = lambda: None
     show_step: ShowStep = show_nothing
     alive: Callable[[TurnId], object] = lambda _turn: None
+    # A person's answer to the permission prompt that was shown last, once; None: there is none yet.
+    decided: Callable[[], bool | None] = lambda: None
     # What was named already in this turn.
     named: set[Step] = field(default_factory=set[Step])
 
@@ -94,7 +101,7 @@ class ResponseWaiter:
         """Wait for the response and return it. The file stays until the caller has recorded it."""
         while True:
             seen = self.change_signal.wakeups
-            observation = self.look(pending, wait_state)
+            observation = self._with_answer(self.look(pending, wait_state), wait_state)
             before, wait_state = wait_state, rules.updated(wait_state, observation)
             if (wait_state.screen, wait_state.file) != (before.screen, before.file):
                 self._show_life(pending)
@@ -149,12 +156,18 @@ class ResponseWaiter:
         while True:
             seen = self.change_signal.wakeups
             observation = self._see(pending, status_of(self.host, pending.terminal), None)
+            observation = self._with_answer(observation, wait_state)
             wait_state = rules.updated(wait_state, observation)
             match rules.may_send(wait_state, observation, self.rules):
                 case Act.ACCEPT:
                     return
                 case decision:
                     wait_state = self._act(decision, pending, wait_state, seen)
+
+    def _with_answer(self, observation: Observation, wait_state: WaitState) -> Observation:
+        if observation.status is not Status.WAITING or not wait_state.waiting:
+            return observation
+        return replace(observation, decided=self.decided())
 
     def _act(self, decision: Decision, pending: PendingResponse, wait_state: WaitState, seen: int) -> WaitState:
         """Carry out a decision that does not end the wait; returns the new wait state."""
@@ -176,13 +189,22 @@ class ResponseWaiter:
                     self.host.send_input(pending.terminal, pending.reminder)
             case Act.GIVE_PERMISSION:
                 self.tell(Noted(Topic.PERMISSION_GIVEN, self._question(pending), pending.turn))
-                if isinstance(self.host, Screen):
-                    self.host.press_key(pending.terminal, "Enter")
-                else:
-                    self.host.send_input(pending.terminal, "")
+                self._press("Enter", pending)
+            case Act.GRANT | Act.DENY if _same(self._question(pending), wait_state.question):
+                self._press("Enter" if decision is Act.GRANT else "Escape", pending)
             case _:
-                self.tell(Noted(Topic.PERMISSION_ASKED, self._question(pending), pending.turn))
+                # An answer to an earlier prompt is none to this one.
+                self.decided()
+                question, decision = self._question(pending), Act.SHOW_PERMISSION
+                self.tell(Noted(Topic.PERMISSION_ASKED, question, pending.turn))
+                wait_state = replace(wait_state, question=question)
         return rules.acted(wait_state, decision, self.now())
+
+    def _press(self, key: str, pending: PendingResponse) -> None:
+        if isinstance(self.host, Screen):
+            self.host.press_key(pending.terminal, key)
+        elif key == "Enter":
+            self.host.send_input(pending.terminal, "")
 
     def look(self, pending: PendingResponse, wait_state: WaitState | None = None) -> Observation:
         """Observe the terminal; the screen is fetched only where it can change the decision."""

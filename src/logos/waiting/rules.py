@@ -51,6 +51,8 @@ class Observation:
     screen: str | None = None
     provider_error: str | None = None
     shell: bool = False
+    # A person's answer to the permission prompt that was shown last.
+    decided: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class WaitState:
     reminders: int = 0
     permissions: int = 0
     waiting: bool = False
+    # The permission prompt that a person was told of.
+    question: str = ""
     answered_at: float = float("-inf")
     # Since when the status is `error`.
     error_at: float | None = None
@@ -90,6 +94,8 @@ class Act(Enum):
     REMIND = "the agent went idle without its file: remind it of the response file"
     SHOW_PERMISSION = "the agent asks for permission: tell the person"
     GIVE_PERMISSION = "the agent asks for permission, and the person allowed Logos to give it"
+    GRANT = "a person has answered the agent's permission prompt with yes"
+    DENY = "a person has answered the agent's permission prompt with no"
     FALL_BACK = "there is no file; use the last output as the response"
 
 
@@ -126,6 +132,9 @@ def acted(wait_state: WaitState, act: Act, at: float) -> WaitState:
     """The wait state after a reminder, with which the grace period starts again, or a shown or given permission."""
     if act is Act.REMIND:
         return replace(wait_state, reminders=wait_state.reminders + 1, busy_at=at)
+    if act in (Act.GRANT, Act.DENY):
+        # Another prompt may follow at once, and a person has to see that one, too.
+        return replace(wait_state, waiting=False, answered_at=at)
     if act is Act.GIVE_PERMISSION:
         wait_state = replace(wait_state, permissions=wait_state.permissions + 1, answered_at=at)
     return replace(wait_state, waiting=True)
@@ -198,10 +207,12 @@ def _no_file(rules: WaitRules) -> Decision:
 
 
 def _permission(wait_state: WaitState, observation: Observation, rules: WaitRules) -> Decision:
+    if wait_state.waiting and observation.decided is not None:
+        return Act.GRANT if observation.decided else Act.DENY
+    if observation.at - wait_state.answered_at < max(rules.poll_seconds, PERMISSION_SECONDS):
+        return Wait(_pace(wait_state, observation, rules))
     if not rules.auto_accept:
         return Wait(_pace(wait_state, observation, rules)) if wait_state.waiting else Act.SHOW_PERMISSION
-    if wait_state.waiting and observation.at - wait_state.answered_at < max(rules.poll_seconds, PERMISSION_SECONDS):
-        return Wait(_pace(wait_state, observation, rules))
     if wait_state.permissions >= MAX_PERMISSIONS:
         return GiveUp(FailureKind.PERMISSION, f"{MAX_PERMISSIONS} permission prompts in one turn")
     return Act.GIVE_PERMISSION
