@@ -64,7 +64,7 @@ class Deaths:
 
 def name_of(event: Event) -> str:
     """An event by what it is about: in which order parallel agents' events come is nobody's business."""
-    return f"{event.kind} {getattr(event, 'turn', None) or getattr(event, 'agent', '')}".strip()
+    return f"{event.kind} {getattr(event, 'turn', None) or getattr(event, 'agent', None) or ''}".strip()
 
 
 class MortalWatcher:

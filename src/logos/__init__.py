@@ -36,21 +36,33 @@ if TYPE_CHECKING:
     from logos.app.start import build_here as build
     from logos.app.start import read_run, resume
     from logos.app.start import run_here as run
+    from logos.app.steering import Delivered, answer, approve, grant, reject, say_to
     from logos.app.trial import check_telos
     from logos.app.validate import Problem, Validation, validate
     from logos.domain.turns import Outcome
     from logos.engine.runner import RunResult
-    from logos.errors import LogosError, RunPaused, UsageError
+    from logos.errors import LogosError, PersonNeeded, RunPaused, UsageError
     from logos.views.proof import Certificate
     from logos.views.run import RunView
 
 __version__ = "0.1.0"
-__all__ = ["Answer", "BlockedBuild", "Certificate", "Diagnosis", "InitResult", "LogosError", "Outcome", "Problem"]
+__all__ = [
+    "Answer",
+    "BlockedBuild",
+    "Certificate",
+    "Delivered",
+    "Diagnosis",
+    "InitResult",
+    "LogosError",
+    "Outcome",
+    "Problem",
+]
 __all__ += ["RunPaused", "RunResult", "RunView", "Settings", "UsageError", "Validation", "build", "certificate"]
 __all__ += ["check_telos", "collect_garbage", "compare", "diff", "doctor", "export_proof", "fork", "init"]
 __all__ += ["export_trace"]
 __all__ += ["install_profiles", "list_profiles", "list_sessions", "load_settings", "open_question", "prepare_demo"]
 __all__ += ["prove_again", "prove_file_again", "read_proof_file", "read_run", "report_on", "reset", "resolve"]
+__all__ += ["Delivered", "PersonNeeded", "answer", "approve", "grant", "reject", "say_to"]
 __all__ += [
     "restore_files",
     "resume",
@@ -85,11 +97,12 @@ _MODULES = {
     "logos.app.setting_sources": ("load_settings",),
     "logos.app.settings": ("Settings",),
     "logos.app.start": ("build", "read_run", "resume", "run"),
+    "logos.app.steering": ("Delivered", "answer", "approve", "grant", "reject", "say_to"),
     "logos.app.trial": ("check_telos",),
     "logos.app.validate": ("Problem", "Validation", "validate"),
     "logos.domain.turns": ("Outcome",),
     "logos.engine.runner": ("RunResult",),
-    "logos.errors": ("LogosError", "RunPaused", "UsageError"),
+    "logos.errors": ("LogosError", "PersonNeeded", "RunPaused", "UsageError"),
     "logos.views.proof": ("Certificate",),
     "logos.views.run": ("RunView",),
 }

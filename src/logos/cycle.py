@@ -21,7 +21,8 @@ def main(arguments: list[str]) -> int:
         configure_logging(0, os.environ)
         with interruptible():
             settings = load_settings(Path(arguments[0]) if arguments else None, os.environ, bare=True)
-            result = run_here(settings, bare=True, watchers=[progress(say)], reread=os.environ.get("REREAD") == "1")
+            reread, waits = os.environ.get("REREAD") == "1", sys.stdin.isatty() and sys.stderr.isatty()
+            result = run_here(settings, bare=True, watchers=[progress(say)], reread=reread, waits_at_gates=waits)
     except (LogosError, Interrupted) as error:
         say(f"logos: {error}")
         return error.exit_code

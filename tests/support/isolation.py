@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from logos.app.person import MARKS
 from logos.app.setting_sources import LEAVES, own_variable
 
 # What Logos and its libraries read from the environment; a test sets what it needs.
@@ -57,7 +58,7 @@ def isolated(home: Path) -> dict[str, str]:
 
 def removed(environ: Mapping[str, str]) -> set[str]:
     """The variables of an environment that tests must not see."""
-    unwanted = OURS | _SLOW | {*_GIT}
+    unwanted = OURS | _SLOW | {*_GIT, *MARKS}
     return {name for name in environ if name in unwanted or name.startswith("GIT_CONFIG_")}
 
 

@@ -88,7 +88,7 @@ def _waits_for_the_loop(frame: Any) -> bool:
 
 def name_of(event: Event) -> str:
     """An event by what it is about: in which order parallel agents' events come does not matter."""
-    return f"{event.kind} {getattr(event, 'turn', None) or getattr(event, 'agent', '')}".strip()
+    return f"{event.kind} {getattr(event, 'turn', None) or getattr(event, 'agent', None) or ''}".strip()
 
 
 @dataclass

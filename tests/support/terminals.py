@@ -8,11 +8,12 @@ import pty
 import struct
 import subprocess
 import termios
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.waiting import LAST_RESORT
+from tests.support.waiting import LAST_RESORT, wait_for_exit
 
 ROWS, COLUMNS = 40, 100
 
@@ -49,3 +50,39 @@ def on_a_terminal(
     piped, _ = process.communicate(timeout=LAST_RESORT)
     assert process.returncode == 0, seen.decode()
     return seen.decode(), piped or ""
+
+
+class Attended:
+    """A program on a terminal at which a person may be, while the test goes on; what it writes there is kept."""
+
+    def __init__(self, command: Sequence[str | Path], cwd: Path, env: Mapping[str, str]) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self.process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        )
+        os.close(theirs)
+        self._seen = b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with suppress(OSError):
+            while new := os.read(self._ours, 65536):
+                self._seen += new
+
+    @property
+    def seen(self) -> str:
+        return self._seen.decode(errors="replace")
+
+    def end(self) -> int:
+        """Wait for its end; its exit code."""
+        code = wait_for_exit(self.process)
+        self._reader.join(LAST_RESORT)
+        return code
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.end()
+        os.close(self._ours)

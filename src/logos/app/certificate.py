@@ -22,6 +22,7 @@ from logos.adapters.proof.checkout import SnapshotStore
 from logos.adapters.proof.rooms import Rooms, rooms_folder
 from logos.adapters.proof.sealing import WrittenTests
 from logos.app.pins import pinned_by, pinned_settings
+from logos.app.registry import place_of_run
 from logos.app.rooms import open_prover, store_with
 from logos.app.runs import load_run
 from logos.app.setting_sources import resumed_settings
@@ -81,12 +82,12 @@ class ProofFile:
 
 def certificate(run: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Certificate:
     """The certificate of the run whose id begins so, or of the newest."""
-    return _load(place_to_read(wd), run, tell)
+    return _load(place_of_run(run, wd), run, tell)
 
 
 def export_proof(file: Path, run: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Exported:
     """Write the certificate of a run, and a git bundle of its files before and after, as one tar file."""
-    place = place_to_read(wd)
+    place = place_of_run(run, wd)
     own = _load(place, run, tell)
     base, result = own.baseline, own.result
     if base is None or result is None:
@@ -119,7 +120,7 @@ def prove_again(
     run: str | None = None, *, wd: Path | None = None, tell: Tell = say, stop: threading.Event | None = None
 ) -> Repetition:
     """Repeat the proof of a run of this work dir, by the rules that the run has pinned, and compare."""
-    place = place_to_read(wd)
+    place = place_of_run(run, wd)
     own = _load(place, run, tell)
     proof = _stored(CertificateDocument.of(own), f"run {own.run}", own.not_proven)
     store = store_with(place, proof.baseline.commit)

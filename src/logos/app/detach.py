@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logos.adapters.files import own_folder, refused, text_of_file
-from logos.app.checkpoints import locate, run_name
+from logos.app.person import require_person
+from logos.app.registry import place_of_run
 from logos.app.runs import driven_run, load_run
-from logos.app.workdir import Tell, WorkDir, driver_at, find_run, has_log, place_to_read, reading, say, stamp
+from logos.app.workdir import Tell, WorkDir, driver_at, find_run, has_log, reading, say, stamp
 from logos.domain.events import RunResumed, RunStarted
 from logos.domain.turns import RunId
 from logos.errors import Interrupted, LogError, LogosError, UsageError
@@ -118,7 +119,8 @@ class StoppedDriver:
 
 def stop(run: str | None = None, *, wd: Path | None = None, timeout: float = 60.0, tell: Tell = say) -> StoppedDriver:
     """End the driver of a work dir in order, as Ctrl-C would, and wait until it has ended; its run can be resumed."""
-    place = locate(place_to_read(wd), run_name(run)).place
+    place = place_of_run(run, wd)
+    require_person(place, "stop a driver")
     pid, driven, wanted = driver_at(place), None, None
     if has_log(place):
         with reading(place) as log:

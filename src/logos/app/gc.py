@@ -15,7 +15,9 @@ from logos.adapters.git.command import Git, is_repository, repository_of
 from logos.adapters.git.snapshots import Ref, adds_to, held_by_nothing_else, refs_of_ours, remove_refs
 from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
+from logos.adapters.inbox import existing_inbox
 from logos.adapters.store.mirror import abandoned
+from logos.app.person import require_person
 from logos.app.runs import views_in
 from logos.app.setting_sources import settings_of
 from logos.app.workdir import TELOS, WorkDir, day_of, driver_at, has_log, place_of
@@ -91,6 +93,7 @@ def collect_garbage(
     Kept is what ended less than `keep_days` ago, and the newest `keep_runs` runs of each work dir.
     """
     place = place_of(wd)
+    require_person(place, "remove what runs have left")
     default = settings_of(place).checkpoints
     days = default.keep_days if keep_days is None else keep_days
     newest = default.keep_runs if keep_runs is None else keep_runs
@@ -106,7 +109,10 @@ def collect_garbage(
     planned = [*_removable_refs(refs, runs, forks, gaps, old)]
     planned += [*_removable_branches(place, runs)] if is_git and not gaps else []
     planned += [] if busy is None else _removable_folders(runs, busy)
-    planned += [Removal(f"mirror of {log.path}", "its work dir is gone", (), (folder,)) for folder, log in abandoned()]
+    planned += [
+        Removal(f"mirror of {log.path}", "its work dir is gone", (), (folder, *existing_inbox(folder.name)))
+        for folder, log in abandoned()
+    ]
     planned += _removable_acceptance(runs, places, gaps)
     in_use: list[str] = []
     removed = planned if dry_run else [*_remove(place, planned, in_use)]

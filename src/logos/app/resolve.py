@@ -1,15 +1,14 @@
 """Answering the question that a build is blocked on."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from logos.adapters.lock import driver_lock
-from logos.adapters.state_files import write_build_state
 from logos.adapters.store.sqlite import SqliteLog
+from logos.app.person import require_person
 from logos.app.runs import newest_of, open_levels
-from logos.app.workdir import WorkDir, reading
+from logos.app.steering import deliver, read_answer
+from logos.app.workdir import reading
 from logos.domain.events import QuestionResolved
 from logos.domain.plans import LevelsPlan
 from logos.domain.specs import Question
@@ -17,7 +16,6 @@ from logos.domain.turns import RunId
 from logos.engine.journal import Journal
 from logos.errors import UsageError
 from logos.flows.levels.state import LevelsState
-from logos.views.build_state import project
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +43,11 @@ def open_question(work_dir: Path) -> BlockedBuild:
 
 def resolve(work_dir: Path, words: Sequence[str]) -> Answer:
     """Record the answer to the open question: an option's number, a decision in plain words, or both."""
+    require_person(work_dir, "answer for a person")
     with reading(work_dir) as log:
         journal, question = _blocked_build(log)
-        option, text = _read_answer(words, question)
-        paths, fold = WorkDir(work_dir), journal.fold
-        with driver_lock(paths.lock):
-            journal.record(QuestionResolved(question.id, option, text))
-            write_build_state(paths.build_state, project(fold.state, fold.ledger, fold.run, fold.seq, time.time()))
+    option, text = read_answer(" ".join(words), len(question.options))
+    deliver(work_dir, journal.fold, QuestionResolved(question.id, option, text))
     return Answer(journal.run, question.id, option, text)
 
 
@@ -62,15 +58,3 @@ def _blocked_build(log: SqliteLog) -> tuple[Journal[LevelsState], Question]:
         why = f"build {journal.run} is not blocked" if journal else "no build was started here yet"
         raise UsageError(f"there is no open question: {why}")
     return journal, journal.state.question
-
-
-def _read_answer(words: Sequence[str], question: Question) -> tuple[int, str]:
-    first, many = words[0], len(question.options)
-    text = " ".join(words[first.isdecimal() :]).strip()
-    option = int(first) if first.isdecimal() and len(first) < 6 else 0
-    if first.isdecimal() and not 1 <= option <= many:
-        has = f"options 1 to {many}" if many else "no options; decide in plain words"
-        raise UsageError(f"there is no option {first}: this question has {has}")
-    if not (option or text):
-        raise UsageError("the decision is empty")
-    return option, text

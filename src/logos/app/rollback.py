@@ -23,6 +23,7 @@ from logos.adapters.store.mirror import discard
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import Checkpoint, checkpoint_at, locate, match, run_name, snapshots_for
 from logos.app.hosts import host_to_end, session_in
+from logos.app.person import require_person
 from logos.app.run_state import write_run_state, write_state
 from logos.app.runs import load_run, newest_of, unfinished_runs
 from logos.app.setting_sources import settings_of
@@ -100,6 +101,7 @@ def fork(
     if at is not None and not at.strip():
         raise UsageError("--at names no event")
     name = locate(place_of(wd), f"{run or ''}@{at}" if at else run_name(run))
+    require_person(name.place, "fork a run")
     with reading(name.place) as log:
         view, seq = match(log, name)
         settings = settings_of(name.place)
@@ -178,6 +180,7 @@ def rollback(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> Ne
     name = locate(place, checkpoint)
     if name.place != place:
         raise UsageError(f"run {name.run} is in {name.place}: use --wd to roll back there")
+    require_person(place, "roll back a run")
     require_log(place)
     settings = settings_of(place)
     with driving(place, tell) as log:
@@ -315,6 +318,7 @@ def _rolled_back(mark: Path, log: SqliteLog) -> RunView | None:
 def restore_files(checkpoint: str, *, wd: Path | None = None, tell: Tell = say) -> RestoredFiles:
     """Restore the files alone to a checkpoint, or to a commit that a rollback has kept; no run is changed."""
     place = place_of(wd)
+    require_person(place, "restore files")
     commit = _commit_named(place, checkpoint)
     settings = settings_of(place)
     snapshots = snapshots_for(settings, tell)
@@ -342,6 +346,7 @@ def _commit_named(place: Path, checkpoint: str) -> str:
 def reset(run: str | None = None, *, files: bool = False, wd: Path | None = None, tell: Tell = say) -> AbandonedRun:
     """Abandon a run, by default the newest unfinished one; with `files`, restore the files it started with."""
     name = locate(place_of(wd), run_name(run))
+    require_person(name.place, "give up a run")
     require_log(name.place)
     settings = settings_of(name.place)
     with driving(name.place, tell) as log:

@@ -369,6 +369,7 @@ class Settings(SettingsSection):
             handoff.retry_back_off_seconds,
             Budget(limits.max_tokens, limits.max_cost_usd, limits.max_minutes),
             {name: Price(price.input, price.output, price.cached_input) for name, price in self.prices.items()},
+            remind_seconds=self.gates.remind_minutes * 60,
             recreate_terminals=handoff.recreate_terminals,
             cleanup_on_exit=self.cleanup_on_exit,
         )

@@ -15,6 +15,7 @@ from logos.adapters.store.sqlite import SqliteLog
 from logos.app.acceptance import acceptance_tester, check_blind, check_blind_host, without_blind
 from logos.app.checkpoints import locate, match, run_name, snapshots_for
 from logos.app.hosts import MakeHost, Tell, session_of
+from logos.app.person import require_person
 from logos.app.pins import pinned_by, telos_of
 from logos.app.post_processing import is_left, post_process_once
 from logos.app.preflight import (
@@ -23,6 +24,7 @@ from logos.app.preflight import (
     check_reviews,
     check_work_dir,
 )
+from logos.app.registry import place_of_run
 from logos.app.rollback import abandon_runs, finish_rollback
 from logos.app.run_start import (
     Continued,
@@ -40,7 +42,7 @@ from logos.app.setting_sources import settings_of
 from logos.app.settings import Settings
 from logos.app.telos_file import Telos, read_telos
 from logos.app.trial import remove_scratch, require_tools
-from logos.app.wiring import Caller, Ready, Wiring, checked_host, settled, wire, with_host
+from logos.app.wiring import Caller, Ready, Wiring, check_gate, checked_host, settled, wire, with_host, with_messages
 from logos.app.workdir import WorkDir, driver_at, driving, has_log, place_of, reading, say
 from logos.domain.artifacts import Artifacts, changes_folder
 from logos.domain.plans import CyclePlan, LevelsPlan, OnNoProgress, Plan
@@ -73,6 +75,7 @@ def run_here(
     known: RunView | None = None,
     from_state: bool = False,
     reread: bool = False,
+    waits_at_gates: bool = False,
 ) -> RunResult[CycleState]:
     """Start or resume one run of the cycle in the work dir, and drive it to its outcome.
 
@@ -80,14 +83,19 @@ def run_here(
     `bare` keeps the letter of the specification: nothing is verified unless the settings say so, and a prompt other
     than the unfinished run's is no error. `show_step` is called with what an agent does now. `known` is the run to
     resume, if loaded. `from_state` believes a state file that differs from the log; `reread` takes files that the run
-    has pinned as they are now.
+    has pinned as they are now. `waits_at_gates`: a person is there, so an open gate is waited at; otherwise the run
+    pauses there, and PersonNeeded is raised.
     """
     check_input(settings)
-    caller = Caller(tell, make_host, watchers, show_step)
+    caller = Caller(tell, make_host, watchers, show_step, waits_at_gates)
     with driving(settings.work_dir, tell) as log, ExitStack() as stack:
         finish_rollback(settings, log, tell)
         continued = run_to_continue(settings, log, tell, known, _trust(settings, bare=bare, from_state=from_state))
+        if isinstance(continued, RunView):
+            require_person(settings.work_dir, "resume a run")
+            continued = with_messages(settings, continued, log, caller)
         ready = _ready_run(settings, continued, log, caller, bare=bare, reread=reread)
+        check_gate(ready, caller)
         settings, plan = ready.settings, ready.plan.first.plan
         host = checked_host(ready, plan.agents, caller, stack, fresh=ready.plan.mode is StartMode.FRESH)
         check_blind_host(plan, host)
@@ -187,16 +195,21 @@ def build_here(
     show_step: ShowStep = show_nothing,
     known: RunView | None = None,
     reread: bool = False,
+    waits_at_gates: bool = False,
 ) -> RunResult[LevelsState]:
     """Start or resume one build in the work dir, and drive it to its outcome; raises what `run_here` raises."""
     check_work_dir(settings)
     settings.levels_taking_part()
     if not has_log(settings.work_dir):
         read_telos(settings.work_dir)
-    caller = Caller(tell, make_host, watchers, show_step)
+    caller = Caller(tell, make_host, watchers, show_step, waits_at_gates)
     with driving(settings.work_dir, tell) as log, ExitStack() as stack:
         view = build_to_resume(settings, feature, log, tell, known)
+        if view is not None:
+            require_person(settings.work_dir, "resume a build")
+            view = with_messages(settings, view, log, caller)
         ready, telos = _ready_build(settings, feature, view, log, caller, allow_dirty=allow_dirty, reread=reread)
+        check_gate(ready, caller)
         settings, plan, journal = ready.settings, ready.plan.first.plan, ready.plan.journal
         levels = {level.name for level in settings.levels_taking_part()}
         agents = [agent for agent in plan.agents if agent.name in levels]
@@ -306,12 +319,22 @@ def resume(
     tell: Tell = say,
     from_state: bool = False,
     reread: bool = False,
+    waits_at_gates: bool = False,
 ) -> RunResult[Any]:
     """Continue a run, by default the newest unfinished one; `overrides` are settings as `key=value`."""
     prepared = prepare_resume(run, overrides=overrides, config=config, wd=wd)
     settings, view = prepared.settings, prepared.view
     if view.build is not None:
-        return build_here(settings, "", make_host=make_host, watchers=watchers, tell=tell, known=view, reread=reread)
+        return build_here(
+            settings,
+            "",
+            make_host=make_host,
+            watchers=watchers,
+            tell=tell,
+            known=view,
+            reread=reread,
+            waits_at_gates=waits_at_gates,
+        )
     return run_here(
         settings,
         make_host=make_host,
@@ -320,6 +343,7 @@ def resume(
         known=view,
         from_state=from_state,
         reread=reread,
+        waits_at_gates=waits_at_gates,
     )
 
 
@@ -327,7 +351,8 @@ def prepare_resume(
     run: str | None = None, *, overrides: Sequence[str] = (), config: Path | None = None, wd: Path | None = None
 ) -> PreparedResume:
     """Find the run, here or in a fork, check that it can continue, and make the state file name it."""
-    name = locate(place_of(wd), run_name(run))
+    name = locate(place_of(wd) if run is None else place_of_run(run, wd), run_name(run))
+    require_person(name.place, "resume a run")
     place = name.place
     with reading(place) as log:
         view = match(log, name)[0] if run else next(unfinished_runs(log), None)

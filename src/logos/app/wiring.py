@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from logos.adapters.commands import ShellCommands
 from logos.adapters.git.snapshots import GitSnapshots
+from logos.adapters.inbox import FileInbox, inbox_of
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app.export import live_exporter
 from logos.app.hosts import AgentsOf, MakeHost, Tell, check_host, choose_host
@@ -16,13 +18,18 @@ from logos.app.preflight import check_budgets
 from logos.app.proofs import Proving, prepare_proof
 from logos.app.run_start import StartPlan
 from logos.app.run_state import state_file_writer
+from logos.app.runs import reload_run
 from logos.app.setting_sources import given_settings, resumed_settings
 from logos.app.settings import Settings
+from logos.app.steering import open_journal, other_run
 from logos.domain.plans import GivenSetting
 from logos.domain.turns import Agent
 from logos.engine.checkpoints import Checkpoints, Look, no_checkpoints
 from logos.engine.journal import Watcher
+from logos.engine.messages import MessageTaker
 from logos.engine.options import Dependencies, ShowStep
+from logos.engine.runner import gate_in_words
+from logos.errors import LogosError, PersonNeeded
 from logos.flows.fold import RunState
 from logos.ports import AgentHost
 from logos.views.run import RunView
@@ -38,6 +45,8 @@ class Caller:
     make_host: MakeHost | None
     watchers: Sequence[Watcher[Any]]
     show_step: ShowStep
+    # Whether a person is there, so that the run waits at an open gate.
+    waits_at_gates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +99,27 @@ def with_host(
     return with_profiles(settings, pinned or files), make_host, files
 
 
+def with_messages(settings: Settings, resumed: RunView, log: SqliteLog, caller: Caller) -> RunView:
+    """A run that is to be resumed, after what persons have sent since its last driver."""
+    inbox = _inbox(settings, caller.tell)
+    if inbox is not None:
+        MessageTaker(inbox, partial(open_journal, log, settings)).take()
+    return reload_run(log, resumed.run, resumed)
+
+
+def check_gate(ready: Ready[Any], caller: Caller) -> None:
+    """Raise PersonNeeded where a driver could only wait at an open gate, and no person is there.
+
+    The settings of this command may take the gate away.
+    """
+    fold = ready.plan.journal.fold
+    if ready.resumed is None or caller.waits_at_gates:
+        return
+    gate = fold.flow.apply(fold.state, ready.plan.first).gate
+    if gate is not None:
+        raise PersonNeeded(gate_in_words(fold.run, gate))
+
+
 def checked_host(
     ready: Ready[Any], agents: Sequence[Agent], caller: Caller, stack: ExitStack, *, fresh: bool
 ) -> AgentHost:
@@ -108,6 +138,7 @@ def wire(ready: Ready[Any], host: AgentHost, log: SqliteLog, look: Look, caller:
     exporter = stack.enter_context(closing(live_exporter(settings, run, tell, ready.resumed)))
     commands = stack.enter_context(closing(ShellCommands(settings.paths.checks, settings.work_dir)))
     proving = prepare_proof(settings, ready.plan, ready.resumed, snapshots, commands, stack, tell)
+    inbox = _inbox(settings, tell)
     needs = Dependencies(
         host,
         log,
@@ -118,10 +149,21 @@ def wire(ready: Ready[Any], host: AgentHost, log: SqliteLog, look: Look, caller:
         show_step=caller.show_step,
         commands=commands,
         prover=proving.prover,
+        inbox=inbox and stack.enter_context(closing(inbox)),
+        other_run=other_run(log, settings, type(ready.plan.first.plan)),
+        waits_at_gates=caller.waits_at_gates,
     )
     checkpoints = Checkpoints(snapshots, log, look, tell) if snapshots is not None else None
     watchers = _watchers(settings, (*caller.watchers, notifier.watch, exporter.watch), checkpoints, tell)
     return Wiring(needs, commands, proving, checkpoints, watchers)
+
+
+def _inbox(settings: Settings, tell: Tell) -> FileInbox | None:
+    try:
+        return inbox_of(settings.paths.database, tell)
+    except LogosError as error:
+        tell(f"warning: nobody can tell this driver anything: {error}")
+        return None
 
 
 def _watchers(

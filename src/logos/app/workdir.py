@@ -126,6 +126,11 @@ def _is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
 
 
+def was_chosen(wd: Path | None) -> bool:
+    """Whether a person named the work dir, instead of standing in it."""
+    return bool(_chosen(wd))
+
+
 def wd_in(config: Path) -> str:
     """`wd` of a configuration file; other errors in that file are reported where the settings are loaded."""
     try:

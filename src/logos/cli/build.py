@@ -1,7 +1,6 @@
 """`logos build`: build a feature through nine levels, or resume the unfinished build."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -96,7 +95,7 @@ def run_levels(
     drive.tell_environment(loaded, show.tell)
     check_work_dir(loaded)
     drive.refuse_second(loaded)
-    ask = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
+    ask = drive.is_attended() and not as_json
     settings, feature, known = drive.decide(loaded, feature, show.tell, ask=ask, known=known)
     place, recorder = settings.work_dir, RunRecorder(known)
     moved = ["--wd", str(place)] if place != loaded.work_dir else []
@@ -113,6 +112,7 @@ def run_levels(
             show_step=shown.show_step,
             known=known,
             reread=reread,
+            waits_at_gates=drive.is_attended(),
         )
     ended, changed = recorder.view(place, result.run), built_changes(place, result.state)
     commands = _after_build(result.run, result.state, wd_flag(place))

@@ -1,7 +1,7 @@
 """`logos cost`: what a run cost, per role, phase and round."""
 
+from logos.app.registry import place_of_run
 from logos.app.runs import read_status
-from logos.app.workdir import place_to_read
 from logos.cli.options import AsJson, OneRun, WorkDir, command
 from logos.cli.output import console as show
 from logos.domain.roles import Role, phase_def_of
@@ -22,7 +22,7 @@ def cost(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> Non
 
     For a build: per level, kind of turn and sweep.
     """
-    status = read_status(place_to_read(wd), run)
+    status = read_status(place_of_run(run, wd), run)
     view, groups = status.view, _grouped(status.view)
     if as_json:
         by = {name: {key: SpentDocument.of(spent) for key, spent in rows.items()} for name, rows in groups.items()}

@@ -26,7 +26,16 @@ from logos.cli.options import flag, value
 from logos.cli.output import console as show
 from logos.cli.output.live import View
 from logos.domain.plans import CyclePlan, LevelsPlan
-from logos.errors import BudgetReached, Interrupted, LimitReached, LogosError, PromptError, StateError, UsageError
+from logos.errors import (
+    BudgetReached,
+    Interrupted,
+    LimitReached,
+    LogosError,
+    PersonNeeded,
+    PromptError,
+    StateError,
+    UsageError,
+)
 from logos.views.document import RunDocument
 from logos.views.events import Severity
 from logos.views.proof import certificate_of
@@ -83,6 +92,11 @@ class Ways:
 
     reread: bool = False
     from_state: bool = False
+
+
+def is_attended() -> bool:
+    """Whether a person is at a terminal, who can be asked and told something."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def start_flags(*, resume: bool, fresh: bool) -> list[str]:
@@ -182,6 +196,8 @@ def _hint(name: str, error: LogosError | Interrupted, settings: Settings, comman
     if settings.cleanup_on_exit and name.startswith("run "):
         new = "resume it with new ones, which are told what the old ones said"
         return f"{name} ended its terminals (cleanup_on_exit); {new}: {resume} --recreate"
+    if isinstance(error, PersonNeeded):
+        return f"{name} goes on after your decision: {resume}"
     if isinstance(error, BudgetReached):
         return f"{name} can be resumed with more: {shlex.join(_with_double_budget(command, error))} --resume"
     if isinstance(error, LimitReached):

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from typer import Option
 
+from logos.app.registry import place_of_run
 from logos.app.runs import event_document, read_report
-from logos.app.workdir import driver_at, find_run, place_to_read, reading
+from logos.app.workdir import driver_at, find_run, reading
 from logos.cli.options import AsJson, OneRun, WorkDir, command
 from logos.cli.output import console as show
 from logos.domain.events import Recorded, RunAbandoned, RunEnded, RunResumed, RunStarted
@@ -35,7 +36,7 @@ def log(
     as_json: AsJson = False,
 ) -> None:
     """Show the events of a run. `logos show RUN TURN` shows a whole prompt and its response."""
-    place = place_to_read(wd)
+    place = place_of_run(run, wd)
     with reading(place) as source:
         found = find_run(source, run)
         records = _following(source, found, place) if follow else source.read(found)

@@ -12,7 +12,8 @@ from logos.app.certificate import (
     prove_file_again,
     read_proof_file,
 )
-from logos.app.workdir import place_to_read, wd_flag
+from logos.app.registry import place_of_run
+from logos.app.workdir import wd_flag
 from logos.cli.options import AsJson, WorkDir, argument, command, flag, known_runs, value
 from logos.cli.output import console as show
 from logos.cli.output.proof import put_certificate, put_repetition
@@ -62,7 +63,7 @@ def proof(
             raise UsageError(f"{file} is an exported proof: --again repeats it, --json shows its certificate")
         show.document(found.document)
         return 0
-    own, place = certificate(which, wd=wd, tell=show.tell), place_to_read(wd)
+    own, place = certificate(which, wd=wd, tell=show.tell), place_of_run(which, wd)
     if as_json:
         show.document(CertificateDocument.of(own))
     else:

@@ -4,9 +4,9 @@ import sys
 from typing import Annotated
 
 from logos.app.recording import file_edits
+from logos.app.registry import place_of_run
 from logos.app.report import script_of, script_text, write_output
 from logos.app.runs import read_status
-from logos.app.workdir import place_to_read
 from logos.cli.options import AsJson, OneRun, Output, WorkDir, command, flag
 from logos.cli.output import console as show
 
@@ -29,7 +29,7 @@ def record(
     The files come from the checkpoints, in a build from the authors' commits: ignored files are not in them, and
     `logos gc` may have removed them; what is missing is said. Secrets are redacted, in responses and in files.
     """
-    place = place_to_read(wd)
+    place = place_of_run(run, wd)
     view = read_status(place, run).view
     edits = file_edits(place, view)
     script = script_of(view, edits.by_turn, delays=delays)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from typer import Option
 
+from logos.app.registry import place_of_run
 from logos.app.report import report_on, write_output
-from logos.app.workdir import place_to_read
 from logos.cli.options import AsJson, OneRun, Output, WorkDir, command, value
 from logos.cli.output import console as show
 from logos.cli.output.report import as_markdown, as_page
@@ -43,7 +43,7 @@ def report(
     """
     if as_json and form not in (None, Format.JSON):
         raise UsageError(f"--json and --format {form} contradict each other")
-    found = report_on(place_to_read(wd), run, since)
+    found = report_on(place_of_run(run, wd), run, since)
     text = rendered(found, Format.JSON if as_json else form or Format.MD)
     if output is None:
         print(text, flush=True)

@@ -121,6 +121,7 @@ def run_cycle(
                 known=known,
                 from_state=ways.from_state,
                 reread=ways.reread,
+                waits_at_gates=drive.is_attended(),
             )
     place, at = settings.work_dir, wd_flag(settings.work_dir)
     ended = recorder.view(place, result.run)

@@ -6,8 +6,8 @@ from typing import Annotated
 from rich.console import Console
 
 from logos.app.activity import Transcript, transcript
+from logos.app.registry import place_of_run
 from logos.app.runs import read_status
-from logos.app.workdir import place_to_read
 from logos.cli.completion import known_runs_and_turns, known_turns
 from logos.cli.options import AsJson, WorkDir, argument, command, flag
 from logos.cli.output import console as page
@@ -51,9 +51,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """List the turns of a run, or show the whole prompt and response of one. Secrets are redacted."""
-    place = place_to_read(wd)
     if turn is None and run is not None and _TURN.match(run):
         run, turn = None, run
+    place = place_of_run(run, wd)
     status = read_status(place, run)
     found = _find_turn(status.view, turn) if turn is not None else None
     if steps and found is None:

@@ -5,9 +5,10 @@ import time
 from rich.console import Console
 
 from logos.app.activity import activities
+from logos.app.registry import place_of_run
 from logos.app.runs import read_status
-from logos.app.workdir import has_log, place_to_read, wd_flag
-from logos.cli.options import AsJson, WorkDir, command
+from logos.app.workdir import has_log, wd_flag
+from logos.cli.options import AsJson, OneRun, WorkDir, command
 from logos.cli.output import console as show
 from logos.views.document import VERSION, status_document
 from logos.views.events import Severity
@@ -22,11 +23,11 @@ _MOST_FINDINGS = 10
 MAX_STEP = 160
 
 
-@command("logos status", "logos status --json --wd ~/project")
-def status(wd: WorkDir = None, as_json: AsJson = False) -> None:
-    """Show the newest run: its outcome or where it stands, which agents are at work, and the command to use next."""
-    place = place_to_read(wd)
-    found = read_status(place, None) if has_log(place) else None
+@command("logos status", "logos status k3ab   # a run of any work dir", "logos status --json --wd ~/project")
+def status(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> None:
+    """Show a run: its outcome or where it stands, which agents are at work, and the command to use next."""
+    place = place_of_run(run, wd)
+    found = read_status(place, run) if run is not None or has_log(place) else None
     if as_json and found is None:
         show.document({"version": VERSION, "run": None, "wd": str(place), "next": "logos run"})
     elif as_json and found is not None:

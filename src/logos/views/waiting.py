@@ -61,13 +61,12 @@ def _questions(view: RunView) -> Iterator[Waiting]:
 
 
 def _permissions(view: RunView) -> Iterator[Waiting]:
-    """The prompts that agents show now."""
+    """The prompts that agents show now, also before they are asked their first turn."""
     if view.outcome is not None:
         return
-    for turn in view.turns:
-        if turn.waits and turn.turn in view.ledger.in_flight:
-            asked = (record.at for record in reversed(view.records) if _asks(record.event, turn.turn))
-            yield Waiting(WaitingKind.PERMISSION, turn.turn, turn.waits, DECISIONS, next(asked, turn.asked))
+    for turn, text in view.ledger.asking.items():
+        asked = (record.at for record in reversed(view.records) if _asks(record.event, turn))
+        yield Waiting(WaitingKind.PERMISSION, turn, text, DECISIONS, next(asked, view.last))
 
 
 def _asks(event: object, turn: str) -> bool:
