@@ -24,7 +24,7 @@ from logos.adapters.proof.sealing import WrittenTests
 from logos.app.pins import pinned_by, pinned_settings
 from logos.app.registry import place_of_run
 from logos.app.rooms import open_prover, store_with
-from logos.app.runs import load_run
+from logos.app.runs import reload_run
 from logos.app.setting_sources import resumed_settings
 from logos.app.settings import Settings
 from logos.app.workdir import Tell, find_run, place_to_read, reading, say
@@ -80,9 +80,11 @@ class ProofFile:
         return read_tests(tests, kept)
 
 
-def certificate(run: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Certificate:
-    """The certificate of the run whose id begins so, or of the newest."""
-    return _load(place_of_run(run, wd), run, tell)
+def certificate(
+    run: str | None = None, *, wd: Path | None = None, tell: Tell = say, known: RunView | None = None
+) -> Certificate:
+    """The certificate of the run whose id begins so, or of the newest; `known` is this run, loaded already."""
+    return _load(place_of_run(run, wd), run, tell, known)
 
 
 def export_proof(file: Path, run: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Exported:
@@ -232,9 +234,9 @@ def missing_proof(settings: Settings, view: RunView) -> str:
 # -- reading
 
 
-def _load(place: Path, run: str | None, tell: Tell) -> Certificate:
+def _load(place: Path, run: str | None, tell: Tell, known: RunView | None = None) -> Certificate:
     with reading(place, tell) as log:
-        view = load_run(log, find_run(log, run))
+        view = reload_run(log, find_run(log, run), known)
         head = log.head(view.run)
     own = certificate_of(view, head=head, prefix=_prefix(place), written_by=_written_by(place))
     texts = _acceptance_texts(own.acceptance) if own.acceptance is not None and view.outcome not in UNFINISHED else None

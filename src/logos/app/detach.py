@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -36,10 +37,11 @@ class Detached:
     log: Path
 
 
-def start_detached(place: Path, arguments: Sequence[str], tell: Tell = say) -> Detached:
+def start_detached(place: Path, arguments: Sequence[str], tell: Tell = say, *, folder: Path | None = None) -> Detached:
     """Start `logos ARGUMENTS` in a session of its own; returns when its run is in the log.
 
-    Raises the driver's own error, with its exit code, if it ends before that. Until then its output is told.
+    Raises the driver's own error, with its exit code, if it ends before that. Until then its output is told. `folder`
+    is its current directory, where it looks for logos.json; without one, it is that of this process.
     """
     path = WorkDir(place).telos_dir / f"driver-{stamp()}-{os.getpid()}.log"
     before = _ends(place)
@@ -49,10 +51,12 @@ def start_detached(place: Path, arguments: Sequence[str], tell: Tell = say) -> D
         own_folder(path.parent)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as sink:
             driver = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True, cwd=folder
             )
     except OSError as error:
         raise refused(f"cannot start a driver with its output in {path}", error) from error
+    # In a process that goes on, a killed driver would otherwise look alive until its parent has asked for its end.
+    threading.Thread(target=driver.wait, name=f"driver {driver.pid}", daemon=True).start()
     told = 0
     try:
         while True:

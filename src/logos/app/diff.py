@@ -79,17 +79,24 @@ def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def diff(a: str | None = None, b: str | None = None, *, wd: Path | None = None, tell: Tell = say) -> Diff:
+def diff(
+    a: str | None = None,
+    b: str | None = None,
+    *,
+    wd: Path | None = None,
+    tell: Tell = say,
+    known: RunView | None = None,
+) -> Diff:
     """Compare checkpoint `a` with `b`, of the same run unless it names another; without `b`, with the files now.
 
     `a` alone may be a run: then what that run did, until its end or until now. Without both, what the newest run has
-    changed until now.
+    changed until now. `known` is a run that is loaded already.
     """
     place = place_to_read(wd)
     if a is None:
         start = _start_of(side_at(place, None))
         return Diff(start, _now(start, tell))
-    one = side_at(place, a)
+    one = side_at(place, a, known)
     if b is None and _RUN.fullmatch(a) and "@" not in a:
         return Diff(_start_of(one), one if one.view.outcome is not None else _now(one, tell))
     if b is None:

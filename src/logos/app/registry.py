@@ -15,6 +15,11 @@ def known_work_dirs() -> list[Path]:
     return sorted(place for place, _ in _known())
 
 
+def work_dirs_with(run: str) -> list[Path]:
+    """Those of them with a run of this id."""
+    return sorted(place for place, record in _known() if run in record.runs)
+
+
 def _known() -> Iterator[tuple[Path, LogRecord]]:
     with suppress(OSError):
         for record in records():

@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from logos.domain import events
 from logos.domain.events import Recorded, RunStarted, Topic, TurnAnswered, WorkGathered, WorkMerged
 from logos.domain.levels import LEVELS
-from logos.domain.plans import CyclePlan, LevelsPlan, Plan
+from logos.domain.plans import CyclePlan, LevelsPlan, Plan, ReviewRules
 from logos.domain.proof import ProofStep
 from logos.domain.reports import Failure, Proposal, Report, TurnKind, Verdict
 from logos.domain.roles import Phase, Role, phase_def
@@ -307,10 +308,16 @@ def approval(before: CycleState, review: str) -> Words:
     """What became of the review that ended a phase; `before` is the state in which it was asked for."""
     reviewer = _name(phase_def(before.phase).reviewer or before.role)
     strict = before.plan.quoted_verdicts_ignored
-    if is_approved(review, before.cycle, before.phase, before.plan.review, strict=strict):
+    if _is_approved(review, before.cycle, before.phase, before.plan.review, strict):
         return f"approved by {reviewer} in cycle {before.cycle}", Severity.GOOD
     cycles = count(before.cycle, "cycle")
     return f"not approved by {reviewer} in {cycles}; its objections go along", Severity.WARNING
+
+
+@lru_cache(maxsize=16_384)
+def _is_approved(review: str, cycle: int, phase: Phase, rules: ReviewRules, strict: bool) -> bool:
+    """A server shows the same run again and again; each review is read once."""
+    return is_approved(review, cycle, phase, rules, strict=strict)
 
 
 def _objections(record: Recorded, after: LevelsState, read_report: ReadReport) -> Iterator[Words]:

@@ -149,7 +149,7 @@ class RunView:
     def seconds(self) -> float:
         return max(self.last - self.started, 0.0)
 
-    @property
+    @cached_property
     def forked(self) -> Recorded | None:
         """The record with which it became a run of its own, if it was forked from another."""
         return next((record for record in reversed(self.records) if isinstance(record.event, RunForked)), None)

@@ -13,6 +13,11 @@ from logos.errors import UsageError
 from logos.views import text
 
 _OF_PERSONS = events.QuestionResolved | events.GateDecided | events.PermissionDecided | events.PersonSaid
+_BEGINS = events.RunStarted | events.RunForked
+_BETWEEN_DRIVERS = _OF_PERSONS | events.Noted
+_ASKING = (events.TurnAsked, events.TurnSent)
+_ANSWERS = events.TurnAnswered | events.AcceptanceWritten
+_CHECKS = events.CheckRan | events.ProofRan
 # After these no gate is open.
 _BEHIND_A_GATE = events.GateDecided | events.TurnAsked | events.ProofRan | events.RunEnded | events.RunAbandoned
 LAST = "last"
@@ -81,9 +86,9 @@ def _grouped(records: Iterable[Recorded]) -> list[list[Recorded]]:
         event = record.event
         # The first driver of a fork continues the session that forking began.
         resumed = isinstance(event, events.RunResumed) and not awaits_driver
-        if resumed or isinstance(event, events.RunStarted | events.RunForked):
+        if resumed or isinstance(event, _BEGINS):
             groups.append([])
-        between = awaits_driver and isinstance(event, _OF_PERSONS | events.Noted)
+        between = awaits_driver and isinstance(event, _BETWEEN_DRIVERS)
         awaits_driver = isinstance(event, events.RunForked) or between
         if groups:
             groups[-1].append(record)
@@ -93,6 +98,8 @@ def _grouped(records: Iterable[Recorded]) -> list[list[Recorded]]:
 def _waited(records: Sequence[Recorded]) -> dict[int, float]:
     """By event number: how long an open gate waited for a person before this event."""
     waited: dict[int, float] = {}
+    if not any(isinstance(record.event, events.GateOpened) for record in records):
+        return waited
     gate: GateKind | None = None
     for before, record in pairwise(records):
         event = before.event
@@ -108,10 +115,12 @@ def _waited(records: Sequence[Recorded]) -> dict[int, float]:
 
 
 def _session(index: int, records: Sequence[Recorded], waited: Mapping[int, float], *, inherited: bool) -> Session:
-    own = [record.event for record in records]
-    resumed = next((n for n, event in enumerate(own) if isinstance(event, events.RunResumed)), 0)
+    # Most events of a long session are those of its turns, and none of the others.
+    own = [record.event for record in records if not isinstance(record.event, _ASKING)]
+    resumed = next((n for n, record in enumerate(records) if isinstance(record.event, events.RunResumed)), 0)
     driven = _driven(records[resumed:])
-    first = own[0] if isinstance(own[0], events.RunForked) else None
+    forked = records[0].event
+    first = forked if isinstance(forked, events.RunForked) else None
     left = (event.text for event in own if isinstance(event, events.Noted) and event.topic is events.Topic.INTERRUPTED)
     ends = [event for event in own if isinstance(event, events.RunEnded)]
     return Session(
@@ -121,8 +130,8 @@ def _session(index: int, records: Sequence[Recorded], waited: Mapping[int, float
         driven[0].at,
         # A clock that was set back must not give a session that ends before it begins.
         max(record.at for record in driven),
-        tuple(event.turn for event in own if isinstance(event, events.TurnAnswered | events.AcceptanceWritten)),
-        tuple(event.turn for event in own if isinstance(event, events.CheckRan | events.ProofRan)),
+        tuple(event.turn for event in own if isinstance(event, _ANSWERS)),
+        tuple(event.turn for event in own if isinstance(event, _CHECKS)),
         text.stop_in_words(_last(left)),
         inherited,
         _last(event.outcome.value for event in ends),
@@ -130,7 +139,7 @@ def _session(index: int, records: Sequence[Recorded], waited: Mapping[int, float
         first,
         driven=resumed > 0 or first is None,
         run=records[0].run,
-        waited=sum(waited.get(record.seq, 0.0) for record in driven[1:]),
+        waited=sum(waited.get(record.seq, 0.0) for record in driven[1:]) if waited else 0.0,
         doubt=_last(event.outcome.in_words(event.verified).removeprefix(event.outcome) for event in ends),
     )
 

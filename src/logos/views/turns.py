@@ -96,6 +96,12 @@ class TurnViewBuilder:
     def turns(self) -> tuple[TurnView, ...]:
         return tuple(self._turns.values())
 
+    def copy(self) -> "TurnViewBuilder":
+        """A builder that goes on from here; turns are never changed in place."""
+        other = TurnViewBuilder(self._read_report)
+        other._turns, other._plan, other._before = dict(self._turns), self._plan, self._before
+        return other
+
     def add(self, record: Recorded) -> None:
         changed = self._after(record)
         if changed is not None:
