@@ -21,6 +21,7 @@ COMMANDS = {
     "runs": "List the runs of this work dir, or of all.",
     "cost": "Show what a run cost, per role, phase and round.",
     "resume": "Resume the unfinished run or build.",
+    "web": "Watch and steer every run in a browser.",
     "stop": "End the driver of a run; it can be resumed.",
     "fork": "Start another run from a checkpoint, in its own worktree.",
     "rollback": "Restore files and run state to a checkpoint.",
