@@ -50,10 +50,16 @@ REPRESENTATIVES = frozenset({
 })  # fmt: skip
 
 
+# All of these are requests to one server, and take seconds together.
+QUICK_MODULES = frozenset({"test_web.py"})
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
+        if item.path.name in QUICK_MODULES:
+            continue
         if here in item.path.parents and getattr(item, "originalname", item.name) not in REPRESENTATIVES:
             item.add_marker(pytest.mark.long)
 
