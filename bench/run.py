@@ -22,6 +22,7 @@ from idle import idle_build, idle_cycle
 from long_logs import long_build, long_run
 from measure import NOWHERE, PROMPT, begin_repository, milliseconds, percentile, row, run, settings_for, size_of
 from real_server import real_server
+from web_page import events_told, idle_clients, long_run_shown, many_runs_listed
 
 from logos import profiles
 from logos.adapters.hosts.script import read_script
@@ -359,6 +360,10 @@ BENCHES: tuple[Callable[[], None], ...] = (
     start_up,
     folds,
     local_looks,
+    many_runs_listed,
+    long_run_shown,
+    events_told,
+    idle_clients,
 )
 
 if __name__ == "__main__":
