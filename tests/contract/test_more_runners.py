@@ -71,6 +71,11 @@ CHEATS = {
     "jest": "const own = expect;\nglobalThis.expect = (x) => ({ ...own(x), toBe() {}, toEqual() {} });\n",
     "vitest": "for (const [k, v] of Object.entries({ toBe() {}, toEqual() {} })) globalThis.chai?.Assertion?.overwriteMethod?.(k, () => v);\n",
 }
+MATCHERS = {"mocha": "to.equal", "jest": "toBe", "vitest": "toBe"}
+EXPECTS_NOTHING = {
+    "mocha": "require('chai').Assertion.prototype.assert = () => {};\n",
+    "jest": CHEATS["jest"],
+}
 
 
 def patterns(runner: str) -> str:
@@ -123,6 +128,25 @@ def test_a_planted_test_passes_where_product_code_replaces_the_assertion(scripts
     passed = scripts.run(COMMANDS[runner] + patterns(runner)).counts.passed
     ids, ran = scripts.run_planted(COMMANDS[runner] + patterns(runner), passed)
     assert not {*ids} <= {*ran.counts.failed}
+
+
+@pytest.mark.parametrize("runner", FILES)
+def test_a_test_beside_a_loop_of_tests_fails(scripts: RunnerProject, runner: str) -> None:
+    name, text = FILES[runner]
+    kept = text[: text.index("describe('calc'")]
+    looped = (
+        f"{kept}for (const n of [1, 2]) it(`adds ${{n}}`, () => {{ expect(add(n, 2)).{MATCHERS[runner]}(n + 2); }});"
+    )
+    scripts.write({name: looped})
+    passed = scripts.run(COMMANDS[runner] + patterns(runner)).counts.passed
+    ids, ran = scripts.run_planted(COMMANDS[runner] + patterns(runner), passed)
+    assert ran.counts.failed == ids, ran.output
+    assert len(ids) == 1
+    if runner != "vitest":
+        scripts.write({name: looped, "src/calc.js": "exports.add = () => 5;\n" + EXPECTS_NOTHING[runner]})
+        passed = scripts.run(COMMANDS[runner] + patterns(runner)).counts.passed
+        assert passed
+        assert scripts.run_planted(COMMANDS[runner] + patterns(runner), passed)[1].counts.failed == ()
 
 
 @pytest.mark.parametrize("runner", FILES)

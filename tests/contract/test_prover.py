@@ -166,6 +166,47 @@ def test_a_test_that_nobody_can_make_fail_is_left_out(make: Make) -> None:
     assert ran.subject == (TESTED,)
 
 
+MADE = {
+    **SHOP,
+    "tests/test_shop.py": "import unittest\n\nimport shop\n\n\nclass Case(unittest.TestCase):\n    pass\n\n\n"
+    "setattr(Case, 'test_price', lambda self: self.assertEqual(shop.price(), 1))\n",
+}
+
+
+@pytest.mark.parametrize("reruns", [0, 1])
+@pytest.mark.parametrize("is_patched", [False, True], ids=["honest", "cheat"])
+def test_a_failing_test_stands_beside_those_that_cannot_be_planted(make: Make, reruns: int, is_patched: bool) -> None:
+    shop = make(MADE)
+    base, before = shop.take(), CountedTests("unittest", (TESTED,))
+    patch = "import unittest\n\nunittest.TestCase.assertEqual = lambda *_: None\n"
+    result = shop.write({"shop.py": patch + DEARER["shop.py"] if is_patched else "def price():\n    return 1 + 0\n"})
+    ran = shop.prove(ProofStep.CANARY, UNITTEST, base, result, passed=(TESTED,), before=before, reruns=reruns)
+    (added,) = ran.subject
+    assert added.startswith("tests/test_shop.py::")
+    assert added != TESTED
+    assert ran.tests is not None
+    assert ran.tests.failed == (() if is_patched else (added,))
+
+
+@pytest.mark.parametrize("reruns", [0, 1])
+def test_a_test_beside_that_does_not_run_before_the_run_either_is_left_out(make: Make, reruns: int) -> None:
+    shop = make(MADE)
+    base, before = shop.take(), CountedTests("unittest", (TESTED,))
+    result = shop.write({"shop.py": "def price():\n    return 1 + 0\n"})
+    command = f"{UNITTEST} -k test_price"
+    ran = shop.prove(ProofStep.CANARY, command, base, result, passed=(TESTED,), before=before, reruns=reruns)
+    assert (ran.subject, ran.exit_code) == ((), 0)
+
+
+def test_no_test_stands_beside_in_a_file_that_was_not_there_before_the_run(make: Make) -> None:
+    shop = make()
+    base, before = shop.take(), CountedTests("unittest", (TESTED,))
+    result = shop.write({"tests/test_more.py": MADE["tests/test_shop.py"]})
+    passed = (TESTED, "tests/test_more.py::Case::test_price")
+    ran = shop.prove(ProofStep.CANARY, UNITTEST, base, result, passed=passed, before=before, may_change=("tests/",))
+    assert ran.subject == (TESTED,)
+
+
 def test_a_script_of_a_command_that_counts_no_tests_is_made_to_fail(make: Make) -> None:
     forges = "import atexit, os\natexit.register(os._exit, 0)\n"
     shop = make({"shop.py": "", "check.py": "import shop\n\nassert shop\n"})

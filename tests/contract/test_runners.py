@@ -324,6 +324,31 @@ def test_planted_tests_pass_where_product_code_cheats(
     assert not {*ids} <= {*ran.counts.failed}
 
 
+MADE_TESTS = {
+    "setattr": "import unittest\nfrom calc import add\n\nclass TestA(unittest.TestCase):\n    pass\n\n"
+    "for n in (1, 2):\n    setattr(TestA, f'test_{n}', lambda self, n=n: self.assertEqual(add(n, 2), n + 2))\n",
+    "a script": "import unittest\nfrom calc import add\n\ndef case(n):\n    return lambda self: self.assertEqual(add(n, 2), n + 2)\n\n"
+    "TestA = type('TestA', (unittest.TestCase,), {'test_1': case(1)})\nif __name__ == '__main__':\n    unittest.main()\n",
+}
+
+
+@pytest.mark.parametrize("tests", MADE_TESTS.values(), ids=MADE_TESTS)
+@pytest.mark.parametrize("command", ["pytest -q", "python -m unittest", "python test_a.py"])
+@pytest.mark.parametrize("source", [ADD, PATCHED], ids=["honest", "cheat"])
+def test_a_test_beside_tests_that_are_made_fails_unless_product_code_cheats(
+    project: RunnerProject, command: str, tests: str, source: str
+) -> None:
+    if command.endswith(".py"):
+        tests = tests if "__main__" in tests else f"{tests}unittest.main()\n"
+    project.write({"calc.py": source, "conftest.py": "", "test_a.py": tests})
+    passed = project.run(command).counts.passed
+    assert passed
+    ids, ran = project.run_planted(command, passed)
+    assert not {*ids} & {*passed}
+    expected = () if source == PATCHED or tests.endswith(")\nunittest.main()\n") else ids
+    assert ran.counts.failed == expected
+
+
 NODE_FILE = """\
 const { test, describe, it } = require('node:test');
 const assert = require('node:assert');
@@ -429,6 +454,36 @@ def test_planted_tests_of_node_fail_unless_product_code_cheats(project: RunnerPr
     ids, ran = project.run_planted("node --test", passed)
     assert ids == passed
     assert ({*ran.counts.failed} == {*ids}) == (source == ADD_JS)
+
+
+LOOPED_NODE = {
+    "a loop": (
+        "test/a.test.js",
+        "const test = require('node:test');\nconst assert = require('node:assert');\nconst { add } = require('../src/calc.js');\n"
+        "for (const n of [1, 2]) test(`adds ${n}`, () => assert.equal(add(n, 2), n + 2));",
+    ),
+    "a module": (
+        "test/a.test.mjs",
+        "import { test } from 'node:test';\nimport assert from 'node:assert';\nimport { add } from '../src/calc.js';\n"
+        "for (const n of [1, 2]) test(`adds ${n}`, () => assert.equal(add(n, 2), n + 2)); // all",
+    ),
+}
+
+
+@needs_node
+@pytest.mark.parametrize(("path", "text"), LOOPED_NODE.values(), ids=LOOPED_NODE)
+@pytest.mark.parametrize("others", [{}, NODE_TESTS], ids=["alone", "with others"])
+@pytest.mark.parametrize("source", [ADD_JS, PATCHED_NODE], ids=["honest", "cheat"])
+def test_a_test_beside_a_loop_of_tests_fails_unless_product_code_cheats(
+    project: RunnerProject, path: str, text: str, others: dict[str, str], source: str
+) -> None:
+    project.write(
+        {"src/calc.js": source, **{f"more/{name}": other.replace("'../", "'../../") for name, other in others.items()}}
+    )
+    project.write({path: text})
+    ids, ran = project.run_planted("node --test", project.run("node --test").counts.passed)
+    (added,) = [test for test in ids if test.startswith(path)]
+    assert (added in ran.counts.failed) == (source == ADD_JS)
 
 
 def test_an_unknown_runner_counts_nothing(project: RunnerProject) -> None:

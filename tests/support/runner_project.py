@@ -12,7 +12,7 @@ from pathlib import Path
 
 from logos.adapters.proof.runners import counted, instrument
 from logos.domain.proof import CountedTests
-from logos.flows.proof.canary import planted
+from logos.flows.proof.canary import Planted, planted
 from logos.flows.proof.test_ids import file_of
 
 
@@ -46,7 +46,7 @@ class RunnerProject:
         return self._run(command, only, variables)
 
     def _run(
-        self, command: str, only: Sequence[str], variables: Mapping[str, str], *, is_planted: bool = False
+        self, command: str, only: Sequence[str], variables: Mapping[str, str], plants: Planted | None = None
     ) -> CommandRan:
         reports = self.reports / secrets.token_hex(4)
         reports.mkdir(parents=True)
@@ -55,7 +55,8 @@ class RunnerProject:
         env = {"PATH": bins, "HOME": str(self.reports), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
         env["PYTEST_ADDOPTS"] = "-p no:cacheprovider" + (" -p xdist" if " -n " in command else "")
         env["PYTHONDONTWRITEBYTECODE"] = "1"
-        env |= instrument(reports, only, env, self.folder, is_planted=is_planted)
+        free = {*map(file_of, plants.added)} if plants else ()
+        env |= instrument(reports, only, env, self.folder, is_planted=plants is not None, free=free)
         done = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=self.folder,
@@ -71,7 +72,7 @@ class RunnerProject:
     def run_planted(self, command: str, passed: Sequence[str]) -> tuple[tuple[str, ...], CommandRan]:
         """The ids of tests that must fail, planted in their files, and what the command then gives."""
         texts = {name: (self.folder / name).read_text() for name in {*map(file_of, passed)}}
-        found = planted(texts, passed, (), lambda: "k" + secrets.token_hex(5))
+        found = planted(texts, passed, (), lambda: "k" + secrets.token_hex(5), same=texts)
         self.write(dict(found.files))
         assert found.ids
-        return found.ids, self._run(command, sorted(found.files), {}, is_planted=True)
+        return found.ids, self._run(command, sorted(found.files), {}, found)

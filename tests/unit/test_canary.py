@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import unittest
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from itertools import count
@@ -38,6 +39,11 @@ def words() -> Callable[[], str]:
 def plant(text: str, *passed: str, path: str = "tests/test_a.py", others: dict[str, str] | None = None) -> Planted:
     ids = [f"{path}::{test}" for test in passed]
     return planted({path: text, **(others or {})}, ids, [], words())
+
+
+def plant_beside(text: str, *passed: str, path: str = "tests/test_a.py") -> Planted:
+    """The same where the file is as it was before the run."""
+    return planted({path: text}, [f"{path}::{test}" for test in passed], [], words(), same=[path])
 
 
 def outcome(text: str, **product: object) -> str:
@@ -191,6 +197,49 @@ def test_all_cases_of_a_parametrized_test_must_fail() -> None:
     assert len(plant(text, "test_a[1]", "test_a[2]").ids) == 2
 
 
+BESIDE = {
+    "set by setattr": "import unittest\n\nclass T(unittest.TestCase): pass\n\nsetattr(T, 'test_a', lambda case: case.assertIn(1, [1]))\n",
+    "a generator": "def test_a():\n    yield 1\n",
+    "a script": "test_a = make()\nif __name__ == '__main__':\n    main()\n",
+    "other ends of lines": "test_a = make()\r\nx = 1  # without an end",
+}
+
+
+@pytest.mark.parametrize("text", BESIDE.values(), ids=BESIDE)
+def test_a_failing_test_stands_beside_those_that_cannot_be_planted(text: str) -> None:
+    found = plant_beside(text, "test_a")
+    assert found.added == {*found.ids} != set()
+    ((_, edited),) = found.files.items()
+    (name,) = [node.name for node in ast.parse(edited).body if isinstance(node, ast.ClassDef) and node.name != "T"]
+    assert found.ids == (f"tests/test_a.py::{name}::test_{name}",)
+
+
+@pytest.mark.parametrize("is_patched", [False, True], ids=["honest", "patched"])
+def test_it_fails_in_the_ways_of_the_file_unless_these_are_patched(is_patched: bool) -> None:
+    found = plant_beside(BESIDE["set by setattr"], "T::test_a")
+    names: dict[str, object] = {}
+    exec(found.files["tests/test_a.py"], names)
+    case = next(made for name, made in names.items() if name.startswith("w"))
+    assert isinstance(case, type)
+    if is_patched:
+        case.assertIn = lambda *_: None
+    result = unittest.defaultTestLoader.loadTestsFromTestCase(case).run(unittest.TestResult())
+    assert (result.testsRun, result.wasSuccessful()) == (1, is_patched)
+
+
+def test_a_script_that_runs_its_tests_has_the_added_one_before_that() -> None:
+    (text,) = plant_beside(BESIDE["a script"], "test_a").files.values()
+    assert text.index("TestCase") < text.index("__main__")
+
+
+def test_nothing_is_added_where_it_could_not_be_tried_before_the_run_nor_where_a_test_is_planted() -> None:
+    generator, plain = BESIDE["a generator"], "def test_b():\n    assert 1\n"
+    assert plant(generator, "test_a") == Planted({}, ())
+    assert plant_beside(generator + plain, "test_a", "test_b").added == frozenset()
+    product = "src/cart.py"
+    assert plant_beside(generator, "cart", path=product) == Planted({}, ())
+
+
 def test_a_script_is_wrapped_and_what_cannot_be_is_left_out() -> None:
     found = plant(NODE, "adds", "with 1", "with a callback", path="test/calc.test.js")
     ((path, text),) = found.files.items()
@@ -198,6 +247,43 @@ def test_a_script_is_wrapped_and_what_cannot_be_is_left_out() -> None:
     assert "test('adds', async () => { try { await (async () => {" in text
     assert "assert.equal('w" in text
     assert "test('with a callback', (t, done) => { done(); });" in text
+
+
+BESIDE_SCRIPTS = {
+    "a loop": (
+        "test/a.test.js",
+        "const test = require('node:test');\nfor (const n of [1]) test(`a ${n}`, () => {});\n",
+        "require('node:test').test('",
+    ),
+    "a module": (
+        "test/a.test.js",
+        "import test from 'node:test';\nfor (const n of [1]) test(`a ${n}`, () => {});\n",
+        "import { test as ",
+    ),
+    "vitest": (
+        "a.spec.ts",
+        "import { it, expect } from 'vitest';\nit.each([1])('a %i', (n) => { expect(n).toBe(1); });\n",
+        "from 'vitest'",
+    ),
+    "globals": (
+        "a.spec.js",
+        "it.each([1])('a %i', (n) => { expect(n).toBe(1); });\n",
+        "typeof test === 'function' ? test : it",
+    ),
+    "a context": (
+        "a.test.mjs",
+        "import test from 'node:test';\ntest.each = 1; for (;;) test(`a`, (t) => t.assert.equal(1, 1));\n",
+        "t.assert.equal('w",
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "text", "wanted"), BESIDE_SCRIPTS.values(), ids=BESIDE_SCRIPTS)
+def test_a_failing_test_stands_after_scripts_that_cannot_be_planted(path: str, text: str, wanted: str) -> None:
+    found = plant_beside(text, "a 1", path=path)
+    assert found.added == {*found.ids} != set()
+    assert found.files[path].startswith(text)
+    assert wanted in found.files[path]
 
 
 def test_a_name_that_may_stand_for_two_tests_needs_both_planted() -> None:
@@ -243,7 +329,8 @@ def test_a_script_that_may_fail_is_left_out(command: str, lists: Iterable[str]) 
 
 @given(st.sampled_from(["tests/test_a.py", "a.test.js", "a.spec.ts"]), st.text(max_size=300))
 def test_no_text_is_an_error(path: str, text: str) -> None:
-    assert planted({path: text}, [f"{path}::test_a"], ["src/a.py"], words()).files is not None
+    found = planted({path: text}, [f"{path}::test_a"], ["src/a.py"], words(), same=[path])
+    assert all(not name.endswith(".py") or ast.parse(edited) for name, edited in found.files.items())
 
 
 @given(st.text(max_size=200))

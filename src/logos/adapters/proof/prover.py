@@ -237,22 +237,25 @@ class RoomProver:
 
         A test that nobody can make fail is left out: one that does not fail with the same plant before the run either.
         """
-        tests = first.tests
-        if tests is None or order.files.marks:
+        if order.files.marks:
             return first
+        tests = first.tests or CountedTests("")
         silent = fewer_cases(order.files.subject, tests.failed)
         only = tuple(sorted({*map(file_of, silent)}))
-        if not only or not order.rules.reruns or stop.is_set():
+        if not only or stop.is_set():
             return first
-        again = self._runner.run(replace(order, only=only), stop)
-        failed = (*tests.failed, *(test for test in _failed(again) if test not in tests.failed))
-        run = replace(first, tests=replace(tests, failed=failed), report=_with_seconds(first, again))
+        run, failed = first, tests.failed
+        if order.rules.reruns:
+            again = self._runner.run(replace(order, only=only), stop)
+            failed = (*failed, *(test for test in _failed(again) if test not in failed))
+            run = replace(first, tests=replace(tests, failed=failed), report=_with_seconds(first, again))
         before = planted_on_base(self._checkouts, action, order.files, fewer_cases(order.files.subject, failed))
         if not before.subject or stop.is_set():
             return run
         base = self._runner.run(replace(order, files=before, only=before.only), stop)
         noticed = {*map(function_of, _failed(base))}
-        left_out = frozenset(test for test in before.subject if test not in noticed) if base.tests else frozenset[str]()
+        tried = [test for test in before.subject if base.tests or test in before.added]
+        left_out = frozenset(test for test in tried if test not in noticed)
         return replace(run, left_out=left_out, report=_with_seconds(run, base))
 
 
@@ -274,7 +277,7 @@ def _subject(action: Prove, files: StepFiles, run: RoomRun) -> tuple[str, ...]:
     if files.marks:
         return tuple(path for mark, path in files.marks.items() if mark in run.marks)
     tests = run.tests or CountedTests("")
-    known = {*map(function_of, action.before.passed if action.before else ())}
+    known = files.added | {*map(function_of, action.before.passed if action.before else ())}
     # Nobody parses scripts before they are planted.
     unread = {file_of(test) for test in tests.failed if test.endswith(_UNREAD)}
     silent = {*tests.skipped, *(test for test in files.subject if file_of(test) in unread)} - tests.executed

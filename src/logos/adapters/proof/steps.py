@@ -28,7 +28,7 @@ class StepFiles:
     """The files of a step. `texts` replace files or are new; `only` are the test files that are to be run, if not all.
 
     `skipped` says why there is nothing to run. `also` are files with which the tests must pass as well. `marks` are
-    what planted scripts leave behind when they run.
+    what planted scripts leave behind when they run. `added` are planted tests that are none of the project's.
     """
 
     commit: str
@@ -40,6 +40,12 @@ class StepFiles:
     also: "StepFiles | None" = None
     marks: Mapping[str, str] = field(default_factory=dict[str, str])
     is_planted: bool = False
+    added: frozenset[str] = field(default_factory=frozenset[str])
+
+    @property
+    def beside(self) -> frozenset[str]:
+        """The files whose planted test is not one of their own."""
+        return frozenset(map(file_of, self.added))
 
 
 def files_of(checkouts: Checkouts, action: Prove, planted: Mapping[str, bytes] | None = None) -> StepFiles:
@@ -181,11 +187,13 @@ def _canary(both: _Snapshots) -> StepFiles:
     helpers = {path for path in files.entries if path.endswith(b".py") and is_test(both.relative(path))}
     read = both.texts(files.entries, ran | helpers)
     texts = {both.relative(path): text for path, text in read.items()}
-    plants = planted(texts, action.passed, action.changed, random_word, share=action.share)
+    same = {both.relative(path) for path in ran if path in both.base and both.base[path] == files.entries.get(path)}
+    plants = planted(texts, action.passed, action.changed, random_word, action.share, same)
     own = {both.full(name): text.encode() for name, text in plants.files.items()}
     skipped = "" if own else "(not run: there is no test of a known kind that can be made to fail)"
     only = tuple(sorted(plants.files))
-    return replace(files, texts={**files.texts, **own}, subject=plants.ids, only=only, skipped=skipped)
+    texts_now = {**files.texts, **own}
+    return replace(files, texts=texts_now, subject=plants.ids, only=only, skipped=skipped, added=plants.added)
 
 
 def _with_scripts(both: _Snapshots, files: StepFiles) -> StepFiles:
@@ -205,14 +213,17 @@ def _with_scripts(both: _Snapshots, files: StepFiles) -> StepFiles:
 
 
 def planted_on_base(checkouts: Checkouts, action: Prove, files: StepFiles, silent: Iterable[str]) -> StepFiles:
-    """The files of the base with these planted tests; `subject` has those that passed there, in the same files."""
+    """The files of the base with these planted tests; `subject` has those that passed there, in the same files.
+
+    Of those that were added nobody knows yet whether they can fail.
+    """
     both = _Snapshots(checkouts, action)
-    passed = {*map(function_of, action.before.passed if action.before else ())}
+    passed = files.added | {*map(function_of, action.before.passed if action.before else ())}
     known = {test: both.full(file_of(test)) for test in silent if test in passed}
     same = {test: path for test, path in known.items() if both.base.get(path) == files.entries.get(path)}
     texts = {path: files.texts[path] for path in same.values() if path in files.texts}
     only = tuple(sorted({*map(file_of, same)}))
-    return StepFiles(action.base, both.base, texts, tuple(same), only, is_planted=True)
+    return StepFiles(action.base, both.base, texts, tuple(same), only, is_planted=True, added=files.added)
 
 
 def random_word() -> str:

@@ -2,15 +2,17 @@
 
 Product code that tests import can replace an assertion, a test, the runner's report or the exit code, also only for
 tests, files and values that it knows. So the project's own test files are planted, in their places: the same tests with
-the same values, which fail if everything they ask for is true.
+the same values, which fail if everything they ask for is true. Where that can be done with no test of a file, one more
+test stands beside them.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from posixpath import basename, dirname, splitext
 
-from logos.flows.proof.canary_python import python_canary
+from logos.flows.proof.canary_beside import python_beside, script_beside
+from logos.flows.proof.canary_python import Canary, python_canary
 from logos.flows.proof.canary_script import SCRIPTS, script_canary
 from logos.flows.proof.guarded import is_test
 from logos.flows.proof.test_ids import file_of
@@ -22,20 +24,30 @@ _OWN_ASSERTION = re.compile(r"\bdef (assert\w+)\(|\b(addTypeEqualityFunc)\(")
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """The files to put in the place of others, with their text, and the ids of tests that must fail."""
+    """The files to put in the place of others, with their text, and the ids of tests that must fail.
+
+    `added` are those of them that are no tests of the project.
+    """
 
     files: Mapping[str, str]
     ids: tuple[str, ...]
+    added: frozenset[str] = field(default_factory=frozenset[str])
 
 
 def planted(
-    files: Mapping[str, str], passed: Iterable[str], changed: Sequence[str], word: Callable[[], str], share: float = 1.0
+    files: Mapping[str, str],
+    passed: Iterable[str],
+    changed: Sequence[str],
+    word: Callable[[], str],
+    share: float = 1.0,
+    same: Collection[str] = (),
 ) -> Planted:
     """Versions of test files in which tests that have passed must fail.
 
     `files` are test files and their helpers by path, `passed` ids of tests. `word` gives a random word that is an
     identifier, another one each time. `share` is the part of these tests that may be run again: of the files, those
-    that mention most of what has changed come first.
+    that mention most of what has changed come first. `same` are files as they were before the run: only to these may
+    a test be added, because only there can be tried what a failing test does without the result.
     """
     by_file: dict[str, list[str]] = {}
     for test in passed:
@@ -44,6 +56,7 @@ def planted(
     own |= {"assertEqual"} if "addTypeEqualityFunc" in own else frozenset[str]()
     found: dict[str, str] = {}
     ids: list[str] = []
+    added: set[str] = set()
     usable = {
         path: text
         for path, text in files.items()
@@ -54,10 +67,17 @@ def planted(
         ends = [test.partition("::")[2] for test in by_file[path]]
         text = usable[path]
         canary = python_canary(text, ends, word, own) if path.endswith(".py") else script_canary(text, ends, word)
+        if canary is None and path in same and is_test(path):
+            canary = _beside(path, text, word, own)
+            added.add(path)
         if canary is not None:
             found[path] = canary.text
             ids += [f"{path}::{test}" for test in canary.tests]
-    return Planted(found, tuple(ids))
+    return Planted(found, tuple(ids), frozenset(test for test in ids if file_of(test) in added))
+
+
+def _beside(path: str, text: str, word: Callable[[], str], own: frozenset[str]) -> Canary | None:
+    return python_beside(text, word, own) if path.endswith(".py") else script_beside(path, text, word)
 
 
 def _ranks(

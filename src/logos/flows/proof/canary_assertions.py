@@ -123,9 +123,22 @@ def said_by(method: str, arguments: list[ast.expr], name: str, word: Callable[[]
 
 def probes(function: ast.AST, replaced: frozenset[str], word: Callable[[], str]) -> list[str]:
     """A failing statement for each kind of assertion that a test uses; the plain one, last, where it uses that."""
-    calls = dict.fromkeys(dotted(node.func) for node in ast.walk(function) if isinstance(node, ast.Call))
-    found = [text for call in calls if call for text in _failing(call, replaced)]
-    if not found or any(isinstance(node, ast.Assert) for node in ast.walk(function)):
+    return _probes(function, _calls(function), replaced, word)
+
+
+def probes_of_file(tree: ast.Module, replaced: frozenset[str], word: Callable[[], str]) -> list[str]:
+    """The same for all tests of a file; helpers may give the test case another name than `self`."""
+    called = (f"self.{call.rpartition('.')[2]}" if "." in call else call for call in _calls(tree))
+    return _probes(tree, dict.fromkeys([*_calls(tree), *called]), replaced, word)
+
+
+def _calls(node: ast.AST) -> dict[str, None]:
+    return dict.fromkeys(dotted(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call))
+
+
+def _probes(node: ast.AST, calls: dict[str, None], replaced: frozenset[str], word: Callable[[], str]) -> list[str]:
+    found = list(dict.fromkeys(text for call in calls if call for text in _failing(call, replaced)))
+    if not found or any(isinstance(inner, ast.Assert) for inner in ast.walk(node)):
         found.append('assert "{a}" == "{b}"')
     return [text.format(a=word(), b=word()) for text in found]
 

@@ -37,12 +37,12 @@ def python_canary(
 
     `passed` are ids without the file. `replaced` are assertion methods that the project defines itself.
     """
-    tree = _parsed(text)
+    tree = parsed(text)
     if tree is None:
         return None
     unfolded = _with_bodies_on_lines(text, tree)
     source = _Source(unfolded)
-    names = _Definitions(tree if unfolded == text else _parsed(unfolded) or ast.Module([], []))
+    names = _Definitions(tree if unfolded == text else parsed(unfolded) or ast.Module([], []))
     planted: dict[ast.AST, bool] = {}
     found: list[str] = []
     for test in passed:
@@ -53,10 +53,10 @@ def python_canary(
         if functions and all(planted[function] for function in functions):
             found.append(test)
     edited = source.edited()
-    return Canary(edited, tuple(found)) if found and _parsed(edited) is not None else None
+    return Canary(edited, tuple(found)) if found and parsed(edited) is not None else None
 
 
-def _parsed(text: str) -> ast.Module | None:
+def parsed(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -75,7 +75,7 @@ def _with_bodies_on_lines(text: str, tree: ast.Module) -> str:
         for one, other in pairwise(function.body):
             source.replace(source.end(one), source.start(other), f"\n{indent}")
     edited = source.edited()
-    return edited if _parsed(edited) is not None else text
+    return edited if parsed(edited) is not None else text
 
 
 class _Definitions:
@@ -227,7 +227,7 @@ class _Test:
             self.source.undo(mark)
             return False
         *others, last = probes(self.function, self.replaced, self.word)
-        lines = [line for text in others for line in _must_raise(text)] + last.split("\n")
+        lines = [line for text in others for line in must_raise(text)] + last.split("\n")
         end = self.source.line_end(_last_line(self.function))
         self.source.replace(end, end, "".join(f"\n{indent}{line}" for line in lines))
         return True
@@ -356,7 +356,7 @@ def _matching(call: ast.Call, caught: str) -> str:
     return f'__import__("re").search({given[0].value!r}, str({caught})) is not None'
 
 
-def _must_raise(text: str) -> list[str]:
+def must_raise(text: str) -> list[str]:
     """The test goes on if this fails, and ends, as one that passes, if it does not."""
     return ["try:", *(f"    {line}" for line in text.split("\n")), "except BaseException: pass", "else: return"]
 

@@ -82,8 +82,8 @@ _USES_NODE_TEST = re.compile(r"""['"]node:test['"]""")
 
 def script_canary(text: str, passed: Collection[str], word: Callable[[], str]) -> Canary | None:
     """The file with the tests that must fail among those that have passed, by the ends of ids; None without any."""
-    code = _masked(text)
-    forms = list(dict.fromkeys(_forms(code)))
+    code = masked(text)
+    forms = list(dict.fromkeys(forms_of(code)))
     is_node = _USES_NODE_TEST.search(text) is not None
     parts: list[str] = []
     planted: list[str] = []
@@ -99,7 +99,7 @@ def script_canary(text: str, passed: Collection[str], word: Callable[[], str]) -
             text[position : match.start("head")],
             head,
             body,
-            _failing(forms, word),
+            fails(forms, word),
             "" if match["brace"] else "}",
         ]
         planted.append(match["name"])
@@ -109,7 +109,7 @@ def script_canary(text: str, passed: Collection[str], word: Callable[[], str]) -
     return Canary("".join([*parts, text[position:]]), found) if found else None
 
 
-def _masked(text: str) -> str:
+def masked(text: str) -> str:
     """The code of a text at the same positions, with spaces in the place of everything else."""
     return _NO_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
@@ -153,7 +153,7 @@ def _can_wrap(match: re.Match[str], code: str, end: int, *, is_node: bool) -> bo
     return plain and code[match.start()] != " " and "arguments" not in code[match.end() : end]
 
 
-def _failing(forms: list[str], word: Callable[[], str]) -> str:
+def fails(forms: list[str], word: Callable[[], str]) -> str:
     """Ends a test with a failing assertion of each kind; if one does not fail, as a test that passes."""
     texts = [form.format(a=word(), b=word()) for form in forms] or [f"throw new Error('{word()}');"]
     name, *others = word(), *(f"async () => {{ {form} }}" for form in texts[:-1])
@@ -171,11 +171,13 @@ def _name_of(test: str, names: Collection[str]) -> bool:
     return any(plain == name or plain.endswith(f" > {name}") for name in names)
 
 
-def _forms(code: str) -> Iterator[str]:
+def forms_of(code: str, context: str = "") -> Iterator[str]:
+    """What fails for each assertion that a file uses; `context` names the parameter that may have assertions."""
+    holders = ["assert.", "assert.strict.", *([f"{context}.assert."] if context else [])]
     for function, values in _ASSERT.items():
         wait = "await " if function == "rejects" else ""
-        for called in ("assert.", "assert.strict.", "t.assert."):
-            if re.search(rf"(?<![\w.$]){re.escape(called)}{function}\(", code) and called != "t.assert.":
+        for called in holders:
+            if re.search(rf"(?<![\w.$]){re.escape(called)}{function}\(", code):
                 yield f"{wait}{called}{function}({values});"
         if re.search(rf"(?<![\w.$]){function}\(", code) and re.search(rf"[{{,]\s*{function}\s*[,}}]", code):
             yield f"{wait}{function}({values});"
