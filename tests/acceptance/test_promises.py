@@ -58,6 +58,27 @@ def test_the_setup_that_init_writes_is_used_also_before_the_purpose_is_written(s
     assert (document["outcome"], document["verified"]) == ("PASSED", True)
 
 
+BROKEN_TELOS = {
+    "no TOML": ('purpose = "a"\n[worktree]\nsetup = "mkdir installed\n', r"is not valid TOML: [^\n]*line 3"),
+    "another key": ('[worktree]\nsetpu = "mkdir installed"\n', r"worktree\.setpu: unknown key; known here: setup"),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), BROKEN_TELOS.values(), ids=BROKEN_TELOS)
+def test_a_setup_that_cannot_be_read_stops_a_run_before_its_first_turn(shop: Sandbox, text: str, told: str) -> None:
+    (shop.wd / "telos.toml").write_text(text)
+    done = run(shop, "add bye()", "--test", "true")
+    assert done.code == 1
+    assert re.search(rf"telos\.toml:? {told}", done.err), done.err
+    assert shop.logs() == {}
+
+
+@pytest.mark.parametrize("setting", ["proof.setup=true", "verify_pass=0"])
+def test_a_telos_file_whose_setup_nobody_needs_is_no_error(shop: Sandbox, setting: str) -> None:
+    (shop.wd / "telos.toml").write_text("purpose = \n")
+    assert run(shop, "add bye()", "--test", "true", "--set", setting).code == 0
+
+
 @pytest.mark.parametrize(
     ("command", "setup", "told"),
     [
@@ -214,6 +235,18 @@ def test_the_file_as_it_is_now_wins_over_the_plan_where_a_person_says_so(shop: S
     config.write_text('{"limits": {"max_rounds": 4}}')
     assert resume(shop, "--reread").code == 0
     assert (plan_after(shop).max_rounds, plan_after(shop).review.max_cycles) == (4, 2)
+
+
+@pytest.mark.parametrize("now", ['[worktree]\nsetup = "exit 3"\n', "[worktree"], ids=["another setup", "no TOML"])
+def test_a_resumed_run_keeps_the_setup_it_started_with(shop: Sandbox, now: str) -> None:
+    telos = shop.wd / "telos.toml"
+    telos.write_text('[worktree]\nsetup = "mkdir installed"\n')
+    stopped(shop, "--test", "test -d installed")
+    telos.write_text(now)
+    assert resume(shop).code == 0
+    proof = plan_after(shop).proof
+    assert proof is not None
+    assert proof.setup == "mkdir installed"
 
 
 def test_a_budget_belongs_to_the_run(shop: Sandbox) -> None:

@@ -4,7 +4,6 @@ from logos.app.settings import Settings
 from logos.app.telos_file import TELOS_FILE, Telos, worktree_setup
 from logos.domain.levels import Level
 from logos.domain.proof import ProofRules
-from logos.errors import ConfigError, UsageError
 
 
 def proof_rules(settings: Settings) -> ProofRules | None:
@@ -24,12 +23,10 @@ def build_proof_rules(settings: Settings, telos: Telos) -> ProofRules | None:
 
 
 def _setup_of(settings: Settings) -> str:
-    if not (settings.work_dir / TELOS_FILE).is_file():
+    """The setup of telos.toml, where the settings have none. One that cannot be read would be missed in every room."""
+    if settings.proof.setup is not None or not (settings.work_dir / TELOS_FILE).is_file():
         return ""
-    try:
-        return _room_setup(worktree_setup(settings.work_dir))
-    except (ConfigError, UsageError):
-        return ""
+    return _room_setup(worktree_setup(settings.work_dir))
 
 
 def _room_setup(setup: str) -> str:

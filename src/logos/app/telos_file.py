@@ -84,11 +84,11 @@ def telos_schema() -> dict[str, Any]:
 
 
 def worktree_setup(wd: Path) -> str:
-    """The command that prepares a worktree, also of a telos.toml whose purpose is not written yet."""
+    """The command that prepares a worktree, also of a telos.toml that is not good enough for a build yet."""
     path = wd / TELOS_FILE
-    told = {**parse_telos(path, telos_text(path)), "purpose": "any"}
+    given = parse_telos(path, telos_text(path)).get("worktree", {})
     try:
-        return _Telos.model_validate(told).worktree.setup
+        return _Telos.model_validate({"purpose": "any", "worktree": given}).worktree.setup
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain_first(error, _WORDING)}") from error
 
