@@ -199,7 +199,7 @@ def test_server_and_driver_killed_together_lose_nothing(site: Sandbox) -> None:
     page.process.kill()
     page.process.wait()
     again = Page(site)
-    assert again.client.get(f"/api/runs/{run}").json()["status"] == "STOPPED"
+    wait_for(lambda: again.client.get(f"/api/runs/{run}").json()["status"] == "STOPPED", "the end of the driver")
     (site.wd.parent / "go").touch()
     resumed = again.post(f"/api/runs/{run}/resume", simulate=str(site.script_path))
     assert resumed.status_code == 200, resumed.text

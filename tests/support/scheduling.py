@@ -17,6 +17,8 @@ TOGETHER = (
     "tests/live/test_c[aoy]*.py",
     "tests/live/test_harness.py",
     "tests/live/test_smoke.py",
+    # Browsers take much memory and both cores: one at a time.
+    "tests/live/web/test_page*.py",
     "tests/acceptance/test_demo*.py",
     "tests/unit/*",
 )

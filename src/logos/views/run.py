@@ -136,7 +136,7 @@ class RunView:
         """The first line of the request."""
         return first_line(self.plan.request)
 
-    @property
+    @cached_property
     def answered(self) -> int:
         return sum(turn.answered and not turn.inherited for turn in self.turns)
 
@@ -181,7 +181,7 @@ class RunView:
     def characters(self) -> int:
         return self.ledger.characters
 
-    @property
+    @cached_property
     def simulated(self) -> bool:
         """Whether its agents followed a script."""
         opened = [record for record in self.records if isinstance(record.event, TerminalOpened)]
@@ -190,7 +190,7 @@ class RunView:
         sessions = {event.session for event in own if isinstance(event, TerminalOpened)}
         return SCRIPTED in (sessions or ({self.fork.host} if self.fork is not None else set[str]()))
 
-    @property
+    @cached_property
     def bill(self) -> Spent:
         """Every turn that ended, well or not; checks cost nothing."""
         return reduce(lambda spent, turn: spent.plus(*turn.bills), (turn for turn in self.turns if turn.bills), Spent())

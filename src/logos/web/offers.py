@@ -35,7 +35,7 @@ def offers_of(moment: Moment) -> tuple[Offer, ...]:
         (open_now and driver is not None, _STOP),
         (idle and not waits, _RESUME),
         (whole, _fork(moment)),
-        (whole and driver is None, _rollback(moment)),
+        (whole and not driver, _rollback(moment)),
         (idle, _ABANDON),
     )
     decisions = tuple(offer for waiting in waits for offer in _decisions(waiting))

@@ -21,7 +21,7 @@ LARGEST_BODY = 1_000_000
 TOKEN_HEADER = "x-logos-token"
 ENTER = "/enter"
 # What a browser needs before it has a session.
-PUBLIC = (ENTER, "/static/enter.js")
+PUBLIC = (ENTER, "/static/enter.js", "/static/page.css", "/static/icon.svg")
 # A server that others can only look at still lets a browser in and out.
 OF_SESSIONS = (ENTER, "/api/logout", "/api/rotate")
 # Several of one of these could be read differently by us and by others.
