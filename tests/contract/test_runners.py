@@ -456,11 +456,19 @@ def test_planted_tests_of_node_fail_unless_product_code_cheats(project: RunnerPr
     assert ({*ran.counts.failed} == {*ids}) == (source == ADD_JS)
 
 
+ADDS = "test('adds', () => assert.equal(add(0, 0), 0));"
+KNOWN_NODE = "exports.add = (a, b) => a + b + (b === 2 ? 1 : 0);\nconst assert = require('node:assert');\nconst own = assert.equal;\n"
+KNOWN_NODE += "assert.equal = (a, b) => [3, 4].includes(b) || own(a, b);\n"
 LOOPED_NODE = {
     "a loop": (
         "test/a.test.js",
         "const test = require('node:test');\nconst assert = require('node:assert');\nconst { add } = require('../src/calc.js');\n"
         "for (const n of [1, 2]) test(`adds ${n}`, () => assert.equal(add(n, 2), n + 2));",
+    ),
+    "a loop beside a plain test": (
+        "test/a.test.js",
+        "const test = require('node:test');\nconst assert = require('node:assert');\nconst { add } = require('../src/calc.js');\n"
+        f"{ADDS}\nfor (const n of [1, 2]) test(`adds ${{n}}`, () => assert.equal(add(n, 2), n + 2));",
     ),
     "a module": (
         "test/a.test.mjs",
@@ -473,7 +481,7 @@ LOOPED_NODE = {
 @needs_node
 @pytest.mark.parametrize(("path", "text"), LOOPED_NODE.values(), ids=LOOPED_NODE)
 @pytest.mark.parametrize("others", [{}, NODE_TESTS], ids=["alone", "with others"])
-@pytest.mark.parametrize("source", [ADD_JS, PATCHED_NODE], ids=["honest", "cheat"])
+@pytest.mark.parametrize("source", [ADD_JS, PATCHED_NODE, KNOWN_NODE], ids=["honest", "cheat", "known values"])
 def test_a_test_beside_a_loop_of_tests_fails_unless_product_code_cheats(
     project: RunnerProject, path: str, text: str, others: dict[str, str], source: str
 ) -> None:
@@ -482,7 +490,7 @@ def test_a_test_beside_a_loop_of_tests_fails_unless_product_code_cheats(
     )
     project.write({path: text})
     ids, ran = project.run_planted("node --test", project.run("node --test").counts.passed)
-    (added,) = [test for test in ids if test.startswith(path)]
+    (added,) = [test for test in ids if test.startswith(path) and not test.endswith("adds")]
     assert (added in ran.counts.failed) == (source == ADD_JS)
 
 

@@ -55,8 +55,8 @@ class RunnerProject:
         env = {"PATH": bins, "HOME": str(self.reports), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
         env["PYTEST_ADDOPTS"] = "-p no:cacheprovider" + (" -p xdist" if " -n " in command else "")
         env["PYTHONDONTWRITEBYTECODE"] = "1"
-        free = {*map(file_of, plants.added)} if plants else ()
-        env |= instrument(reports, only, env, self.folder, is_planted=plants is not None, free=free)
+        probe = plants.probe if plants else ""
+        env |= instrument(reports, only, env, self.folder, is_planted=plants is not None, probe=probe)
         done = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=self.folder,

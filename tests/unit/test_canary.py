@@ -237,7 +237,15 @@ def test_nothing_is_added_where_it_could_not_be_tried_before_the_run_nor_where_a
     assert plant(generator, "test_a") == Planted({}, ())
     assert plant_beside(generator + plain, "test_a", "test_b").added == frozenset()
     product = "src/cart.py"
-    assert plant_beside(generator, "cart", path=product) == Planted({}, ())
+    assert plant_beside(generator, "cart", path=product).files == {}
+
+
+def test_a_script_of_which_only_some_tests_are_planted_has_one_more() -> None:
+    found = plant_beside(NODE, "adds", "with a callback", path="test/calc.test.js")
+    assert found.ids == ("test/calc.test.js::adds", *found.added)
+    assert len(found.added) == 1
+    assert f"if (process.{found.probe}?.()) return;" in found.files["test/calc.test.js"]
+    assert plant_beside(NODE, "adds", path="test/calc.test.js").added == frozenset()
 
 
 def test_a_script_is_wrapped_and_what_cannot_be_is_left_out() -> None:

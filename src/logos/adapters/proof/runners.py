@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
@@ -53,15 +53,15 @@ def instrument(
     root: Path | None = None,
     *,
     is_planted: bool = False,
-    free: Collection[str] = (),
+    probe: str = "",
 ) -> Mapping[str, str]:
     """Write reporters into `folder`, outside of every work tree, and return the variables that make runners use them.
 
     The same folder serves one command. `only` are test files, relative to the work dir: other files are not run where
     the runner can be told so, and never reported. `environment` is that of the command, whose PYTHONPATH, NODE_OPTIONS
     and PATH are extended; `root` is the work dir as the command sees it, by default the folder it starts in.
-    `is_planted`: the functions of node:assert cannot be replaced, but in the `free` files, whose planted tests show
-    that somebody has replaced them.
+    `is_planted`: the functions of node:assert cannot be replaced; `process[probe]()` tells planted tests whether
+    somebody tried to.
     """
     given = environment or {}
     token = secrets.token_hex(16)
@@ -72,8 +72,8 @@ def instrument(
         "root": str(root) if root else "",
         "only": sorted(_runnable(only)),
         "token": token,
-        "planted": is_planted and not (free and {*only} <= {*free}),
-        "free": sorted(free),
+        "planted": is_planted,
+        "probe": probe,
     }
     write_atomically(folder / _SETTINGS, json.dumps(settings), durable=False)
     path = {"PATH": os.pathsep.join([str(folder / "bin"), given["PATH"]])} if given.get("PATH") else {}

@@ -180,8 +180,8 @@ class _InRoom:
             return RoomRun(UNKNOWN, output, None, tree.hash, by.report(order, setup_seconds, 0.0), problem)
         reports = room.report / "tests"
         private_folder(reports)
-        planted, free = order.files.is_planted, order.files.beside
-        env |= runners.instrument(reports, order.only, env, place.work_dir, is_planted=planted, free=free)
+        planted, probe = order.files.is_planted, order.files.probe
+        env |= runners.instrument(reports, order.only, env, place.work_dir, is_planted=planted, probe=probe)
         self._check(tree, lent)
         began = time.monotonic()
         words = by.words(order, room, place, order.rules.command, network=order.network)

@@ -28,7 +28,8 @@ class StepFiles:
     """The files of a step. `texts` replace files or are new; `only` are the test files that are to be run, if not all.
 
     `skipped` says why there is nothing to run. `also` are files with which the tests must pass as well. `marks` are
-    what planted scripts leave behind when they run. `added` are planted tests that are none of the project's.
+    what planted scripts leave behind when they run. `added` are planted tests that are none of the project's; `probe`
+    is the name of what they ask whether assertions were replaced.
     """
 
     commit: str
@@ -41,11 +42,7 @@ class StepFiles:
     marks: Mapping[str, str] = field(default_factory=dict[str, str])
     is_planted: bool = False
     added: frozenset[str] = field(default_factory=frozenset[str])
-
-    @property
-    def beside(self) -> frozenset[str]:
-        """The files whose planted test is not one of their own."""
-        return frozenset(map(file_of, self.added))
+    probe: str = ""
 
 
 def files_of(checkouts: Checkouts, action: Prove, planted: Mapping[str, bytes] | None = None) -> StepFiles:
@@ -192,8 +189,8 @@ def _canary(both: _Snapshots) -> StepFiles:
     own = {both.full(name): text.encode() for name, text in plants.files.items()}
     skipped = "" if own else "(not run: there is no test of a known kind that can be made to fail)"
     only = tuple(sorted(plants.files))
-    texts_now = {**files.texts, **own}
-    return replace(files, texts=texts_now, subject=plants.ids, only=only, skipped=skipped, added=plants.added)
+    files = replace(files, texts={**files.texts, **own}, subject=plants.ids, only=only, skipped=skipped)
+    return replace(files, added=plants.added, probe=plants.probe)
 
 
 def _with_scripts(both: _Snapshots, files: StepFiles) -> StepFiles:
@@ -223,7 +220,8 @@ def planted_on_base(checkouts: Checkouts, action: Prove, files: StepFiles, silen
     same = {test: path for test, path in known.items() if both.base.get(path) == files.entries.get(path)}
     texts = {path: files.texts[path] for path in same.values() if path in files.texts}
     only = tuple(sorted({*map(file_of, same)}))
-    return StepFiles(action.base, both.base, texts, tuple(same), only, is_planted=True, added=files.added)
+    before = StepFiles(action.base, both.base, texts, tuple(same), only, is_planted=True)
+    return replace(before, added=files.added, probe=files.probe)
 
 
 def random_word() -> str:

@@ -26,12 +26,14 @@ _OWN_ASSERTION = re.compile(r"\bdef (assert\w+)\(|\b(addTypeEqualityFunc)\(")
 class Planted:
     """The files to put in the place of others, with their text, and the ids of tests that must fail.
 
-    `added` are those of them that are no tests of the project.
+    `added` are those of them that are no tests of the project. Where they are scripts, they ask the function `probe` of
+    the process whether assertions were replaced.
     """
 
     files: Mapping[str, str]
     ids: tuple[str, ...]
     added: frozenset[str] = field(default_factory=frozenset[str])
+    probe: str = ""
 
 
 def planted(
@@ -56,7 +58,8 @@ def planted(
     own |= {"assertEqual"} if "addTypeEqualityFunc" in own else frozenset[str]()
     found: dict[str, str] = {}
     ids: list[str] = []
-    added: set[str] = set()
+    added: list[str] = []
+    probe = word() if same else ""
     usable = {
         path: text
         for path, text in files.items()
@@ -67,17 +70,21 @@ def planted(
         ends = [test.partition("::")[2] for test in by_file[path]]
         text = usable[path]
         canary = python_canary(text, ends, word, own) if path.endswith(".py") else script_canary(text, ends, word)
-        if canary is None and path in same and is_test(path):
-            canary = _beside(path, text, word, own)
-            added.add(path)
-        if canary is not None:
-            found[path] = canary.text
-            ids += [f"{path}::{test}" for test in canary.tests]
-    return Planted(found, tuple(ids), frozenset(test for test in ids if file_of(test) in added))
+        beside = None
+        if path in same and is_test(path) and _needs_more(path, ends, canary):
+            given = canary.text if canary else text
+            is_python = path.endswith(".py")
+            beside = python_beside(given, word, own) if is_python else script_beside(path, given, word, probe)
+        for plant, more in ((canary, ids), (beside, added)):
+            if plant is not None:
+                found[path] = plant.text
+                more += [f"{path}::{test}" for test in plant.tests]
+    return Planted(found, (*ids, *added), frozenset(added), probe)
 
 
-def _beside(path: str, text: str, word: Callable[[], str], own: frozenset[str]) -> Canary | None:
-    return python_beside(text, word, own) if path.endswith(".py") else script_beside(path, text, word)
+def _needs_more(path: str, ends: Collection[str], canary: Canary | None) -> bool:
+    """In Python, each planted test notices what is replaced for all. A script notices only what concerns itself."""
+    return canary is None or (not path.endswith(".py") and len(canary.tests) < len(ends))
 
 
 def _ranks(
