@@ -43,6 +43,11 @@ ONE_CYCLE: dict[str, Any] = {"MIN_REVIEW_CYCLES_BEFORE_APPROVAL": "1"}
 NO_UPSTREAM = "There is no upstream output: this run started at the"
 
 
+def client_of(cao: FakeCao, shop: Sandbox) -> ApiClient:
+    """For agents of a server in this process, which read at once."""
+    return ApiClient(cao.url, str(shop.wd), settle_seconds=0)
+
+
 class StopAfter:
     """A watcher that ends the driver at an event, as Ctrl-C would."""
 
@@ -528,10 +533,10 @@ def test_a_set_up_that_failed_half_way_is_undone_and_can_be_tried_again(shop: Sa
     with FakeCao(shop.wd / ".tmp" / "agent-responses", testing.script()) as cao:
         cao.refuse_profiles = frozenset({"programmer"})
         with pytest.raises(TerminalNotCreated, match="programmer"):
-            shop.run(ApiClient(cao.url, str(shop.wd)))
+            shop.run(client_of(cao, shop))
         assert cao.agents == {}
         cao.refuse_profiles = frozenset()
-        assert shop.run(ApiClient(cao.url, str(shop.wd)), **ONE_CYCLE).outcome is Outcome.PASSED
+        assert shop.run(client_of(cao, shop), **ONE_CYCLE).outcome is Outcome.PASSED
         assert len(cao.agents) == 5
     assert len(shop.logs()) == 1
 
@@ -540,12 +545,12 @@ def test_terminals_without_their_tmux_are_gone(shop: Sandbox):
     with FakeCao(shop.wd / ".tmp" / "agent-responses", testing.script()) as cao:
         with pytest.raises(Interrupted):
             # All terminals are open when the last agent is asked.
-            shop.run(ApiClient(cao.url, str(shop.wd)), watchers=[StopAfter("turn_sent", 9)])
+            shop.run(client_of(cao, shop), watchers=[StopAfter("turn_sent", 9)])
         cao.kill_tmux()
         with pytest.raises(StateError, match=r"no window any more.*--recreate"):
-            shop.run(ApiClient(cao.url, str(shop.wd)), prompt="", **ONE_CYCLE)
+            shop.run(client_of(cao, shop), prompt="", **ONE_CYCLE)
         again = {**ONE_CYCLE, "RECREATE_TERMINALS": "1"}
-        assert shop.run(ApiClient(cao.url, str(shop.wd)), prompt="", **again).outcome is Outcome.PASSED
+        assert shop.run(client_of(cao, shop), prompt="", **again).outcome is Outcome.PASSED
         assert len({terminal for terminal in cao.agents if terminal not in cao.windowless}) == 5
 
 
@@ -556,7 +561,7 @@ def test_a_turn_whose_tmux_is_killed_does_not_wait_for_its_time_out(shop: Sandbo
 
     gone = pytest.raises(TerminalGone, match="no window any more")
     with FakeCao(shop.wd / ".tmp" / "agent-responses", testing.script(), turn_seconds=0.3) as cao, gone:
-        shop.run(ApiClient(cao.url, str(shop.wd)), watchers=[kill], **ONE_CYCLE)
+        shop.run(client_of(cao, shop), watchers=[kill], **ONE_CYCLE)
 
 
 @pytest.mark.parametrize("what", ["status", "input", "output", "working-directory", "profiles"])
@@ -567,7 +572,7 @@ def test_one_failure_of_the_server_does_not_end_the_run(shop: Sandbox, what: str
 
     with FakeCao(shop.wd / ".tmp" / "agent-responses", testing.script()) as cao:
         cao.failing = {what: 1} if what != "input" else {}
-        assert shop.run(ApiClient(cao.url, str(shop.wd)), watchers=[fail], **ONE_CYCLE).outcome is Outcome.PASSED
+        assert shop.run(client_of(cao, shop), watchers=[fail], **ONE_CYCLE).outcome is Outcome.PASSED
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -73,7 +73,8 @@ class Start:
         """`stop_after`: the kind of an event, a colon, and which of them ends the driver as Ctrl-C would."""
         kind, _, number = stop_after.partition(":")
         watchers = [StopAfter(kind, int(number))] if stop_after else []
-        host = ApiClient(self.cao.url, str(self.shop.wd))
+        # Agents of a server in this process read at once.
+        host = ApiClient(self.cao.url, str(self.shop.wd), settle_seconds=0)
         given: dict[str, Any] = {**ONE_CYCLE, **environment}
         return self.shop.run(host, watchers=watchers, **given)
 
