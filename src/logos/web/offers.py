@@ -25,21 +25,28 @@ class Offer:
 
 
 def offers_of(moment: Moment) -> tuple[Offer, ...]:
-    """The verbs of a run at a moment; of the past only those that start another run from it."""
+    """Every verb that fits a run at a moment; of the past only those that start another run from it."""
+    return (*(offer for waiting in _waits(moment) for offer in _decisions(waiting)), *verbs_of(moment))
+
+
+def verbs_of(moment: Moment) -> tuple[Offer, ...]:
+    """The same without decisions: the page has those beside what waits."""
     view, driver = moment.view, moment.status.driver
     open_now, whole = moment.is_now and view.outcome in UNFINISHED, not view.damage
     idle = open_now and driver is None
-    waits = moment.status.waiting if moment.is_now else ()
     table = (
         (open_now and view.question is None, _TELL),
         (open_now and driver is not None, _STOP),
-        (idle and not waits, _RESUME),
+        (idle and not _waits(moment), _RESUME),
         (whole, _fork(moment)),
         (whole and not driver, _rollback(moment)),
         (idle, _ABANDON),
     )
-    decisions = tuple(offer for waiting in waits for offer in _decisions(waiting))
-    return (*decisions, *(offer for fits, offer in table if fits))
+    return tuple(offer for fits, offer in table if fits)
+
+
+def _waits(moment: Moment) -> tuple[Waiting, ...]:
+    return moment.status.waiting if moment.is_now else ()
 
 
 _TELL = Offer("tell", "Tell", "The named agent, or the next one, reads your words with its next prompt.", words=True)

@@ -11,7 +11,7 @@ from logos.app.activity import activities
 from logos.app.overview import Overview
 from logos.app.setting_sources import json_schema
 from logos.web.asked import diff_of, moment_of, overview_of, part_in, proof_of, steps_of, turn_in, whole_of
-from logos.web.offers import offers_of
+from logos.web.offers import verbs_of
 from logos.web.render import render
 
 Context = dict[str, Any]
@@ -34,7 +34,7 @@ def run_context(request: Request) -> Context:
     """`moment`: the run at an event; `whole`: with all events; `does`: what its agents do; `offers`: verbs that fit."""
     moment = moment_of(request)
     does = activities(moment.status) if moment.is_now else {}
-    return {"moment": moment, "whole": whole_of(request), "does": does, "offers": offers_of(moment)}
+    return {"moment": moment, "whole": whole_of(request), "does": does, "offers": verbs_of(moment)}
 
 
 def turn_context(request: Request) -> Context:
