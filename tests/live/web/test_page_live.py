@@ -94,6 +94,8 @@ def test_a_moment_in_the_past_stays_while_the_run_goes_on(runs: Runs, own: Perso
     sandbox, run, go = runs.live("past")
     page = own.open(f"/runs/{run}")
     is_live(page)
+    # A slider has no positions of events to come.
+    expect(page.locator("#moment")).to_contain_text("r1.programmer.c1: sent")
     scrub(page, 5)
     go.touch()
     wait_for_status(sandbox, "PASSED")
