@@ -38,7 +38,7 @@ class Sender(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedTrace:
     """The spans of a run that were sent, and where to."""
 
     run: RunId
@@ -50,7 +50,7 @@ class Exported:
 
 def export_trace(
     run: str | None = None, address: str = "", *, content: bool = False, wd: Path | None = None
-) -> Exported:
+) -> ExportedTrace:
     """Send the trace of a run, by default of the newest, to a collector.
 
     Without an address: to `traces.otlp`, or where the variables of OpenTelemetry say.
@@ -67,7 +67,7 @@ def export_trace(
             raise LogosError(f"the trace of run {view.run} was not sent to {target}: {problem}")
     finally:
         sender.close()
-    return Exported(view.run, trace_id(view.run), target, tuple(spans), view.fold.ended)
+    return ExportedTrace(view.run, trace_id(view.run), target, tuple(spans), view.fold.ended)
 
 
 def require_extra() -> None:

@@ -108,7 +108,7 @@ class OpenQuestion(StateModel):
     options: list[Annotated[str, BeforeValidator(lambda option: short(option.summary))]]
 
 
-class OpenGate(StateModel):
+class GateState(StateModel):
     id: str
     at: Literal["after_plan", "before_pass"]
     question: Annotated[str, BeforeValidator(lambda text: short(text, QUESTION_CHARACTERS))]
@@ -147,7 +147,7 @@ class TelosState(StateModel):
     reconciliations: list[Reconciliation]
     handoff_loops: list[str] = shown("handoffs that repeat in this sweep", "state.loops")
     question: OpenQuestion | None = shown(source="state.question")
-    gate: OpenGate | None = shown("the gate at which a person must approve or reject", "state.gate")
+    gate: GateState | None = shown("the gate at which a person must approve or reject", "state.gate")
     violation: SummaryOrNull = shown(source="state.violation")
     alternatives: list[Summary] = shown(source="state.alternatives")
 

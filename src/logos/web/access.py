@@ -15,7 +15,7 @@ SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BrowserSession:
     """A browser: `cookie` reads, and `write` is needed besides to act. Cookies are sent to every port of a host."""
 
     cookie: str
@@ -34,7 +34,7 @@ class Access:
         self._chosen = token
         self._program = token or secrets.token_urlsafe(32)
         self._links: set[bytes] = set()
-        self._sessions: dict[bytes, Session] = {}
+        self._sessions: dict[bytes, BrowserSession] = {}
         self._failures: list[float] = []
 
     @property
@@ -49,7 +49,7 @@ class Access:
             self._links.add(_digest(token))
         return token
 
-    def enter(self, token: str) -> Session | None:
+    def enter(self, token: str) -> BrowserSession | None:
         """A session for a link's token, which is used up, or for the person's own token."""
         given = _digest(token)
         with self._lock:
@@ -63,20 +63,20 @@ class Access:
             self._failures.append(self._clock())
             return None
 
-    def session(self, cookie: str) -> Session | None:
+    def session(self, cookie: str) -> BrowserSession | None:
         return self._sessions.get(_digest(cookie))
 
-    def is_open(self, session: Session) -> bool:
+    def is_open(self, session: BrowserSession) -> bool:
         """Whether the session has not ended meanwhile."""
         return self.session(session.cookie) is not None if session.cookie else self.same(session.write, self._program)
 
-    def program(self, token: str) -> Session | None:
+    def program(self, token: str) -> BrowserSession | None:
         """A program with the token may read and act."""
         with self._lock:
             if self._chosen:
                 self._refuse_guesses()
             if secrets.compare_digest(_digest(token), _digest(self._program)):
-                return Session("", self._program)
+                return BrowserSession("", self._program)
             self._failures.append(self._clock())
             return None
 
@@ -84,11 +84,11 @@ class Access:
     def same(one: str, other: str) -> bool:
         return secrets.compare_digest(_digest(one), _digest(other))
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: BrowserSession) -> None:
         with self._lock:
             self._sessions.pop(_digest(session.cookie), None)
 
-    def rotate(self) -> Session:
+    def rotate(self) -> BrowserSession:
         """End every session and every link, replace the token of programs, and open a new session."""
         with self._lock:
             self._sessions.clear()
@@ -96,8 +96,8 @@ class Access:
             self._program = self._chosen or secrets.token_urlsafe(32)
             return self._opened()
 
-    def _opened(self) -> Session:
-        session = Session(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+    def _opened(self) -> BrowserSession:
+        session = BrowserSession(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
         self._sessions[_digest(session.cookie)] = session
         return session
 

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from logos.web.access import Access, Session, TooManyFailures
+from logos.web.access import Access, BrowserSession, TooManyFailures
 from logos.web.render import render
 from logos.web.security import ENTER, Asked, Refusal, cookie_of
 
@@ -82,7 +82,7 @@ def link(request: Request) -> Response:
     return JSONResponse({"path": f"{ENTER}#{request.app.state.access.link()}"})
 
 
-def _with_cookie(request: Request, session: Session) -> Response:
+def _with_cookie(request: Request, session: BrowserSession) -> Response:
     answer = JSONResponse({"write_token": session.write})
     # A server that speaks TLS may be in front of this one.
     secure = request.headers.get("origin", "").startswith("https:")

@@ -37,7 +37,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FormSection:
     title: str
     fields: tuple[Field, ...]
 
@@ -45,7 +45,7 @@ class Section:
 Schema = Mapping[str, Any]
 
 
-def sections(schema: Schema) -> tuple[Section, ...]:
+def sections(schema: Schema) -> tuple[FormSection, ...]:
     """The settings in sections: those without a section first."""
     found: dict[str, list[Field]] = {"": []}
     for key, own in schema["properties"].items():
@@ -59,7 +59,7 @@ def sections(schema: Schema) -> tuple[Section, ...]:
         else:
             found[""].append(_field(key, key, own, schema))
     titled = ((_TITLES.get(key, key.replace("_", " ").capitalize()), fields) for key, fields in found.items())
-    return tuple(Section(title, tuple(fields)) for title, fields in titled if fields)
+    return tuple(FormSection(title, tuple(fields)) for title, fields in titled if fields)
 
 
 def _table(key: str, schema: Schema) -> Iterator[Field]:

@@ -66,7 +66,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciled:
+class ReconciliationRow:
     id: str
     cause: str
     level: str
@@ -144,7 +144,7 @@ def _curve(a: Box, b: Box) -> Edge:
 # -- reconciliations
 
 
-def reconciliations(state: LevelsState) -> tuple[Reconciled, ...]:
+def reconciliations(state: LevelsState) -> tuple[ReconciliationRow, ...]:
     """Settled ones, then the open one."""
     return tuple(map(_reconciled, _disputes(state)))
 
@@ -153,8 +153,8 @@ def _disputes(state: LevelsState) -> Iterable[Dispute]:
     return (*state.settled, *((state.dispute,) if state.dispute is not None else ()))
 
 
-def _reconciled(dispute: Dispute) -> Reconciled:
-    return Reconciled(
+def _reconciled(dispute: Dispute) -> ReconciliationRow:
+    return ReconciliationRow(
         dispute.id,
         str(dispute.cause),
         dispute.level.name,

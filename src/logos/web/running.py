@@ -129,7 +129,7 @@ def nobody_at_work(status: RunStatus) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class WaitingItem:
     """What waits for a person, with what helps to decide: `pages` are names and parts of the run's address."""
 
     waiting: Waiting
@@ -141,32 +141,34 @@ class Item:
     evidence: str = ""
 
 
-def waiting(moment: Moment) -> tuple[Item, ...]:
+def waiting(moment: Moment) -> tuple[WaitingItem, ...]:
     return tuple(_item(one, moment.view) for one in moment.status.waiting)
 
 
-def _item(one: Waiting, view: RunView) -> Item:
+def _item(one: Waiting, view: RunView) -> WaitingItem:
     if one.kind is WaitingKind.PERMISSION:
-        return Item(one, f"{one.id} asks for a permission", ((one.id, f"turns/{one.id}"),))
+        return WaitingItem(one, f"{one.id} asks for a permission", ((one.id, f"turns/{one.id}"),))
     if one.kind is WaitingKind.GATE:
         return _gate(one, view)
     question = view.question
     if question is None:
-        return Item(one, f"question {one.id}")
+        return WaitingItem(one, f"question {one.id}")
     options = tuple(proposal_in_short(option) for option in question.options)
     evidence = question.evidence
-    return Item(one, f"question {one.id}", options=options, objections=question.objections, evidence=evidence)
+    return WaitingItem(one, f"question {one.id}", options=options, objections=question.objections, evidence=evidence)
 
 
-def _gate(one: Waiting, view: RunView) -> Item:
+def _gate(one: Waiting, view: RunView) -> WaitingItem:
     """With what is to be approved: the plan, or the result."""
     gate, about = view.state.gate, f"gate {one.id}"
     if gate is None or gate.at is GateKind.BEFORE_PASS:
-        return Item(one, about, (("what was proven", "proof"), ("what changed", "diff")))
+        return WaitingItem(one, about, (("what was proven", "proof"), ("what changed", "diff")))
     plan = next((turn for turn in reversed(view.turns) if turn.agent == Role.ANALYST or _is_plan(turn)), None)
     pages = (("what changed", "diff"),)
     return (
-        Item(one, about, pages) if plan is None else Item(one, about, ((plan.turn, f"turns/{plan.turn}"), *pages), plan)
+        WaitingItem(one, about, pages)
+        if plan is None
+        else WaitingItem(one, about, ((plan.turn, f"turns/{plan.turn}"), *pages), plan)
     )
 
 
@@ -183,15 +185,15 @@ def agents_of(view: RunView) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class CheckpointChoice:
     seq: int
     words: str
 
 
-def checkpoints(view: RunView, chosen: str = "") -> tuple[Checkpoint, ...]:
+def checkpoints(view: RunView, chosen: str = "") -> tuple[CheckpointChoice, ...]:
     """The events after which files may differ: the ends of turns, the newest first; and the one that was chosen."""
     kinds = (events.RunStarted, events.RunForked, *_ENDS)
     wanted = [record for record in view.records if isinstance(record.event, kinds)][-_MARKS:]
     asked = [record for record in view.records if str(record.seq) == chosen and record not in wanted]
     marks = sorted((*wanted, *asked), key=lambda record: -record.seq)
-    return tuple(Checkpoint(record.seq, event_words(record)) for record in marks)
+    return tuple(CheckpointChoice(record.seq, event_words(record)) for record in marks)

@@ -14,7 +14,7 @@ from typing import Protocol
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from logos.web.access import Access, Session, TooManyFailures
+from logos.web.access import Access, BrowserSession, TooManyFailures
 from logos.web.options import WebOptions
 
 LARGEST_BODY = 1_000_000
@@ -184,7 +184,7 @@ def comes_from_elsewhere(asked: Asked) -> bool:
     return asked.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
 
 
-def session_in(asked: Asked, access: Access, cookie_name: str) -> Session | Refusal | None:
+def session_in(asked: Asked, access: Access, cookie_name: str) -> BrowserSession | Refusal | None:
     """The session of a request; None without one."""
     bearer, cookies = asked.headers.get("authorization", ""), _cookies(asked.headers.get("cookie", ""), cookie_name)
     if len(cookies) + bool(bearer) > 1:
@@ -203,7 +203,7 @@ def _cookies(header: str, name: str) -> list[str]:
     return [value for key, _, value in parts if key == name]
 
 
-def may_write(asked: Asked, session: Session) -> bool:
+def may_write(asked: Asked, session: BrowserSession) -> bool:
     """Whoever has only the cookie cannot act."""
     given = asked.headers.get(TOKEN_HEADER, "") or asked.headers.get("authorization", "")[len("Bearer ") :]
     return Access.same(given, session.write)

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from logos.domain.turns import RunId
-from logos.web.access import Access, Session
+from logos.web.access import Access, BrowserSession
 from logos.web.api import events_document
 from logos.web.asked import number_in, place_with
 from logos.web.errors import BadRequest
@@ -90,7 +90,7 @@ class Stream:
     single: bool
     lists: bool
 
-    async def messages(self, access: Access, session: Session) -> AsyncGenerator[str]:
+    async def messages(self, access: Access, session: BrowserSession) -> AsyncGenerator[str]:
         """Messages as they come, until the session ends or the client goes."""
         if self.lists:
             self.feeds.follow_list()

@@ -49,7 +49,7 @@ Read = TypeVar("Read", bound=Body)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class VerbTarget:
     """The run that a verb acts on, as it is now."""
 
     place: Path
@@ -77,51 +77,51 @@ def quiet(_: str) -> None:
     """What commands tell a terminal is in the log as well."""
 
 
-def _approve(target: Target, body: ApproveBody) -> Done:
+def _approve(target: VerbTarget, body: ApproveBody) -> Done:
     done = approve(target.run, gate=body.gate, wd=target.place, tell=quiet)
     return _gone_on(done, target.view, body)
 
 
-def _reject(target: Target, body: RejectBody) -> Done:
+def _reject(target: VerbTarget, body: RejectBody) -> Done:
     done = reject(target.run, body.words, gate=body.gate, wd=target.place, tell=quiet)
     return _gone_on(done, target.view, body)
 
 
-def _answer(target: Target, body: AnswerBody) -> Done:
+def _answer(target: VerbTarget, body: AnswerBody) -> Done:
     return _gone_on(answer(target.run, body.words, wd=target.place, tell=quiet), target.view, body)
 
 
-def _tell(target: Target, body: TellBody) -> Done:
+def _tell(target: VerbTarget, body: TellBody) -> Done:
     return _recorded(say_to(target.run, body.text, body.agent, wd=target.place, tell=quiet))
 
 
-def _grant(target: Target, body: GrantBody) -> Done:
+def _grant(target: VerbTarget, body: GrantBody) -> Done:
     return _recorded(grant(target.run, body.turn, body.granted, wd=target.place, tell=quiet))
 
 
-def _stop(target: Target, _: StopBody) -> Done:
+def _stop(target: VerbTarget, _: StopBody) -> Done:
     done = stop(target.run, wd=target.place, timeout=STOP_SECONDS, tell=quiet)
     return Done(target.place, target.run, f"the driver (pid {done.pid}) has ended; the run can be resumed")
 
 
-def _resume(target: Target, body: ResumeBody) -> Done:
+def _resume(target: VerbTarget, body: ResumeBody) -> Done:
     recreate = ["--recreate"] if body.recreate else []
     script = _script(target.view, body.simulate)
     started = _start(target.place, ["resume", target.run, *recreate, *_set(body.settings), *script])
     return Done(target.place, started.run, f"pid {started.pid} continues the run", driver_pid=started.pid)
 
 
-def _fork(target: Target, body: ForkBody) -> Done:
+def _fork(target: VerbTarget, body: ForkBody) -> Done:
     to = Path(body.to).expanduser() if body.to else None
     at = str(body.at) if body.at is not None else None
     return _new_run(fork(target.run, at=at, to=to, wd=target.place, tell=quiet), body)
 
 
-def _rollback(target: Target, body: RollbackBody) -> Done:
+def _rollback(target: VerbTarget, body: RollbackBody) -> Done:
     return _new_run(rollback(f"{target.run}@{body.at}", wd=target.place, tell=quiet), body)
 
 
-def _abandon(target: Target, body: AbandonBody) -> Done:
+def _abandon(target: VerbTarget, body: AbandonBody) -> Done:
     done = reset(target.run, files=body.files, wd=target.place, tell=quiet)
     restored = "; the files it started with are restored" if done.kept else ""
     return Done(done.wd, done.run, f"run {done.run} is abandoned{restored}")
@@ -175,7 +175,7 @@ class Verb:
     """A row of the table of verbs: its body, and what it does."""
 
     body: type[Body]
-    act: Callable[[Target, Any], Done]
+    act: Callable[[VerbTarget, Any], Done]
 
 
 VERBS: dict[str, Verb] = {
@@ -214,7 +214,7 @@ def act(verb: Verb, request: Request, body: Body) -> Done:
     place, run = place_of_run(request)
     require_person(place, "decide this")
     view = histories_of(request).known(place, run).history.now()
-    return verb.act(Target(place, run, view), body)
+    return verb.act(VerbTarget(place, run, view), body)
 
 
 async def _read(request: Request, kind: type[Read]) -> Read:

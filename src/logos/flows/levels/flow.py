@@ -88,13 +88,8 @@ class Levels:
             case events.TurnAnswered(turn, text):
                 pending = next((pending for pending in state.pending_turns if pending.turn == turn), None)
                 return state if pending is None or over else self._answered(state, pending, text)
-            case events.TurnFailed(turn, trouble, message):
-                pending = next((pending for pending in state.pending_turns if pending.turn == turn), None)
-                if pending is None or over:
-                    return state
-                # An unusable response counts as an invalid report.
-                unfit = trouble is FailureKind.UNFIT
-                return _retry(state, pending, (message,)) if unfit else replace(state, stalled=message, trouble=trouble)
+            case events.TurnFailed():
+                return state if over else _turn_failed(state, event)
             case events.CheckRan(turn, command, exit_code, output):
                 awaited = state.stage is Stage.UP and not state.pending_turns and not over
                 return ascent.checked(state, turn, command, exit_code, output) if awaited else state
@@ -118,10 +113,7 @@ class Levels:
             case events.RunForked(_, _, LevelsPlan() as plan):
                 return self._resumed(_forked(state, dict(event.left)), plan)
             case events.RunAbandoned(why):
-                if state.outcome not in (None, Outcome.BLOCKED):
-                    return state
-                over_now = replace(state, outcome=Outcome.ABANDONED, reason=why)
-                return replace(over_now, question=None, stalled=None, trouble=None)
+                return _abandoned(state, why) if state.outcome in (None, Outcome.BLOCKED) else state
             case events.TerminalOpened() | events.TerminalClosed() | events.TurnSent():
                 return state
             case events.RecordsTampered() | events.WorkUndone() | events.AcceptanceWritten():
@@ -169,6 +161,21 @@ class Levels:
         if report.next.step is ActionKind.ASK_PERSON:
             return _stuck(state, pending, report.next.why)
         return _ACCEPT[pending.kind](state, pending, report)
+
+
+def _turn_failed(state: LevelsState, event: events.TurnFailed) -> LevelsState:
+    pending = next((pending for pending in state.pending_turns if pending.turn == event.turn), None)
+    if pending is None:
+        return state
+    if event.trouble is FailureKind.UNFIT:
+        # An unusable response counts as an invalid report.
+        return _retry(state, pending, (event.message,))
+    return replace(state, stalled=event.message, trouble=event.trouble)
+
+
+def _abandoned(state: LevelsState, why: str) -> LevelsState:
+    state = replace(state, outcome=Outcome.ABANDONED, reason=why)
+    return replace(state, question=None, stalled=None, trouble=None)
 
 
 def _entered(state: LevelsState) -> LevelsState:
