@@ -28,8 +28,8 @@ def test_looking_at_a_work_dir_leaves_no_trace(sandbox: Sandbox) -> None:
 def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
     code = (
         "from logos.cli import main\n"
-        "def broken(wd): raise ZeroDivisionError('ours')\n"
-        "import logos.cli.status; logos.cli.status.place_to_read = broken\n"
+        "def broken(run, wd): raise ZeroDivisionError('ours')\n"
+        "import logos.cli.status; logos.cli.status.place_of_run = broken\n"
         "main(['status'])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)

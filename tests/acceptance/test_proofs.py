@@ -136,11 +136,12 @@ def test_show_and_report_have_a_row_for_every_step(passed: Sandbox) -> None:
 
 def test_a_step_in_which_nothing_could_be_planted_claims_nothing(tmp_path: Path) -> None:
     shop = a_shop(tmp_path / "shop")
-    # Its tests are made by a loop.
+    # Its tests are made by a loop, and no others of the file are run.
     made = (
         "import unittest\nfrom hello import hello\nclass Hello(unittest.TestCase): pass\n"
         "for name in ('Ada', 'Bob'):\n"
         "    setattr(Hello, f'test_{name}', lambda self, name=name: self.assertEqual(hello(name), f'hello {name}'))\n"
+        "def load_tests(loader, tests, pattern): return loader.loadTestsFromTestCase(Hello)\n"
     )
     (shop.wd / "test_hello.py").write_text(made)
     done = run(shop)

@@ -103,7 +103,7 @@ def test_the_version_is_shown(sandbox: Sandbox) -> None:
         (("compare",), "Missing argument"),
         (("log", "--wd", "/nowhere/at/all"), "there is no such directory"),
         (("log",), "no run was started"),
-        (("show", "x", "y"), "no run was started"),
+        (("show", "nowhere", "y"), "no run was started"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(sandbox: Sandbox, arguments: tuple[str, ...], says: str) -> None:

@@ -24,8 +24,7 @@ def runs(
 ) -> None:
     """List the runs of this work dir, the newest last."""
     place = place_to_read(wd)
-    found = [run for work_dir in (known_work_dirs() if every else [place]) for run in _runs_in(work_dir)]
-    found.sort(key=lambda run: run.view.started if isinstance(run, RunStatus) else 0.0)
+    found = _runs_everywhere() if every else _runs_in(place)
     if as_json:
         show.document(runs_document(str(place), found))
         return
@@ -45,12 +44,20 @@ def runs(
 def _runs_in(place: Path) -> list[RunStatus | Unreadable]:
     if not has_log(place):
         return []
-    try:
-        with reading(place) as log:
-            views = load_views(place, log)
-            return [view if isinstance(view, Unreadable) else status_in(place, log, view) for view in views]
-    except LogError as error:
-        return [Unreadable(place, None, str(error))]
+    with reading(place) as log:
+        views = load_views(place, log)
+        return [view if isinstance(view, Unreadable) else status_in(place, log, view) for view in views]
+
+
+def _runs_everywhere() -> list[RunStatus | Unreadable]:
+    """Of every work dir, in the order in which they began; a log that cannot be read does not hide the others."""
+    found: list[RunStatus | Unreadable] = []
+    for place in known_work_dirs():
+        try:
+            found += _runs_in(place)
+        except LogError as error:
+            found.append(Unreadable(place, None, str(error)))
+    return sorted(found, key=lambda run: run.view.started if isinstance(run, RunStatus) else 0.0)
 
 
 def _place(run: RunStatus | Unreadable) -> str:
