@@ -1,6 +1,7 @@
 """A driver that outlives its terminal: starting it, and ending it in order."""
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -43,7 +44,7 @@ def start_detached(place: Path, arguments: Sequence[str], tell: Tell = say, *, f
     Raises the driver's own error, with its exit code, if it ends before that. Until then its output is told. `folder`
     is its current directory, where it looks for logos.json; without one, it is that of this process.
     """
-    path = WorkDir(place).telos_dir / f"driver-{stamp()}-{os.getpid()}.log"
+    path = WorkDir(place).telos_dir / f"driver-{stamp()}-{os.getpid()}-{secrets.token_hex(3)}.log"
     before = _ends(place)
     # -P: a folder `logos` in the work dir is not this program.
     command = [sys.executable, "-P", "-m", "logos", *arguments]
