@@ -3,7 +3,6 @@
 A command reads a log and ends. A server is asked for the same runs again and again, at any of their events.
 """
 
-import gc
 import os
 import threading
 from collections import OrderedDict
@@ -16,7 +15,7 @@ from typing import Any
 
 from logos.adapters.lock import driver_of
 from logos.adapters.store.sqlite import SqliteLog
-from logos.app.runs import driven_run, read_report
+from logos.app.runs import driven_run, keep_from_collections, read_report, without_collections
 from logos.app.workdir import WorkDir, reading
 from logos.domain.events import Recorded, RunForked
 from logos.domain.turns import RunId
@@ -68,7 +67,7 @@ class RunHistory:
     def extend(self, records: Iterable[Recorded]) -> None:
         """Add the events that follow; of a damaged log, those before the damage."""
         before = self.last
-        with self._lock, _without_collections():
+        with self._lock, without_collections():
             try:
                 for record in records:
                     self._add(record)
@@ -115,23 +114,6 @@ class RunHistory:
         damage = self.damage if seq == self.last else ""
         states = tuple(self._states[:seq])
         return RunView(copy(self._folds[seq - 1]), began, records[-1].at, builder.turns, damage, records, states)
-
-
-def keep_from_collections() -> None:
-    """Later collections do not search what is kept now, which takes longer than an answer; it is freed all the same."""
-    gc.freeze()
-
-
-@contextmanager
-def _without_collections() -> Generator[None]:
-    """What is read stays: to search it for cycles again and again takes time and finds none."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class LogFiles:

@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from logos.app.histories import Histories, LogFiles, Signature, keep_from_collections
+from logos.app.histories import Histories, LogFiles, Signature
 from logos.app.registry import known_work_dirs, work_dirs_with
+from logos.app.runs import keep_from_collections
 from logos.app.workdir import has_log
 from logos.domain.turns import Outcome, RunId
 from logos.domain.usage import Spent

@@ -33,22 +33,27 @@ read_report = lru_cache(maxsize=65_536)(parse_report)
 
 def load_run(log: Log, run: RunId) -> RunView:
     """Read and fold a run once. `Journal(log, view.fold)` continues it."""
-    with _without_collections():
-        return view_run(run, log.read(run), read_report)
+    with without_collections():
+        view = view_run(run, log.read(run), read_report)
+        keep_from_collections()
+        return view
 
 
 @contextmanager
-def _without_collections() -> Generator[None]:
+def without_collections() -> Generator[None]:
     """What loading a run allocates stays: to search it for cycles again and again takes time and finds none."""
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        # Later collections do not search it either; what is not used any more is freed all the same.
-        gc.freeze()
         if collects:
             gc.enable()
+
+
+def keep_from_collections() -> None:
+    """Later collections do not search what is kept now, which takes longer than an answer; it is freed all the same."""
+    gc.freeze()
 
 
 def load_views(place: Path, log: Log) -> Iterator[RunView | Unreadable]:
