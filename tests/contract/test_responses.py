@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -336,6 +337,22 @@ def test_looking_at_a_response_does_not_ring_the_doorbell(tmp_path: Path) -> Non
 
 def test_a_doorbell_without_a_folder_is_silent_and_harmless(tmp_path: Path) -> None:
     change_signal = FileWatcher(tmp_path / "nowhere")
+    heard = change_signal.wakeups
+    change_signal.wait(heard, 0.01)
+    change_signal.wake()
+    assert change_signal.wakeups == heard + 1
+    change_signal.close()
+
+
+def test_where_no_more_watchers_can_be_had_waiters_are_not_woken_and_go_on_polling(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    next_one = os.dup(0)
+    os.close(next_one)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next_one, hard))
+    try:
+        change_signal = FileWatcher(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     heard = change_signal.wakeups
     change_signal.wait(heard, 0.01)
     change_signal.wake()

@@ -4,6 +4,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -110,15 +111,7 @@ class FileWatcher(ManualSignal, events.FileSystemEventHandler):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        # None where the folder does not exist, or the user's limit of watched folders is reached.
-        self._observer: BaseObserver | None = _new_observer()
-        try:
-            # macOS reports real paths.
-            self._observer.schedule(self, str(folder.resolve()), event_filter=_changes)
-            self._observer.start()
-        except OSError:
-            self._observer.stop()
-            self._observer = None
+        self._observer = _observe(folder, self)
 
     def on_any_event(self, event: events.FileSystemEvent) -> None:
         del event
@@ -128,3 +121,17 @@ class FileWatcher(ManualSignal, events.FileSystemEventHandler):
         if self._observer is not None:
             self._observer.stop()
         super().close()
+
+
+def _observe(folder: Path, handler: events.FileSystemEventHandler) -> BaseObserver | None:
+    """None where the folder does not exist, or where the user's limit of watchers or of watched folders is reached."""
+    with suppress(OSError):
+        observer = _new_observer()
+        try:
+            # macOS reports real paths.
+            observer.schedule(handler, str(folder.resolve()), event_filter=_changes)
+            observer.start()
+            return observer
+        except OSError:
+            observer.stop()
+    return None
