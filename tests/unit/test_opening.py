@@ -56,6 +56,20 @@ def test_a_prompt_waits_until_a_client_has_read_its_new_name(kind: Any, waited: 
     assert time.now() == pytest.approx(waited)
 
 
+def test_a_client_that_was_slow_to_start_gets_more_time_to_read(tmp_path: Any) -> None:
+    time = VirtualTime()
+
+    class Slow(Typed):
+        def create_terminal(self, *args: Any, **options: Any) -> Any:
+            time.sleep(20)
+            return super().create_terminal(*args, **options)
+
+    opening, context = opened(Slow(tmp_path, {}), time)
+    begun = time.now()
+    opening.wait_for(AGENTS[1].name, context)
+    assert time.now() - begun >= 8
+
+
 def test_a_client_that_had_time_to_read_is_not_waited_for(tmp_path: Any) -> None:
     time = VirtualTime()
     opening, context = opened(Typed(tmp_path, {}), time)

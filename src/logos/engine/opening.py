@@ -14,6 +14,8 @@ from logos.errors import HostError
 from logos.ports import Screen, Typist
 
 WAIT_SECONDS = 0.2
+# On a busy machine a client that takes long to start takes long to read a line, too: this share of that time.
+READING_SHARE = 0.4
 
 TerminalsFor = Callable[[Callable[[Event], object]], AgentTerminals]
 
@@ -37,8 +39,10 @@ class Opening:
     first_turn_over: threading.Event = field(default_factory=threading.Event)
     others_open: threading.Event = field(default_factory=threading.Event)
     failed: threading.Event = field(default_factory=threading.Event)
-    # When a terminal was renamed.
-    renamed: dict[AgentName, float] = field(default_factory=dict[AgentName, float])
+    # When a client has read the line that renames its terminal.
+    settled: dict[AgentName, float] = field(default_factory=dict[AgentName, float])
+    # How long the first terminal took to open.
+    first_took: float = 0.0
 
     @classmethod
     def begin(
@@ -59,12 +63,12 @@ class Opening:
         if not missing or not asked or not isinstance(host, Screen):
             terminals.open(run, agents, ledger())
             return cls(*own)
-        first = next((agent for agent in missing if agent.name in asked), None)
+        first, begun = next((agent for agent in missing if agent.name in asked), None), terminals.now()
         if first is not None:
             terminals.open_first(run, first, ledger())
         others = [agent for agent in missing if agent is not first]
         ready = {agent.name: threading.Event() for agent in missing}
-        return cls(*own, first.name if first else None, others, ready)
+        return cls(*own, first.name if first else None, others, ready, first_took=terminals.now() - begun)
 
     @property
     def jobs(self) -> dict[TurnId, Job]:
@@ -82,8 +86,7 @@ class Opening:
             self.first_turn_begun.set()
         elif agent in self.ready:
             _wait(self.ready[agent], context)
-            renamed = self.renamed.pop(agent, None)
-            settled = self.now() if renamed is None else renamed + self.settles
+            settled = self.settled.pop(agent, 0.0)
             while (left := settled - self.now()) > 0:
                 self.pause(min(left, WAIT_SECONDS))
                 context.check()
@@ -98,9 +101,13 @@ class Opening:
 
     def _open_others(self, context: WorkerContext) -> None:
         # A session without terminals has ended; what is opened first begins another one.
-        session = self.ledger().session
+        session, begun = self.ledger().session, self.now()
+
+        def ready(agent: AgentName) -> None:
+            self._renamed(agent, self.now() - begun)
+
         try:
-            self.terminals_for(context.post).open_others(self.run, self.others, session, self._renamed)
+            self.terminals_for(context.post).open_others(self.run, self.others, session, ready)
         except (HostError, KeyError):
             self.failed.set()
             raise
@@ -117,11 +124,13 @@ class Opening:
         # A terminal that replaces the first one was renamed when it was opened.
         if terminal is not None and terminal.id == opened and not is_asked:
             self.terminals_for(context.post).rename({self.first: opened})
-            self._renamed(self.first)
+            self._renamed(self.first, self.first_took)
         self.ready[self.first].set()
 
-    def _renamed(self, agent: AgentName) -> None:
-        self.renamed[agent] = self.now()
+    def _renamed(self, agent: AgentName, took: float) -> None:
+        """The terminal of an agent, which `took` so long to open, was renamed just now."""
+        if self.settles:
+            self.settled[agent] = self.now() + max(self.settles, took * READING_SHARE)
         self.ready[agent].set()
 
 
