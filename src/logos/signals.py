@@ -15,19 +15,19 @@ class _Interrupts:
     """The signal that waits until the main thread has done what a signal must not tear apart."""
 
     holders: int = 0
-    waiting: int | None = None
+    waiting: BaseException | None = None
 
-    def arrive(self, signum: int) -> None:
+    def arrive(self, interrupt: BaseException) -> None:
         if self.holders:
-            self.waiting = signum
+            self.waiting = interrupt
         else:
-            raise Interrupted(signum)
+            raise interrupt
 
     def release(self) -> None:
         self.holders -= 1
-        if not self.holders and (signum := self.waiting) is not None:
+        if not self.holders and (interrupt := self.waiting) is not None:
             self.waiting = None
-            raise Interrupted(signum)
+            raise interrupt
 
 
 # Signals belong to the process, and Python handles them in the main thread only.
@@ -48,7 +48,7 @@ def interruptible() -> Generator[None]:
     def caught(signum: int, _frame: FrameType | None) -> None:
         for other in stopping:
             signal.signal(other, signal.SIG_DFL)
-        _INTERRUPTS.arrive(signum)
+        _INTERRUPTS.arrive(Interrupted(signum))
 
     before = {signum: signal.signal(signum, caught) for signum in stopping}
     try:
@@ -64,8 +64,27 @@ def uninterrupted() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _INTERRUPTS.holders += 1
+    with _ctrl_c_can_wait():
+        _INTERRUPTS.holders += 1
+        try:
+            yield
+        finally:
+            _INTERRUPTS.release()
+
+
+@contextmanager
+def _ctrl_c_can_wait() -> Generator[None]:
+    """Where only Python handles Ctrl-C, as in a script that imports Logos, KeyboardInterrupt could come anywhere."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _caught_for_python)
     try:
         yield
     finally:
-        _INTERRUPTS.release()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _caught_for_python(_signum: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _INTERRUPTS.arrive(KeyboardInterrupt())

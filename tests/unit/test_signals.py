@@ -115,3 +115,44 @@ def test_a_second_signal_ends_the_process_also_where_the_first_one_waits() -> No
     with interruptible(), pytest.raises(Interrupted):
         handlers_after_a_signal_that_waits(found)
     assert found == [signal.SIG_DFL] * 3
+
+
+@pytest.fixture
+def pythons_own() -> Iterator[None]:
+    """Ctrl-C as a script has it that was started on a terminal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("pythons_own")
+def test_ctrl_c_in_a_script_that_imports_logos_does_not_separate_the_log_from_its_watchers() -> None:
+    log, watched = SignalledLog(), list[int]()
+    log.signum = signal.SIGINT
+    journal = Journal(log, RunFold(RunId("run"), Cycle(a_quick_plan())))
+    journal.watch(lambda record, _state, _ledger: watched.append(record.seq))
+    with pytest.raises(KeyboardInterrupt):
+        journal.record(Noted(Topic.WARNING, "one"))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    journal.record(Noted(Topic.INTERRUPTED, "stopped by Ctrl-C"))
+    assert watched == [1, 2]
+
+
+def press_ctrl_c_twice(done: list[str]) -> None:
+    with uninterrupted():
+        with uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+        done.append("the first one waits")
+        signal.raise_signal(signal.SIGINT)
+        done.append("the second one does not")
+
+
+@pytest.mark.usefixtures("pythons_own")
+def test_a_second_ctrl_c_in_such_a_script_does_not_wait() -> None:
+    done = list[str]()
+    with pytest.raises(KeyboardInterrupt):
+        press_ctrl_c_twice(done)
+    assert done == ["the first one waits"]
+    with uninterrupted():
+        done.append("and nothing is left behind")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
