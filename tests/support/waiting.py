@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
@@ -32,7 +34,10 @@ def wait_for(
         ended = process is not None and exit_code(process) is not None
         if found := condition():
             return found
-        assert not ended, f"the process ended with {process and exit_code(process)} before {_said(what)}"
+        if ended:
+            assert process is not None
+            words = _last_words(process)
+            raise AssertionError(f"the process ended with {exit_code(process)} before {_said(what)}: {words}")
         assert time.monotonic() < end, f"{_said(what)} did not happen within {LAST_RESORT:.0f} s"
         time.sleep(_LOOK_SECONDS)
 
@@ -50,6 +55,17 @@ def wait_for_exit(process: AnyProcess) -> int:
 
 def exit_code(process: AnyProcess) -> int | None:
     return process.exitcode if isinstance(process, BaseProcess) else process.poll()
+
+
+def _last_words(process: AnyProcess) -> str:
+    """What an ended process has on stderr that nobody has read; a child of it may hold that open."""
+    stream = getattr(process, "stderr", None)
+    if stream is None or stream.closed:
+        return ""
+    os.set_blocking(stream.fileno(), False)
+    with suppress(BlockingIOError):
+        return os.read(stream.fileno(), 100_000).decode(errors="replace")
+    return ""
 
 
 def _said(what: object) -> str:
