@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 from hypothesis import Phase
 
+from tests.support.collecting import from_own_beginning, test_files
 from tests.support.isolation import isolated, removed
 from tests.support.sandbox import Sandbox
 from tests.support.scheduling import Schedule
@@ -25,12 +26,33 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "fuzz", derandomize=False, deadline=None, phases=_PHASES, max_examples=10_000, print_blob=True
 )
+# Where each test file stands, if this process reads them in another order.
+_ORDER = pytest.StashKey[dict[Path, int]]()
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule | None:
     return Schedule(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    config = session.config
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    if worker and config.args_source is config.ArgsSource.TESTPATHS:
+        files = test_files(map(Path, config.args))
+        sizes = [file.stat().st_size for file in files]
+        number = int(worker["workerid"].removeprefix("gw"))
+        config.args = [*map(str, from_own_beginning(files, sizes, number, worker["workercount"]))]
+        config.stash[_ORDER] = {config.rootpath / file: place for place, file in enumerate(files)}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every worker must know the same tests in the same order."""
+    if order := config.stash.get(_ORDER, None):
+        items.sort(key=lambda item: order[item.path])
 
 
 @pytest.fixture(autouse=True, scope="session")
