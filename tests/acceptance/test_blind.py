@@ -128,6 +128,7 @@ def test_an_honest_program_passes_and_the_certificate_has_the_tests(honest: Sand
     assert again.code == 0, again.out
 
 
+@pytest.mark.long
 def test_an_exported_proof_has_the_tests(honest: Sandbox, tmp_path: Path) -> None:
     run(honest, "--blind")
     file = tmp_path / "proof.tar"

@@ -275,7 +275,15 @@ def be_a_driver_that_dies(env: dict[str, str], when: str, seq: int) -> None:
     sys.exit(drive())
 
 
-@pytest.mark.parametrize(("when", "seq"), [("before", 1), ("between", 1), ("between", 8), ("before", 13)])
+@pytest.mark.parametrize(
+    ("when", "seq"),
+    [
+        ("before", 1),
+        ("between", 8),
+        pytest.param("between", 1, marks=pytest.mark.long),
+        pytest.param("before", 13, marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize("make", [a_cycle, a_build])
 def test_a_driver_that_is_really_killed_there_asks_nothing_twice(make: object, when: str, seq: int, tmp_path: Path):
     tight: Tight = make(tmp_path)  # type: ignore[operator]

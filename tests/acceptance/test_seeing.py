@@ -182,7 +182,7 @@ def test_a_failure_is_told_once(shop: Sandbox) -> None:
     assert log.endswith("the driver left\n")
 
 
-@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("columns", [80, pytest.param(200, marks=pytest.mark.long)])
 def test_tables_fit_the_terminal_and_break_no_word(shop: Sandbox, columns: int) -> None:
     shop.set(
         PROMPT=PROMPT.replace("A greeting is missing.", "The greeting of the shop must say who it greets by name.")

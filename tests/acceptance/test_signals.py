@@ -49,14 +49,14 @@ def stopped_by(process: subprocess.Popen[str], signals: Sequence[signal.Signals]
     ("ignored", "signals", "by"),
     [
         ("", [INT], INT),
-        ("", [TERM], TERM),
+        pytest.param("", [TERM], TERM, marks=pytest.mark.long),
         ("", [HUP], HUP),
         # A background job of a shell.
         ("INT QUIT", [INT], INT),
-        ("INT QUIT", [TERM], TERM),
+        pytest.param("INT QUIT", [TERM], TERM, marks=pytest.mark.long),
         # `nohup`: had the first signal not been ignored, the second would not be the one that is named.
         ("HUP", [HUP, TERM], TERM),
-        ("HUP", [HUP, INT], INT),
+        pytest.param("HUP", [HUP, INT], INT, marks=pytest.mark.long),
     ],
 )
 def test_a_command_that_only_reads_stops_in_order(

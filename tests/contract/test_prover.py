@@ -29,6 +29,10 @@ TESTED = "tests/test_shop.py::Case::test_price"
 Make = Callable[..., Project]
 
 
+# What is made of a project is the same with and without a sandbox: in `make test` once, in `make test-long` without, too.
+once = pytest.mark.parametrize("make", ["bubblewrap", pytest.param("none", marks=pytest.mark.long)], indirect=True)
+
+
 @pytest.fixture(params=SANDBOXES)
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
     """Makes projects; afterwards no room is left, and the person's repository is as it was."""
@@ -65,6 +69,7 @@ def test_uncommitted_work_is_part_of_the_base_and_ignored_files_are_not(make: Ma
     assert "secret.txt" not in ran.output
 
 
+@once
 def test_the_result_is_proven_with_its_own_tests(make: Make) -> None:
     shop = make()
     before = shop.baseline(UNITTEST)
@@ -75,6 +80,7 @@ def test_the_result_is_proven_with_its_own_tests(make: Make) -> None:
     assert ran.tests.failed == ("tests/test_shop.py::Case::test_price",)
 
 
+@once
 def test_the_guarded_step_puts_back_exactly_what_steers_the_tests(make: Make) -> None:
     shop = make({**SHOP, "tests/data.txt": "data", "pyproject.toml": '[project]\nname = "shop"\n'})
     base = shop.take()
@@ -97,6 +103,7 @@ def test_the_guarded_step_puts_back_exactly_what_steers_the_tests(make: Make) ->
     assert ran.tree != git(shop.wd, "rev-parse", f"{result}^{{tree}}").strip()
 
 
+@once
 def test_declared_changes_of_guarded_files_stay(make: Make) -> None:
     shop = make()
     base = shop.take()
@@ -106,6 +113,7 @@ def test_declared_changes_of_guarded_files_stay(make: Make) -> None:
     assert ran.exit_code == 0
 
 
+@once
 def test_a_result_without_guarded_changes_is_not_run_twice(make: Make) -> None:
     shop = make()
     base = shop.take()
@@ -128,6 +136,7 @@ def test_a_link_in_place_of_the_tests_is_replaced_by_the_tests(make: Make, tmp_p
     assert [*(tmp_path / "elsewhere").iterdir()] == []
 
 
+@once
 def test_planted_tests_fail_and_are_reported(make: Make) -> None:
     shop = make()
     base = shop.take()
@@ -139,6 +148,7 @@ def test_planted_tests_fail_and_are_reported(make: Make) -> None:
     assert ran.exit_code != 0
 
 
+@once
 def test_a_planted_test_of_code_that_patches_assertions_does_not_fail(make: Make) -> None:
     shop = make()
     base = shop.take()
@@ -151,6 +161,7 @@ def test_a_planted_test_of_code_that_patches_assertions_does_not_fail(make: Make
     assert ran.tests.failed == ()
 
 
+@once
 def test_a_test_that_nobody_can_make_fail_is_left_out(make: Make) -> None:
     patient = "import functools\n\n\ndef patient(test):\n    @functools.wraps(test)\n    def run(self):\n"
     patient += (
@@ -173,6 +184,7 @@ MADE = {
 }
 
 
+@once
 @pytest.mark.parametrize("reruns", [0, 1])
 @pytest.mark.parametrize("is_patched", [False, True], ids=["honest", "cheat"])
 def test_a_failing_test_stands_beside_those_that_cannot_be_planted(make: Make, reruns: int, is_patched: bool) -> None:
@@ -188,6 +200,7 @@ def test_a_failing_test_stands_beside_those_that_cannot_be_planted(make: Make, r
     assert ran.tests.failed == (() if is_patched else (added,))
 
 
+@once
 @pytest.mark.parametrize("reruns", [0, 1])
 def test_a_test_beside_that_does_not_run_before_the_run_either_is_left_out(make: Make, reruns: int) -> None:
     shop = make(MADE)
@@ -198,6 +211,7 @@ def test_a_test_beside_that_does_not_run_before_the_run_either_is_left_out(make:
     assert (ran.subject, ran.exit_code) == ((), 0)
 
 
+@once
 def test_no_test_stands_beside_in_a_file_that_was_not_there_before_the_run(make: Make) -> None:
     shop = make()
     base, before = shop.take(), CountedTests("unittest", (TESTED,))
@@ -207,6 +221,7 @@ def test_no_test_stands_beside_in_a_file_that_was_not_there_before_the_run(make:
     assert ran.subject == (TESTED,)
 
 
+@once
 def test_a_script_of_a_command_that_counts_no_tests_is_made_to_fail(make: Make) -> None:
     forges = "import atexit, os\natexit.register(os._exit, 0)\n"
     shop = make({"shop.py": "", "check.py": "import shop\n\nassert shop\n"})
@@ -220,6 +235,7 @@ def test_a_script_of_a_command_that_counts_no_tests_is_made_to_fail(make: Make) 
     assert forged.exit_code == 0
 
 
+@once
 def test_new_tests_run_on_the_old_source(make: Make) -> None:
     shop = make()
     base = shop.take()
@@ -238,6 +254,7 @@ def test_without_new_tests_nothing_is_run_on_the_old_source(make: Make) -> None:
     assert (ran.exit_code, ran.subject, ran.tests) == (0, (), None)
 
 
+@once
 def test_a_test_that_fails_once_is_flaky(make: Make) -> None:
     with counting_server() as port:
         ask = f"self.assertNotEqual(__import__('socket').create_connection(('127.0.0.1', {port})).recv(9), b'1')"

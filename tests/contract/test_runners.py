@@ -479,9 +479,22 @@ LOOPED_NODE = {
 
 
 @needs_node
-@pytest.mark.parametrize(("path", "text"), LOOPED_NODE.values(), ids=LOOPED_NODE)
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        pytest.param(*file, id=name, marks=pytest.mark.long if name == "a loop beside a plain test" else ())
+        for name, file in LOOPED_NODE.items()
+    ],
+)
 @pytest.mark.parametrize("others", [{}, NODE_TESTS], ids=["alone", "with others"])
-@pytest.mark.parametrize("source", [ADD_JS, PATCHED_NODE, KNOWN_NODE], ids=["honest", "cheat", "known values"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(ADD_JS, id="honest"),
+        pytest.param(PATCHED_NODE, id="cheat"),
+        pytest.param(KNOWN_NODE, id="known values", marks=pytest.mark.long),
+    ],
+)
 def test_a_test_beside_a_loop_of_tests_fails_unless_product_code_cheats(
     project: RunnerProject, path: str, text: str, others: dict[str, str], source: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -75,4 +76,6 @@ def _said(what: object) -> str:
 def until_exists(path: object) -> str:
     """A shell command that ends when there is such a file, or when the test that should make it is long over."""
     looks = int(LAST_RESORT / 0.02)
-    return f"i=0; until test -e '{path}' || test $i = {looks}; do sleep 0.02; i=$((i+1)); done"
+    # A loop of the shell would start a program for each look.
+    wait = f"any(os.path.exists('{path}') or time.sleep(0.02) for _ in range({looks}))"
+    return f'{sys.executable} -IS -c "import os, time; {wait}"'
