@@ -1,10 +1,10 @@
 """Response files: fixed names in one folder, regular files only, limited in size, and a signal when they change."""
 
+import logging
 import stat
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from logos.ports import FileProbe
 from logos.prompts import PLACEHOLDER
 
 MAX_BYTES = 4_000_000
+logger = logging.getLogger(__name__)
 
 # The events that can complete a response. Each wakes a waiter that then asks the host, so one per response is best:
 # Linux reports when a written file is closed and, with full events, when a file is moved into the folder.
@@ -125,13 +126,15 @@ class FileWatcher(ManualSignal, events.FileSystemEventHandler):
 
 def _observe(folder: Path, handler: events.FileSystemEventHandler) -> BaseObserver | None:
     """None where the folder does not exist, or where the user's limit of watchers or of watched folders is reached."""
-    with suppress(OSError):
+    observer: BaseObserver | None = None
+    try:
         observer = _new_observer()
-        try:
-            # macOS reports real paths.
-            observer.schedule(handler, str(folder.resolve()), event_filter=_changes)
-            observer.start()
-            return observer
-        except OSError:
+        # macOS reports real paths.
+        observer.schedule(handler, str(folder.resolve()), event_filter=_changes)
+        observer.start()
+    except OSError as error:
+        logger.debug("no file watcher for %s (%s): looking for files now and then", folder, error)
+        if observer is not None:
             observer.stop()
-    return None
+        return None
+    return observer
