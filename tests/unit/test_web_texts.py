@@ -123,6 +123,28 @@ def test_a_patch_becomes_files_hunks_and_numbered_lines():
     assert "&lt;b&gt;" in hunk.lines[2].code
 
 
+@pytest.mark.parametrize(
+    ("named", "path"),
+    [
+        (r'"gr\303\274\303\237e.py"', "gr\u00fc\u00dfe.py"),
+        (r'"a \"b\" \\ c.py"', 'a "b" \\ c.py'),
+        (r'"\342\200\256gpj.exe"', "\\u202egpj.exe"),
+        (r'"\377.bin"', "\ufffd.bin"),
+        (r'"tab\there.py"', "tab\there.py"),
+        ("plain name.py", "plain name.py"),
+    ],
+)
+def test_a_name_that_git_quotes_is_read(named: str, path: str):
+    left, right = (f'"{side}/{named[1:]}' if named.startswith('"') else f"{side}/{named}" for side in "ab")
+    old, new = (named, '"new-' + named[1:] if named.startswith('"') else f"new-{named}")
+    changed = f"diff --git {left} {right}\n--- {left}\n+++ {right}\n@@ -1 +1 @@\n-a\n+b\n"
+    empty = f"diff --git {left} {right}\nnew file mode 100644\nindex 0000000..e69de29\n"
+    moved = f"diff --git {left} x\nsimilarity index 100%\nrename from {old}\nrename to {new}\n"
+    files = patch_of(changed + empty + moved).files
+    assert [file.path for file in files] == [path, path, f"new-{path}"]
+    assert files[2].was == path
+
+
 def test_deleted_lines_are_beside_what_replaced_them():
     pairs = [(left.old if left else None, right.new if right else None) for left, right in _pairs()]
     assert pairs == [(1, 1), (2, 2), (None, 3), (3, 4)]

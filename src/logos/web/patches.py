@@ -17,6 +17,8 @@ from logos.web.marking import highlighted_lines
 LONGEST = 2_000_000
 MOST_LINES = 4_000
 _HUNK = re.compile(r"@@ -(?P<old>\d+)(?:,\d+)? \+(?P<new>\d+)(?:,\d+)? @@(?P<about>.*)")
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_LETTERS = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 _WORDS = {"GIT binary": "binary", "rename from": "renamed", "new file": "new", "deleted file": "deleted"}
 
 
@@ -118,7 +120,7 @@ def _file(text: str) -> PatchedFile:
 def _names(header: list[str]) -> tuple[str, str, str]:
     """The old and the new path, and what happened to the file."""
     named = {line[:4]: _path(line[4:]) for line in header if line.startswith(("--- ", "+++ "))}
-    moved = {line.split(" ", 2)[1]: line.split(" ", 2)[2] for line in header if line.startswith("rename ")}
+    moved = {line.split(" ", 2)[1]: _unquoted(line.split(" ", 2)[2]) for line in header if line.startswith("rename ")}
     both = header[0].removeprefix("diff --git ")
     # The same path twice, as `a/PATH b/PATH`.
     same = _path(both[len(both) // 2 + 1 :])
@@ -128,8 +130,21 @@ def _names(header: list[str]) -> tuple[str, str, str]:
 
 
 def _path(text: str) -> str:
-    path = text.rstrip("\t").strip('"')
+    path = _unquoted(text.rstrip("\t"))
     return path[2:] if path.startswith(("a/", "b/")) else path
+
+
+def _unquoted(text: str) -> str:
+    """A path as git writes it: in quotes and with escapes where it has other bytes than those of plain ASCII text."""
+    if len(text) < 2 or not (text.startswith('"') and text.endswith('"')):
+        return text
+    inner = text[1:-1].encode("utf-8", "surrogateescape")
+    return _ESCAPE.sub(_meant, inner).decode("utf-8", "replace")
+
+
+def _meant(found: re.Match[bytes]) -> bytes:
+    escaped = found[1]
+    return bytes([int(escaped, 8) & 255]) if len(escaped) == 3 else _LETTERS.get(escaped, escaped)
 
 
 def _parts(lines: list[str]) -> Iterable[list[str]]:
