@@ -22,6 +22,7 @@ from idle import idle_build, idle_cycle
 from long_logs import long_build, long_run
 from measure import NOWHERE, PROMPT, begin_repository, milliseconds, percentile, row, run, settings_for, size_of
 from real_server import real_server
+from web_browser import events_seen, long_run_seen
 from web_page import events_told, idle_clients, long_run_shown, many_runs_listed
 
 from logos import profiles
@@ -364,6 +365,8 @@ BENCHES: tuple[Callable[[], None], ...] = (
     long_run_shown,
     events_told,
     idle_clients,
+    events_seen,
+    long_run_seen,
 )
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ usage: python -m tests.driver        configured by the environment like the bare
     SCRIPT      a script for scripted agents; without it the CAO server at API is used
     FEATURE     what is to be built: a build by levels instead of a run of the cycle
     DIE_AT_ACT  the number of the act before which it does: a file opened to be written, moved or removed, a program started
+    DIE_FROM    a file: acts are counted from when it is there, for a server that is asked later
     TREES       a file in which, with every event, it is noted what the work tree was: `LIFE RUN SEQ FINGERPRINT`
     LIFE        the name of this process in there
 """
@@ -20,6 +21,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
@@ -137,15 +139,19 @@ ACTS = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "subproc
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
-def die_at_act(number: int) -> None:
-    """Kill the process before its n-th act from now on."""
-    acts = count(1)
+def die_at_act(number: int, begins: str = "") -> None:
+    """Kill the process before its n-th act from now on, or from when the file `begins` is there."""
+    acts, lock = count(1), threading.Lock()
 
     def see(event: str, details: tuple[Any, ...]) -> None:
         if event not in ACTS or (event == "open" and not (isinstance(details[2], int) and details[2] & WRITING)):
             return
-        if next(acts) == number:
-            die()
+        if begins and not os.path.exists(begins):
+            return
+        # A server acts in several threads.
+        with lock:
+            if next(acts) == number:
+                die()
 
     sys.addaudithook(see)
 
@@ -177,7 +183,7 @@ def become_mortal() -> None:
         MortalLog.trees = Trees(Path(trees), Path(os.environ["WD"]), os.environ.get("LIFE", ""))
     workdir.SqliteLog = MortalLog
     if act := os.environ.get("DIE_AT_ACT"):
-        die_at_act(int(act))
+        die_at_act(int(act), os.environ.get("DIE_FROM", ""))
 
 
 def command(arguments: list[str]) -> int:

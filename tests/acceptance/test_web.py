@@ -75,6 +75,14 @@ def test_every_moment_of_a_run_can_be_asked_for(browser: Browser, ended: Sandbox
     assert {verb["verb"] for verb in past["verbs"]} <= {"fork", "rollback"}
 
 
+def test_every_verb_that_is_offered_at_a_moment_fits_it(browser: Browser, ended: Sandbox) -> None:
+    """A run that has ended has nothing left to fork; from any earlier moment another one can be started."""
+    run, last = ended.run_id, len(ended.records())
+    offered = {seq: {verb["verb"] for verb in browser.json(f"/api/runs/{run}?at={seq}")["verbs"]} for seq in (3, last)}
+    assert offered == {3: {"fork", "rollback"}, last: {"rollback"}}
+    assert browser.post(f"/api/runs/{run}/fork", {"at": last, "resume": False}).status_code == 409
+
+
 def test_events_are_those_of_the_command_line(browser: Browser, ended: Sandbox) -> None:
     assert browser.json(f"/api/runs/{ended.run_id}/events") == ended("log", "--json").json
     two = browser.json(f"/api/runs/{ended.run_id}/events?from=3&limit=2")["events"]

@@ -30,7 +30,7 @@ PROCESSES.set_forkserver_preload(
         # Without it, every process would read pytest where pytest was started by its name.
         "__main__",
         *("tests.support.drivers", "logos.adapters.reports", "typer.main", "logos.cli.app", "logos.cli.output.console"),
-        *("logos.app.debug_log", "rich.progress", "rich.table"),
+        *("logos.app.debug_log", "rich.progress", "rich.table", "logos.web.server"),
         *(f"logos.cli.{command}" for command in ("run", "build", "resume", "status", "rollback", "fork")),
     ]
 )

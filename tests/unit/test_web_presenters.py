@@ -113,6 +113,15 @@ def test_bars_are_of_the_longest(old: dict[str, RunStatus]):
         assert all(0 <= bar.usage_share <= 100 for bar in bars)
 
 
+def test_time_goes_on_for_whoever_is_at_work_and_for_nobody_else(old: dict[str, RunStatus]):
+    view = old["cycle-unfinished"].view
+    (working,) = [turn for turn in view.turns if turn.ended is None and not turn.failure]
+    before, after = pictures.bars(view), pictures.bars(view, 3600.0)
+    assert [bar.name for bar, later in zip(before, after, strict=True) if bar.time != later.time] == [
+        pictures.title_of(working.agent)
+    ]
+
+
 def test_the_strip_covers_every_event_and_shows_the_worst(old: dict[str, RunStatus]):
     view = old["cycle-finished"].view
     assert len(pictures.strip(view)) == len(view.records)

@@ -51,6 +51,12 @@ class RunFold(Generic[State]):
         self.tampered: tuple[int, str] | None = None
         self._last_at: float | None = None
 
+    def __copy__(self) -> "RunFold[State]":
+        """Of a run that is shown at any of its events, every one has a copy."""
+        other: RunFold[State] = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
     @property
     def outcome(self) -> Outcome | None:
         return self.flow.outcome(self.state)

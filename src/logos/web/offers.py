@@ -38,7 +38,7 @@ def verbs_of(moment: Moment) -> tuple[Offer, ...]:
         (open_now and view.question is None, _TELL),
         (open_now and driver is not None, _STOP),
         (idle and not _waits(moment), _RESUME),
-        (whole, _fork(moment)),
+        (whole and view.outcome in UNFINISHED, _fork(moment)),
         (whole and not driver, _rollback(moment)),
         (idle, _ABANDON),
     )

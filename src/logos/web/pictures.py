@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from logos.domain import events
@@ -231,10 +232,12 @@ def _component(name: str, state: LevelsState) -> Node:
 _SPANNED = (events.TurnAsked, events.TurnEnded, events.TurnFailed, events.RunForked)
 
 
-def bars(view: RunView) -> tuple[Bar, ...]:
-    """Time and usage of each role or level, and of Logos itself."""
+def bars(view: RunView, since: float = 0.0) -> tuple[Bar, ...]:
+    """Time and usage of each role or level, and of Logos itself; `since` the last event, a driver has gone on."""
     spans = spans_of(view, view.sessions, tuple(_steps(view)))
     rows = efforts_of(spans, lanes_of(spans, view.build.levels if view.build is not None else None))
+    at_work = Counter(span.lane for span in spans if span.in_flight)
+    rows = tuple(replace(row, seconds=row.seconds + since * at_work[row.name]) for row in rows)
     longest = max((row.seconds for row in rows), default=0.0)
     known = [_amount(row.bill) for row in rows]
     largest = max(known, default=0.0)

@@ -198,3 +198,22 @@ def test_who_logs_out_is_out(browser: Browser, site: Site):
         expect(page.get_by_label("Token")).to_be_visible()
         page.goto(site.url)
         expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_other_sessions_are_ended_and_this_one_goes_on(browser: Browser, runs: Runs):
+    sandbox, run, _ = runs.live("rotated")
+    site = serve(sandbox.wd)
+    with person(browser, site) as other, person(browser, site) as own:
+        other.expected = ("401",)
+        lost, page = other.open(f"/runs/{run}"), own.open(f"/runs/{run}")
+        for one in (lost, page):
+            expect(one.locator("#connection")).to_have_attribute("data-state", "live")
+        page.get_by_role("button", name="End other sessions").click()
+        page.get_by_role("dialog").get_by_role("button", name="End them").click()
+        expect(page.locator(".messages")).to_contain_text("Other sessions have ended")
+        # The other page notices by itself.
+        expect(lost.get_by_label("Token")).to_be_visible()
+        press(page, "Tell", text="still here")
+        expect(page.locator(".messages")).to_contain_text("still here")
+    site.close()
+    sandbox.apart("stop", run)

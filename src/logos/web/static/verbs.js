@@ -1,6 +1,9 @@
 // Verbs: a form becomes one POST with a JSON body, and with a token that no other site can know.
 import { refresh } from "./refresh.js";
 
+// Forms about the session, not about a run, and where they are sent.
+const OF_SESSION = { logOut: "/api/logout", rotate: "/api/rotate" };
+
 const token = () => localStorage.getItem("logos.write") ?? "";
 
 export async function post(address, body) {
@@ -35,7 +38,7 @@ function clicked(event) {
 
 async function submitted(event) {
   const form = event.target;
-  if (!form.matches("[data-verb], [data-start], [data-log-out]")) return;
+  if (!form.matches("[data-verb], [data-start], [data-log-out], [data-rotate]")) return;
   event.preventDefault();
   const buttons = [...form.querySelectorAll("button:not(:disabled)")];
   buttons.forEach((button) => (button.disabled = true));
@@ -53,7 +56,8 @@ async function submitted(event) {
 
 function addressOf(form) {
   if (form.matches("[data-start]")) return "/api/runs";
-  if (form.matches("[data-log-out]")) return "/api/logout";
+  const ofSession = Object.keys(OF_SESSION).find((name) => name in form.dataset);
+  if (ofSession !== undefined) return OF_SESSION[ofSession];
   const shown = document.querySelector("[data-run]");
   return `/api/runs/${encodeURIComponent(shown.dataset.run)}/${form.dataset.verb}${placeOf(shown)}`;
 }
@@ -95,6 +99,11 @@ function refuse(form, text) {
 function done(form, answer) {
   if (form.matches("[data-log-out]")) {
     location.assign("/");
+    return;
+  }
+  if (form.matches("[data-rotate]")) {
+    localStorage.setItem("logos.write", answer.write_token);
+    say("Other sessions have ended.");
     return;
   }
   const page = `/runs/${encodeURIComponent(answer.run)}?wd=${encodeURIComponent(answer.wd)}`;
