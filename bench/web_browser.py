@@ -30,7 +30,8 @@ _WATCH = """() => {
     const seq = document.querySelector("[data-run]").dataset.seq;
     window.seen[seq] ??= (performance.timeOrigin + performance.now()) / 1000;
   });
-  new MutationObserver(look).observe(document.getElementById("main"), { subtree: true, attributes: true, childList: true });
+  const everything = { subtree: true, attributes: true, childList: true };
+  new MutationObserver(look).observe(document.getElementById("main"), everything);
 }"""
 # From the hand's movement to the paint of that moment, in seconds.
 _SCRUB = """(to) => new Promise((done) => {

@@ -205,10 +205,10 @@ def test_the_document_describes_every_route(served: Served) -> None:
     assert routes == {(operation.method, operation.path) for operation in OPERATIONS}
 
 
-def answer_schema(path: str, method: str = "get") -> dict[str, Any]:
+def answer_schema(path: str, method: str = "get", status: int | None = None) -> dict[str, Any]:
     document = openapi()
     responses = document["paths"][path][method]["responses"]
-    content = responses[min(responses)]["content"]["application/json"]["schema"]
+    content = responses[str(status) if status else min(responses)]["content"]["application/json"]["schema"]
     return {**content, "components": document["components"]}
 
 

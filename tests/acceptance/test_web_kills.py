@@ -30,8 +30,8 @@ from logos.domain.events import (
     RunForked,
     RunResumed,
     RunStarted,
+    TurnAsked,
 )
-from logos.domain.turns import RunId
 from logos.web.options import WebOptions
 from tests.acceptance.test_simulation import IN_A_HURRY
 from tests.old_runs import restore
@@ -233,16 +233,19 @@ def resume(site: Sandbox) -> Case:
     renew = rolled_back(site, "turn_sent")
 
     def check() -> None:
+        wait_for(lambda: events(site, RunResumed), "the driver")
         wait_for(lambda: driver_at(site.wd) is None, "the end of the driver")
         assert site("status", "--json").json["status"] == "WAITING FOR YOU"
         assert len(events(site, RunResumed)) == 1
-        assert site.asked == [*dict.fromkeys(site.asked)]
+        # The turn in flight is asked again in a run that was rolled back, and no other one.
+        asked = [event.turn for event in events(site, TurnAsked)]
+        assert asked == [*dict.fromkeys(asked)]
 
     return Case(lambda: f"/api/runs/{renew()}/resume", simulate(site), check, site.wd, site.environment)
 
 
 def start(site: Sandbox) -> Case:
-    known: set[RunId] = set()
+    known: set[str] = set()
 
     def renew() -> str:
         if site("status", "--json").json["status"] != "ABANDONED":
@@ -251,6 +254,8 @@ def start(site: Sandbox) -> Case:
         return "/api/runs"
 
     def check() -> None:
+        # The driver of a killed server may be on its way still.
+        wait_for(lambda: site.logs().keys() - known, "the run")
         wait_for(lambda: driver_at(site.wd) is None, "the end of the driver")
         (run,) = site.logs().keys() - known
         assert [record.event for record in site.records() if isinstance(record.event, RunStarted)]
@@ -318,6 +323,8 @@ def driven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]
     (tmp_path / "go").touch()
     site("stop")
     site.close()
+    # An agent outlives a driver that was killed.
+    site("reset")
     wait_for(lambda: site.left_behind() == [], site.left_behind)
 
 

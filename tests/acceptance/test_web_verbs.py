@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 import psutil
 import pytest
 
 from logos.domain.events import GateDecided, GateOpened, PersonSaid, RunAbandoned, RunResumed, RunStarted, TurnAsked
 from logos.web.options import WebOptions
 from tests.acceptance.test_simulation import IN_A_HURRY
+from tests.acceptance.test_web import answer_schema, strict
 from tests.support.sandbox import Sandbox
 from tests.support.waiting import LAST_RESORT, until_exists, wait_for
 from tests.support.web import Browser, Served, messages
@@ -53,18 +55,22 @@ def start(browser: Browser, site: Sandbox, **settings: str) -> dict[str, Any]:
     body = {"wd": str(site.wd), "text": "", "settings": settings, "simulate": str(site.script_path)}
     answer = browser.post("/api/runs", body)
     assert answer.status_code == 200, answer.text
+    jsonschema.validate(answer.json(), strict(answer_schema("/api/runs", "post")))
     return answer.json()
 
 
 def act(browser: Browser, run: str, verb: str, **body: Any) -> dict[str, Any]:
     answer = browser.post(f"/api/runs/{run}/{verb}", body)
     assert answer.status_code == 200, answer.text
+    # As the OpenAPI document describes it, and nothing else.
+    jsonschema.validate(answer.json(), strict(answer_schema(f"/api/runs/{{run}}/{verb}", "post")))
     return answer.json()
 
 
 def refused(browser: Browser, run: str, verb: str, **body: Any) -> str:
     answer = browser.post(f"/api/runs/{run}/{verb}", body)
     assert answer.status_code == 409, answer.text
+    jsonschema.validate(answer.json(), strict(answer_schema(f"/api/runs/{{run}}/{verb}", "post", 409)))
     return answer.json()["error"]
 
 

@@ -139,6 +139,18 @@ def test_the_proof_and_the_changes_are_shown(own: Person, whole: dict[str, str])
     expect(page.get_by_text("No file differs.")).to_be_visible()
 
 
+def test_both_sides_of_a_change_are_seen_on_a_phone(browser: Browser, site: Site, whole: dict[str, str]):
+    with person(browser, site, viewport={"width": 400, "height": 900}) as own:
+        page = own.open(whole["diff"])
+        expect(page.locator(".patch.split").first).to_be_visible()
+        for words in ("return 'hi'", "return f'hello {name}'", "def test_by_name(self):"):
+            shown = page.locator(".patch .code:visible", has_text=words)
+            expect(shown).to_have_count(1)
+            box = shown.bounding_box()
+            assert box is not None
+            assert 0 <= box["x"] < box["x"] + box["width"] <= 400, (words, box)
+
+
 def test_a_build_shows_its_ladder_lineage_and_reconciliations(own: Person, whole: dict[str, str]):
     page = own.open(whole["build-run"])
     expect(page.locator(".rung")).to_have_count(9)
