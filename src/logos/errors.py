@@ -5,6 +5,7 @@
     │   ├── ConfigError         a value in the file, the environment or a flag
     │   ├── PromptError         the prompt lacks a part
     │   ├── StateError          a state file that cannot be used
+    │   ├── NoRunYet            a work dir has no run
     │   ├── AlreadyEnded        there is nothing to resume: the run has an outcome
     │   └── Busy                another driver holds this folder
     ├── HostError               what the agents run on: retried in the adapter, then the run pauses
@@ -53,6 +54,10 @@ class PromptError(UsageError):
 
 class StateError(UsageError):
     exit_code = 1
+
+
+class NoRunYet(UsageError):
+    """There is a log, perhaps of a command that failed before its run began, and no run in it."""
 
 
 class Busy(UsageError):

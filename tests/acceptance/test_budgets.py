@@ -54,7 +54,7 @@ def test_a_limit_that_would_count_nothing_is_refused_at_the_start(
     assert done.code == 1
     assert f"limits.{limit.replace('=', ' = ')} cannot be kept: {why}" in done.err
     assert f"`--set limits.{limit.partition('=')[0]}=` removes the limit" in done.err
-    assert "the log holds no run yet" in person("status").err
+    assert "no run was started" in person("status").out
     assert use(person, client) == []
 
 

@@ -58,6 +58,15 @@ def test_status_without_a_run_says_how_to_start_one(sandbox: Sandbox) -> None:
     assert sandbox("status", "--json").json["run"] is None
 
 
+def test_a_log_without_a_run_is_as_none(sandbox: Sandbox) -> None:
+    """A command that failed before its run began leaves one."""
+    before = sandbox("status"), sandbox("status", "--json")
+    SqliteLog(sandbox.wd / ".telos" / "logos.db").close()
+    assert (sandbox("status"), sandbox("status", "--json")) == before
+    done = sandbox("log")
+    assert (done.code, done.err) == (2, "logos: no run was started here yet; `logos run` starts one\n")
+
+
 def test_status_of_a_passed_run(sandbox: Sandbox) -> None:
     run = sandbox.run().run
     done = sandbox("status")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from logos.adapters.hosts.providers import BY_PROGRAM
 from logos.app.setting_sources import load_settings
 from logos.app.start import run_here
 from logos.cli import main
+from logos.cli.output import console as show
 from logos.engine.runner import RunResult
 from logos.testing import ScriptedAgents, script
 from tests.support.isolation import OURS, clean_env
@@ -73,6 +77,15 @@ def test_help_names_every_command(sandbox: Sandbox) -> None:
 
 def test_without_arguments_the_help_is_shown(sandbox: Sandbox) -> None:
     assert sandbox() == sandbox("--help")
+    assert sandbox("profiles") == sandbox("profiles", "--help")
+
+
+@pytest.mark.parametrize("command", ["run", "show", "tell", "compare"])
+def test_the_help_has_no_type_of_python(sandbox: Sandbox, command: str) -> None:
+    told = sandbox(command, "--help").out
+    assert "\nArguments:\n" in told
+    assert "\nOptions:\n" in told
+    assert not re.search(r"<\w+(\[\w+\])?>", told)
 
 
 @pytest.mark.parametrize("command", [*((name,) for name in COMMANDS), ("profiles", "list"), ("profiles", "install")])
@@ -134,3 +147,34 @@ def test_errors_are_json_too_when_json_is_asked_for(sandbox: Sandbox) -> None:
 def test_json_after_two_dashes_is_a_word_like_any_other(sandbox: Sandbox) -> None:
     done = sandbox("run", "--", "explain", "--json")
     assert (done.code, done.out) == (1, "")
+
+
+def on_screen(width: int, draw: Callable[[Console], None]) -> list[str]:
+    target = Console(file=io.StringIO(), force_terminal=True, width=width, soft_wrap=True, color_system=None)
+    draw(target)
+    return target.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_how_a_run_ended_is_folded_at_words(width: int) -> None:
+    reason = "the tester reported PASS; so do the tests of before the run (test_greet.py put back), and planted ones"
+    lines = on_screen(width, lambda target: show.put_head(target, "PASSED", "bold", f": {reason}"))
+    shown = [re.sub(r"\x1b\[\d*m", "", line) for line in lines]
+    assert all(len(line) <= width for line in shown)
+    assert " ".join(shown) == f"PASSED: {reason}"
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_what_commands_are_for_stands_in_one_column(width: int) -> None:
+    commands = (
+        ("logos diff k3ab", "the changes as a patch"),
+        ("git add greet.py greetings.py test_greet.py && git commit", "take them over"),
+        ("logos rollback k3ab@1", "undo them: the files as they were when the run started"),
+    )
+    lines = on_screen(width, lambda target: show.put_next(target, commands))
+    shown = [re.sub(r"\x1b\[\d*m", "", line).rstrip() for line in lines][2:]
+    words = " ".join(" ".join(shown).split())
+    assert all(command in words and why in words for command, why in commands)
+    assert all(len(line) <= width for line in shown if "git" not in line)
+    at = {line.index(start) for line in shown for start in ("the changes", "take them", "undo them") if start in line}
+    assert len(at) == 1, shown

@@ -115,6 +115,13 @@ def test_planted_tests_with_random_names_are_the_same_finding() -> None:
     assert one == other
 
 
+def test_a_command_that_begins_a_finding_keeps_both_of_its_backticks() -> None:
+    (raised,) = in_failed_step("`make test`, run by Logos in a clean room, exited 1: no", ())
+    assert raised.text == "`make test`, run by Logos in a clean room, exited 1: no"
+    (raised,) = in_failed_step("- **`greet`** is gone", ())
+    assert not raised.text.startswith("*")
+
+
 def test_agents_write_data_which_is_cut_and_printable() -> None:
     hostile = "\x1b[31mred\x1b[0m \u2028 \u202e " + "x" * 5000
     (found,) = in_review(revise(hostile), "peer_analyst", ())

@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 
 from logos.cli.output.live import Frame, LiveView, View
-from logos.domain.events import Event, Noted, Recorded, RunStarted, Topic, TurnAsked, TurnFailed, TurnSent
+from logos.domain.events import Event, Noted, Recorded, RunStarted, Topic, TurnAnswered, TurnAsked, TurnFailed, TurnSent
 from logos.domain.plans import CyclePlan
 from logos.domain.turns import AgentName, FailureKind, RunId, TurnId
+from logos.domain.usage import Usage
 from logos.flows.fold import RunFold, flow_for
 from logos.views.text import stop_in_words
 from tests.support.waiting import wait_for
@@ -97,6 +98,35 @@ def test_the_live_view_shows_the_last_step_without_growing() -> None:
     assert "now: Bash pytest -q" in after
     assert len(before.splitlines()) == len(after.splitlines())
     assert {len(line) for line in after.splitlines()} == {76}
+
+
+def test_the_live_view_cuts_no_warning_before_it_says_why() -> None:
+    view = LiveView(Console(file=io.StringIO(), width=80, height=24))
+    watched = Watched(heartbeat=0)
+    watched.view = view
+    why = "its client tries again: Reconnecting... 2/5 (unexpected status 429 Too Many Requests)"
+    with view:
+        watched.sees(*BEGUN, Noted(Topic.WARNING, "word " * 100, TURN), Noted(Topic.WARNING, f"{TURN}: {why}", TURN))
+        shown = picture(view)
+    words = " ".join(shown.replace("│", " ").split())
+    assert words.count(why) == 1
+    assert words.count("warning: word") == 1
+    assert len(shown.splitlines()) <= 20
+    assert {len(line) for line in shown.splitlines()} == {76}
+
+
+def test_the_live_view_shows_what_a_run_costs_at_80_columns() -> None:
+    view = LiveView(Console(file=io.StringIO(), width=80, height=24))
+    watched = Watched(heartbeat=0)
+    watched.view = view
+    told = "REVIEW_RESULT: APPROVED\nReviewed openspec artifacts proposal, spec, tasks, file greet.py, risks, tests."
+    with view:
+        watched.sees(*BEGUN, TurnAnswered(TURN, "done", usage=Usage(90_000, 0, 5_094, 0.068)))
+        reviewed = TurnId("r1.peer_analyst.c1")
+        watched.sees(TurnAsked(reviewed, AgentName("peer_analyst"), "do it"), TurnSent(reviewed))
+        watched.sees(TurnAnswered(reviewed, told, usage=Usage(1, 0, 1, 0.0)))
+        shown = picture(view)
+    assert "95,096 tokens, $0.0680 · last verdict APPROVED" in shown
 
 
 def picture(view: LiveView) -> str:

@@ -71,7 +71,7 @@ def test_a_test_that_turns_green_shows_that_the_change_is_tested() -> None:
     guarded = prove(result.progress, ran(ProofStep.GUARDED, ONE, TWO), baseline=baseline)
     canary = prove(guarded.progress, ran(ProofStep.CANARY, failed=("c",), subject=("c",)), baseline=baseline)
     assert canary.progress.step is None
-    assert "1 tests that failed before pass now" in in_words(canary.progress, baseline)
+    assert "1 test that failed before passes now" in in_words(canary.progress, baseline)
 
 
 def test_where_no_test_ran_before_none_is_put_back() -> None:

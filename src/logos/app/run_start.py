@@ -203,7 +203,7 @@ def start_run(
         journal = cycle_journal(log, continued.fold)
         state = journal.state
         message = (
-            f"resuming run {journal.run}: round {state.round}, {state.role}, cycle {state.cycle}; "
+            f"resuming run {journal.run}: round {state.round}, {state.role.replace('_', ' ')}, cycle {state.cycle}; "
             "finished turns are not repeated"
         )
         plan = replace(make_plan(settings, state.plan.prompt), rules=state.plan.rules, start=state.plan.start)

@@ -19,7 +19,7 @@ from logos.adapters.store.mirror import find
 from logos.adapters.store.recovery import open_readonly, repair
 from logos.adapters.store.sqlite import SqliteLog
 from logos.domain.turns import RunId
-from logos.errors import UsageError
+from logos.errors import NoRunYet, UsageError
 from logos.ports import Log
 from logos.views.redact import one_line
 from logos.views.text import count
@@ -207,7 +207,7 @@ def find_run(log: Log, wanted: str | None) -> RunId:
     """The run with this id or the only one whose id starts with it; None means the newest run."""
     runs = log.runs()
     if not runs:
-        raise UsageError("the log holds no run yet; `logos run` starts one")
+        raise NoRunYet("no run was started here yet; `logos run` starts one")
     if wanted is None:
         return runs[-1]
     if wanted in runs:

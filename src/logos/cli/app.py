@@ -35,7 +35,7 @@ COMMANDS = {
     "export": "Send the trace of a run to a collector.",
     "lineage": "Show what each file of a build was built for.",
     "approve": "Approve the gate, or the permission, that a run waits for.",
-    "reject": "Reject it, with words for the author.",
+    "reject": "Reject what a run waits for, with words for the author.",
     "tell": "Tell an agent of a run something with its next prompt.",
     "resolve": "Answer the question a build is blocked on.",
     "telos": "Show the project's purpose per level, and the tools that prove each level.",

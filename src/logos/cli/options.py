@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
+from typer.core import TyperCommand
 
 from logos.cli.completion import known_checkpoints, known_runs
 
@@ -38,9 +39,23 @@ TO = argument("B", f"{_SAME}; default: the files now.", autocompletion=known_che
 Output = Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write to FILE; default: stdout.")]
 
 
+class PlainCommand(TyperCommand):
+    """Its help names an argument by its metavar alone, without the Python type that Typer adds."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        named = [(parameter, parameter.get_help_record(ctx)) for parameter in self.get_params(ctx)]
+        for title, kind in (("Arguments", "argument"), ("Options", "option")):
+            rows = [(own, record) for own, record in named if record is not None and own.param_type_name == kind]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [(own.metavar if kind == "argument" else name, text) for own, (name, text) in rows]
+                    )
+
+
 def command_group(help: str | None = None, epilog: str | None = None) -> Typer:
     """Commands without colours in their help: importing rich for it would take longer than printing it."""
-    return Typer(help=help, epilog=epilog, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+    return Typer(help=help, epilog=epilog, rich_markup_mode=None, add_completion=False)
 
 
 def examples(*lines: str) -> str:
@@ -53,7 +68,7 @@ def command(*shown: str) -> Callable[[Callable[..., int | None]], Typer]:
 
     def declared(function: Callable[..., int | None]) -> Typer:
         group = command_group()
-        group.command(epilog=examples(*shown))(function)
+        group.command(cls=PlainCommand, epilog=examples(*shown))(function)
         return group
 
     return declared

@@ -3,6 +3,8 @@
 from dataclasses import asdict
 from typing import Annotated
 
+from typer import Context, echo
+
 from logos.app import profiles as agent_profiles
 from logos.cli.options import AsJson, command_group, examples, flag, value
 from logos.cli.output import console as show
@@ -11,6 +13,14 @@ profiles = command_group(
     "The agents' profiles that come with Logos.",
     examples("logos profiles list", "logos profiles install --api http://localhost:9889"),
 )
+
+
+@profiles.callback(invoke_without_command=True)
+def show_help(context: Context) -> None:
+    if context.invoked_subcommand is None:
+        echo(context.get_help())
+
+
 Api = Annotated[str, value("URL", "The CAO server; default: API, `api` in ./logos.json, localhost:9889.")]
 
 

@@ -1,6 +1,7 @@
 """`logos status`: where the newest run stands, and what to do next."""
 
 import time
+from pathlib import Path
 
 from rich.console import Console
 
@@ -10,6 +11,7 @@ from logos.app.runs import read_status
 from logos.app.workdir import has_log, wd_flag
 from logos.cli.options import AsJson, OneRun, WorkDir, command
 from logos.cli.output import console as show
+from logos.errors import NoRunYet
 from logos.views.document import VERSION, status_document
 from logos.views.events import Severity
 from logos.views.findings import findings_in_words
@@ -27,7 +29,7 @@ MAX_STEP = 160
 def status(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> None:
     """Show a run: its outcome or where it stands, which agents are at work, and the command to use next."""
     place = place_of_run(run, wd)
-    found = read_status(place, run) if run is not None or has_log(place) else None
+    found = _read(place, run)
     if as_json and found is None:
         show.document({"version": VERSION, "run": None, "wd": str(place), "next": "logos run"})
     elif as_json and found is not None:
@@ -36,6 +38,16 @@ def status(run: OneRun = None, wd: WorkDir = None, as_json: AsJson = False) -> N
         show.put(show.console(), f"no run was started in {place} yet; next: logos init, then logos run")
     else:
         _put_status(found, wd_flag(place))
+
+
+def _read(place: Path, run: str | None) -> RunStatus | None:
+    """The run that was named, or the newest; None where there is none."""
+    if run is not None:
+        return read_status(place, run)
+    try:
+        return read_status(place, None) if has_log(place) else None
+    except NoRunYet:
+        return None
 
 
 def _put_status(status: RunStatus, at: str) -> None:

@@ -34,6 +34,8 @@ Part = tuple[str, str]
 # Commands to use next, and what each is for.
 Commands = Sequence[tuple[str, str]]
 tell = say
+# What a command is for stands beside it if it has so many cells there.
+LEAST_REASON = 32
 _NUMBER = re.compile(r"-|unknown|\$?[\d.,]+")
 
 
@@ -54,6 +56,14 @@ def put(target: Console, text: str, style: str = "", *, whole: bool = False) -> 
     width, shown = width_of(target), clean(text)
     lines = [shown] if whole or width is None else fold(shown, width)
     _print(target, Text("\n".join(lines), style))
+
+
+def put_head(target: Console, word: str, style: str, rest: str) -> None:
+    """A text whose first words have a style of their own; folded as `put` does."""
+    width, shown = width_of(target), f"{word}{clean(rest)}"
+    whole = Text(shown if width is None else "\n".join(fold(shown, width)))
+    whole.stylize(style, 0, len(word))
+    _print(target, whole)
 
 
 def put_line(target: Console, line: EventLine, lead: str = "") -> None:
@@ -169,7 +179,7 @@ def put_summary(target: Console, view: RunView) -> None:
     word = view.outcome.in_words(view.state.verified) if view.outcome else "UNFINISHED"
     # The whole question is printed below.
     reason = "it is blocked on a question" if view.question else view.reason
-    target.print(Text(word, f"bold {'green' if passed else 'red'}").append(f": {one_line(reason)}", ""))
+    put_head(target, word, f"bold {'green' if passed else 'red'}", f": {one_line(reason)}")
     settled = f"{count(len(view.build.reconciled), 'reconciliation')}, " if view.build is not None else ""
     spent = f"{duration(view.seconds)}, {bill.sum_in_words(view.bill, view.characters)}"
     turns = count(view.answered, "turn")
@@ -210,14 +220,16 @@ def put_question(target: Console, question: Question, at: str = "") -> None:
 
 def put_next(target: Console, commands: Commands, title: str = "Where to look next") -> None:
     put(target, f"\n{title}:", "bold")
-    width = max(len(command) for command, _ in commands)
-    # A command is not broken: it is copied. What it is for follows below it where there is no room beside it.
-    room = (width_of(target) or sys.maxsize) - width - 4
+    total = width_of(target) or sys.maxsize
+    lengths = [len(command) for command, _ in commands]
+    # A command is not broken: it is copied. Where it leaves too little room beside it, its reason follows below.
+    width = max((length for length in lengths if length <= total - LEAST_REASON - 4), default=0)
     for command, why in commands:
-        beside = len(why) <= room
-        put(target, f"  {command.ljust(width) if beside else command}{f'  {why}' if beside else ''}", whole=True)
-        if not beside:
-            put(target, f"      {why}")
+        if len(command) > width:
+            put(target, f"  {command}", whole=True)
+        beside = [command] if len(command) <= width else []
+        for left, line in zip_longest(beside, fold(why, max(total - width - 4, NARROWEST)), fillvalue=""):
+            put(target, f"  {left.ljust(width)}  {line}", whole=True)
 
 
 def put_diff(target: Console, diff: str) -> None:

@@ -16,6 +16,7 @@ from rich.text import Text
 from logos.app.runs import read_report
 from logos.cli.output import console as show
 from logos.cli.output.console import Part, short
+from logos.cli.output.layout import NARROWEST, fold
 from logos.cli.output.levels import LevelsView
 from logos.domain.events import (
     GateOpened,
@@ -45,6 +46,8 @@ LAST_EVENTS = 8
 # A build shows as many as fit on the terminal.
 KEPT_EVENTS = 20
 ALARMS_OF_A_BUILD = 2
+# A warning is cut after so many lines.
+WARNING_LINES = 3
 REDRAW_SECONDS = 0.1
 # Where no frame is drawn, a run that says nothing for so long says who is at work.
 HEARTBEAT_SECONDS = 60.0
@@ -168,7 +171,7 @@ class LiveView(View):
         self._live: Frame | None = None
         # Replaced as a whole, never changed: the frame is drawn by a thread of its own.
         self._lines: tuple[Text, ...] = ()
-        self._warnings: tuple[Text, ...] = ()
+        self._warnings: tuple[tuple[EventLine, Text], ...] = ()
         self._turns: tuple[TurnView, ...] = ()
         self._started = self._last = time.time()
         self._drawn = 0.0
@@ -180,7 +183,7 @@ class LiveView(View):
         remarkable = drawn[1:] if isinstance(event, _UNREMARKABLE) else drawn
         self._lines = (*self._lines, *remarkable)[-KEPT_EVENTS:]
         if lines and lines[0].severity is Severity.WARNING and isinstance(event, Noted):
-            self._warnings = (*self._warnings, drawn[0])[-2:]
+            self._warnings = (*self._warnings, (lines[0], drawn[0]))[-2:]
         if isinstance(event, RunStarted | RunResumed):
             self._live = Frame(
                 console=self._console, get_renderable=self.frame, refresh_per_second=CLOCK_RATE, redirect_stdout=False
@@ -216,7 +219,8 @@ class LiveView(View):
             case CycleState():
                 rounds = f" · round {state.round} of {state.last_round}"
                 where = short(*(_stopped(state) or self._doing(state, now)), (rounds, ""))
-                parts = [where, _roles(state), self._numbers(now), self._step(), *self._events(LAST_EVENTS), *alarms]
+                parts = [where, _roles(state), self._numbers(now), self._step()]
+                parts += [*self._warned(width - 4), *self._events(LAST_EVENTS), *alarms]
             case LevelsState():
                 heading.append(f" · {one_line(first_line(state.plan.feature, width))}")
                 parts = self._levels(state, now, width - 4, alarms)
@@ -240,8 +244,9 @@ class LiveView(View):
         options = self._console.options.update_width(width)
         high = sum(len(self._console.render_lines(alarm, options)) for alarm in alarms)
         # Two lines are the border, and one is the cursor's.
-        left = self._console.height - 3 - len(above) - high - len(self._warnings)
-        return [*above, *self._events(left), *alarms]
+        warned = self._warned(width)
+        left = self._console.height - 3 - len(above) - high - len(warned)
+        return [*above, *(warned if left >= 0 else warned[:left]), *self._events(left), *alarms]
 
     def _step(self) -> Text:
         """What the agent at work did last; of several, the one that did something last. Else a blank line."""
@@ -252,12 +257,21 @@ class LiveView(View):
                 return short((f"{who}: {_ago(time.time() - at)}", "dim"), (one_line(text), "dim"))
         return Text()
 
+    def _warned(self, width: int) -> list[Text]:
+        """The last warnings, which stay a little longer than events; folded, because their end says why."""
+        lines: list[Text] = []
+        for line, _ in self._warnings:
+            head, style = f"{clock(line.at)}  ", show.STYLES[line.severity]
+            first, *more = fold(one_line(line.text), max(width - len(head), NARROWEST))
+            if len(more) >= WARNING_LINES:
+                more = [*more[: WARNING_LINES - 2], f"{more[WARNING_LINES - 2]} …"]
+            lines += [short((head, "dim"), (first, style)), *(short((" " * len(head) + rest, style)) for rest in more)]
+        return lines
+
     def _events(self, at_most: int) -> list[Text]:
-        """The last ones; warnings stay a little longer."""
-        if at_most <= 0:
-            return []
-        shown = self._lines[-at_most:]
-        return [*(line for line in self._warnings if line not in shown), *shown]
+        """The last ones; warnings stand above them."""
+        warnings = [drawn for _, drawn in self._warnings]
+        return [line for line in self._lines[-at_most:] if line not in warnings] if at_most > 0 else []
 
     def _doing(self, state: CycleState, now: float) -> list[Part]:
         """What happens now, the most important word first: a narrow terminal cuts the end."""
@@ -278,15 +292,19 @@ class LiveView(View):
         return [(who, "bold"), (f"{since} · phase {state.phase}", "")]
 
     def _numbers(self, now: float) -> Text:
+        """A narrow terminal cuts the end: what it has cost comes before the last verdict, if that is known."""
         until = self._last if self._state is not None and self._state.outcome is not None else now
-        parts = [(f"elapsed {duration(until - self._started)}", "")]
+        spent = self._ledger.spent
+        bill: list[Part] = [(f" · {sum_in_words(spent, self._ledger.characters)}", "")]
         judged = next((turn for turn in reversed(self._turns) if turn.verdict), None)
-        if isinstance(self._state, LevelsState):
-            parts += [(f" · {count(self._ledger.spent.turns, 'turn')}", "")]
+        middle, builds = list[Part](), isinstance(self._state, LevelsState)
+        if builds:
+            middle = [(f" · {count(spent.turns, 'turn')}", "")]
         elif judged is not None:
             verdict = (judged.verdict, show.STYLES[severity_of(judged.verdict)])
-            parts += [(" · last verdict ", ""), verdict, (f" ({judged.turn})", "")]
-        return short(*parts, (f" · {sum_in_words(self._ledger.spent, self._ledger.characters)}", ""))
+            middle = [(" · last verdict ", ""), verdict, (f" ({judged.turn})", "")]
+        ordered = [*middle, *bill] if builds or spent.usage.tokens is None else [*bill, *middle]
+        return short((f"elapsed {duration(until - self._started)}", ""), *ordered)
 
 
 def _ago(seconds: float) -> str:

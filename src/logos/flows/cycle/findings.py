@@ -200,8 +200,10 @@ def _raised(source: str, key: str, text: str) -> RaisedFinding:
 
 
 def _short(text: str) -> str:
-    """A text as one line of printable characters, cut."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in _LEAD.sub("", text)[: 4 * LONGEST_TEXT])
+    """A text as one line of printable characters, cut; a backtick that begins it stays: the other one stands later."""
+    bare = _LEAD.sub("", text)
+    lead = "`" if text[: len(text) - len(bare)].endswith("`") and bare.count("`") % 2 else ""
+    printable = "".join(letter if letter.isprintable() else " " for letter in f"{lead}{bare}"[: 4 * LONGEST_TEXT])
     line = " ".join(printable.split())
     return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 3] + "..."
 

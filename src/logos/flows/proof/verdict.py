@@ -150,7 +150,7 @@ def in_words(progress: ProofProgress, baseline: ProofRan) -> str:
         told.append(noticed if canary.subject else unknown)
     green = turned_green(progress, baseline)
     if green:
-        told.append(f"{len(green)} tests that failed before pass now")
+        told.append(f"{_counted(len(green))} that failed before {'passes' if len(green) == 1 else 'pass'} now")
     elif progress.untested:
         told.append(f"but {UNTESTED}: untested")
     else:
