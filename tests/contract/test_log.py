@@ -496,9 +496,16 @@ def test_a_log_is_not_repaired_under_the_hands_of_its_driver(path: Path) -> None
         fill(log, RUN, "a", "b", "c")
     spoil(path, "DELETE FROM events WHERE seq = 2")
     told: list[str] = []
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    drives = "import sys; from logos.app import workdir; print(); sys.stdin.read()"
+    drives = drives.replace("print()", "lock = workdir.driver_lock(workdir.Path(sys.argv[1])); lock.__enter__(); print()")
+    child = subprocess.Popen(
+        [sys.executable, "-c", drives, str(path.with_name("driver.lock"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     try:
-        path.with_name("driver.lock").write_text(str(child.pid))
+        assert child.stdout is not None
+        assert child.stdout.readline()
         with workdir.open_log(path.parent, told.append) as log:
             assert log.runs() == [RUN]
         assert told == []

@@ -61,7 +61,8 @@ def holder(path: Path) -> int | None:
 def driver_of(path: Path) -> int | None:
     """The pid of the live driver, or None. The lock is not tried: that could keep a driver from starting.
 
-    The system reuses pids, and another container has its own: the process must be the one that wrote the file.
+    The system reuses pids, another container has its own, and an agent can write any: the process must be the one that
+    wrote the file, and hold the lock.
     """
     words = _words(path)
     if not words or (len(words) > 1 and (*words[1:],) != identity(int(words[0]))):
@@ -72,7 +73,29 @@ def driver_of(path: Path) -> int | None:
             os.kill(int(words[0]), 0)
     except (ProcessLookupError, OverflowError):
         return None
-    return int(words[0])
+    return int(words[0]) if _is_locked_by(int(words[0]), path) else None
+
+
+def _is_locked_by(pid: int, path: Path) -> bool:
+    """Whether a process holds the lock on a file; True where the system does not tell who holds which."""
+    try:
+        listed = Path("/proc/locks").read_text("ascii", "replace").splitlines()
+        inode = str(path.stat().st_ino)
+    except OSError:
+        return True
+    locks = (line.split() for line in listed)
+    # NUMBER: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END
+    own = [words[5].rpartition(":")[2] for words in locks if words[1] == "FLOCK" and words[4] == str(pid)]
+    # The inodes of some file systems have other numbers there.
+    return inode in own or (bool(own) and _has_open(pid, path))
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    for handle in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):
+            if handle.samefile(path):
+                return True
+    return False
 
 
 def _words(path: Path) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from logos.adapters.files import own_folder, refused, text_of_file
+from logos.adapters.supervisor import identity, send
 from logos.app.person import require_person
 from logos.app.registry import place_of_run
 from logos.app.runs import driven_run, load_run
@@ -135,12 +136,10 @@ def stop(run: str | None = None, *, wd: Path | None = None, timeout: float = 60.
     if wanted is not None and wanted != driven:
         doing = f"drives run {driven}" if driven is not None else "has not begun a run yet"
         raise UsageError(f"run {wanted} is not being driven: the driver (pid {pid}) in {place} {doing}")
-    try:
-        os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        pass
-    except PermissionError as error:
-        raise UsageError(f"the driver (pid {pid}) in {place} belongs to another user") from error
+    begun = identity(pid)[2]
+    # Not by its pid alone: where it has just ended, that may be another process's now.
+    if driver_at(place) == pid and not send(pid, begun, signal.SIGTERM) and driver_at(place) == pid:
+        raise UsageError(f"the driver (pid {pid}) in {place} belongs to another user")
     _wait_for_end(place, pid, timeout, tell)
     if driven is None:
         return StoppedDriver(place, pid, None)
