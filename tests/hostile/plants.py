@@ -27,6 +27,8 @@ class Plant:
     # In the .git folder; a hook is executable.
     files: Mapping[str, str] = field(default_factory=dict)
     stdin: str = ""
+    # The version of git that starts it for the first time.
+    since: tuple[int, int] = (2, 0)
 
 
 def _setting(key: str, *fires: str, attributes: str = "", stdin: str = "", **more: str) -> Plant:
@@ -38,11 +40,16 @@ def _hook(name: str, *fires: str) -> Plant:
     return Plant(f"hook {name}", fires, files={f"hooks/{name}": "#!/bin/sh\n{}\n"})
 
 
+def _configured_hook(event: str, *fires: str) -> Plant:
+    settings = {f"hook.of {event}.event": event, f"hook.of {event}.command": "{}"}
+    return Plant(f"configured {event}", fires, settings, since=(2, 54))
+
+
 STATUS, ADD, DIFF = ("status",), ("add", "--all"), ("diff", "HEAD")
 COMMIT = ("commit", "--allow-empty", "-m", "x")
 FSMONITOR = "[core]\n\tfsmonitor = {}\n"
 
-PLANTS = (
+ALL_PLANTS = (
     _setting("core.fsmonitor", *STATUS),
     _setting("filter.a.clean", *ADD, attributes="filter=a"),
     _setting("filter.b.smudge", "checkout-index", "--force", FILE, attributes="filter=b"),
@@ -98,7 +105,13 @@ PLANTS = (
     _hook("post-checkout", "checkout", "--quiet", "one"),
     _hook("post-merge", "merge", "one"),
     _hook("post-rewrite", "commit", "--amend", "-m", "x"),
+    _configured_hook("pre-commit", *COMMIT),
+    _configured_hook("reference-transaction", "update-ref", "refs/logos/x", "HEAD"),
+    _configured_hook("post-index-change", *ADD),
+    _configured_hook("post-checkout", "checkout", "--quiet", "one"),
 )
+_VERSION = tuple(map(int, subprocess.check_output(["git", "version"], text=True).split()[2].split(".")[:2]))
+PLANTS = tuple(plant for plant in ALL_PLANTS if plant.since <= _VERSION)
 
 
 def marks(folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.repositories import make_repository
 from tests.support.sandbox import PROMPT, Sandbox
 
-BAD = "\u202e\u2066\u200b\u200f\ufeff\u2060\U000e0041"
+BAD = "\u202e\u2066\u200b\u200f\ufeff\u2060\U000e0041\u034f\u17b4\u180b\U0001d173\U000e0101"
 NAME = "pass\u202eword\u200b.py"
 
 
@@ -43,6 +43,9 @@ COMMANDS = (
     ),
     *(("compare", "{run}", "{run}"), ("lineage",), ("telos",), ("resolve",), ("gc", "--dry-run"), ("doctor",)),
     *(("log", "--json"), ("status", "--json"), ("report", "--format", "md"), ("fork", "--at", "4"), ("resume",)),
+    *(("proof",), ("proof", "--json"), ("runs", "--all"), ("status", "{run}", "--json"), ("doctor", "--trust")),
+    *(("approve", "{run}"), ("reject", "{run}", "no"), ("stop", "{run}"), ("validate",), ("profiles",)),
+    *(("tell", "{run}", BAD), ("log", "{run}"), ("export", "--otlp", "{run}", "http://127.0.0.1:9")),
 )
 
 

@@ -37,6 +37,20 @@ PATHS = (
     f"{TERMINAL}/turn-?/err",
     f"{TERMINAL}/turn-?/prompt.md",
 )
+# What an agent without a sandbox can reach, too: the user state folder.
+STATE = "STATE"
+MESSAGE = f"{STATE}/inbox/*/{'1' * 20}-{'0' * 8}"
+OF_STATE = (
+    f"{STATE}/mirrors/*/log.json",
+    f"{STATE}/mirrors/*/{{run}}.jsonl",
+    f"{STATE}/mirrors/*/{{run}}.tampered",
+    f"{STATE}/mirrors/another/log.json",
+    f"{MESSAGE}.json",
+    f"{MESSAGE}.refused",
+    f"{STATE}/notified/{{run}}",
+    f"{STATE}/acceptance/{{run}}/record.json",
+    f"{STATE}/web.json",
+)
 # Pipes whose other end somebody holds open: to open them takes no time, to read from them would.
 _held: list[int] = []
 
@@ -55,11 +69,15 @@ KINDS: dict[str, Callable[[Path], object]] = {
 COMMANDS = ("status", "resume", "rollback", "doctor")
 # What else reads the folders of terminals.
 LOOKS = ("transcript",)
+# What reads the user state folder.
+OF_PERSONS = ("resume", "status", "tell", "gc", "trust", "proof", "export", "runs")
 OF_TERMINALS = [path for path in PATHS if TERMINAL in path]
 MATRIX = [
     *product(PATHS, KINDS, COMMANDS),
     *product(OF_TERMINALS, KINDS, LOOKS),
     *product(PATHS, ("held pipe",), COMMANDS[:2]),
+    *product(OF_STATE, KINDS, OF_PERSONS),
+    *product(OF_STATE, ("held pipe",), OF_PERSONS[:1]),
 ]
 MAKE = {**KINDS, "held pipe": hold_pipe}
 
@@ -87,14 +105,29 @@ class Copies:
         shutil.copytree(self.kept, self.folder, symlinks=True)
         for number in "12" if "?" in path else " ":
             target = self.box.wd / path.replace(TERMINAL, str(self.terminal)).replace("?", number)
+            if path.startswith(STATE):
+                target = self.in_state(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)
             MAKE[kind](target)
 
+    def in_state(self, path: str) -> Path:
+        """A path in the user state folder; `*` is the folder of the log of this work dir."""
+        (mirror,) = (self.folder / "state" / "logos" / "mirrors").glob("*")
+        below = path.format(run=self.run).removeprefix(f"{STATE}/").replace("*", mirror.name)
+        return self.folder / "state" / "logos" / below
+
     def command(self, name: str) -> Done:
         resume = ("run", "--test", "true", "--simulate", str(self.box.script_path), "--resume")
-        shown = ("show", "r1.tester.c1", "--transcript")
-        words = {"resume": resume, "rollback": ("rollback", f"{self.run}@3"), "transcript": shown}
+        words = {
+            "resume": resume,
+            "rollback": ("rollback", f"{self.run}@3"),
+            "transcript": ("show", "r1.tester.c1", "--transcript"),
+            "tell": ("tell", self.run, "be careful"),
+            "gc": ("gc", "--keep-days", "0", "--keep-runs", "0"),
+            "trust": ("doctor", "--trust"),
+            "export": ("export", "--otlp", self.run, "http://127.0.0.1:9"),
+        }
         return self.box.apart(*words.get(name, (name,)))
 
 

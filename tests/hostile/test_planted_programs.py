@@ -57,6 +57,38 @@ def test_no_command_starts_a_plant_that_is_alone(tmp_path: Path, it: Plant):
     assert marks(tmp_path) == []
 
 
+# Of these, git runs no hook, whatever the settings say.
+WITHOUT_HOOKS = {
+    *("cat-file", "commit-tree", "config", "for-each-ref", "init", "ls-tree", "merge-base", "rev-list", "rev-parse"),
+    *("version", "--version", "write-tree"),
+}
+# Tells which commands git was given, and which of them would run the hook that the repository's settings name.
+TELLS = """#!/bin/sh
+PATH={path}
+echo "$1" >>{log}
+if git config --get hook.evil.command >/dev/null && [ "$(git config --get hook.evil.enabled)" != false ]; then
+    echo "$1" >>{log}.armed
+fi
+exec git "$@"
+"""
+
+
+def test_git_is_told_to_run_no_hook_of_the_settings(tmp_path: Path):
+    """Git before 2.54 knows no such hooks, and has no other way to turn them off."""
+    shop = hostile(tmp_path)
+    git(shop.wd, "config", "hook.evil.event", "reference-transaction")
+    git(shop.wd, "config", "hook.evil.command", f"touch {tmp_path}/ran-it")
+    program, log = tmp_path / "bin" / "git", tmp_path / "asked"
+    program.parent.mkdir()
+    program.write_text(TELLS.format(path=os.environ["PATH"], log=log))
+    program.chmod(0o755)
+    shop.set(PATH=f"{program.parent}:{os.environ['PATH']}")
+    use_every_command(shop)
+    asked, armed = ({*path.read_text().splitlines()} for path in (log, log.with_name("asked.armed")))
+    assert {"update-ref", "update-index", "commit", "worktree"} <= asked
+    assert armed <= WITHOUT_HOOKS
+
+
 def use_every_command(shop: Sandbox) -> None:
     """A run that commits, what can be done with it afterwards, and a build."""
     shop.set(PROMPT=PROMPT, POST_GIT_COMMIT="1")

@@ -50,9 +50,10 @@ def open_regular(path: Path, *, follow: bool = False) -> BinaryIO:
     return os.fdopen(_open_regular(path, os.O_RDONLY | (0 if follow else os.O_NOFOLLOW)), "rb")
 
 
-def open_to_append(path: Path) -> BinaryIO:
-    """The same to append to it; it is created where it is missing."""
-    return os.fdopen(_open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW), "ab")
+def open_to_append(path: Path, *, create: bool = True) -> BinaryIO:
+    """The same to append to it, without a buffer; `create`: where it is missing."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+    return os.fdopen(_open_regular(path, flags), "ab", 0)
 
 
 def _open_regular(path: Path, flags: int) -> int:

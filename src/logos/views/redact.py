@@ -27,10 +27,11 @@ SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("PRIVATE KEY-", r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----"),
     )
 )
-# Characters without a glyph of their own: they reverse the order of others, hide in a name, or break a line.
+# Characters without a glyph of their own: they reverse the order of others, hide in a name, or break a line. They are
+# those that Unicode calls ignorable, without the sixteen that choose between a letter and a picture.
 _INVISIBLE = re.compile(
-    "[\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
-    "\U000e0000-\U000e007f]"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"
+    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 SECRET_NAMES = ("_API_KEY", "_TOKEN", "_SECRET")
 # Shorter values could be ordinary words; no pattern fits a shorter text.

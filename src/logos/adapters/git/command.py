@@ -63,12 +63,14 @@ _DISARMED = {
     "filter": (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")),
     "merge": (("driver", "git merge-file -q %A %O %B"),),
     "credential": (("helper", ""),),
+    # Since git 2.54, settings name hooks as well, which core.hooksPath does not turn off.
+    "hook": (("enabled", "false"),),
 }
-# Commands that never look at the attributes of a file, so that no filter or driver can run.
-_WITHOUT_ATTRIBUTES = frozenset(
+# Commands that neither look at the attributes of a file nor run a hook, so that none of these programs can run.
+_WITHOUT_PROGRAMS = frozenset(
     (
-        *("branch", "cat-file", "commit-tree", "config", "for-each-ref", "init", "ls-tree", "merge-base", "rev-list"),
-        *("rev-parse", "symbolic-ref", "update-ref", "version", "write-tree"),
+        *("cat-file", "commit-tree", "config", "for-each-ref", "init", "ls-tree", "merge-base", "rev-list", "rev-parse"),
+        *("version", "write-tree"),
     )
 )
 # What keeps a command from starting the programs of settings and attributes, and git in nested repositories.
@@ -135,7 +137,7 @@ class Git:
 
     def run(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         name, *rest = arguments
-        if name not in _WITHOUT_ATTRIBUTES and not self.is_disarmed:
+        if name not in _WITHOUT_PROGRAMS and not self.is_disarmed:
             return self.disarmed().run(*arguments, stdin=stdin)
         _refuse_pipes(self.root or self.cwd)
         program = find_program("git", self.root or self.cwd)
@@ -176,15 +178,16 @@ class Git:
         return replace(self, author={key: name if key.endswith("NAME") else address for key in _LOGOS})
 
     def disarmed(self) -> Git:
-        """Without the filters and merge drivers of the repository's own settings now, which agents can write.
+        """Without the filters, merge drivers and hooks of the repository's own settings now, which agents can write.
 
-        Those of the user's global settings stay.
+        The filters and drivers of the user's global settings stay. Hooks do not: they may run what the repository says.
         """
         if self.is_disarmed:
             return self
         listed = self.ask("config", "--list", "-z", "--show-scope", "--name-only")
         fields = listed.decode("utf-8", "surrogateescape").split("\0")
-        named = {key for scope, key in zip(fields[::2], fields[1::2], strict=False) if scope in PLANTABLE}
+        pairs = zip(fields[::2], fields[1::2], strict=False)
+        named = {key for scope, key in pairs if scope in PLANTABLE or key.startswith("hook.")}
         return replace(self.with_settings(without_drivers(named)), is_disarmed=True)
 
     @property
@@ -261,7 +264,7 @@ class Git:
 
 
 def without_drivers(keys: Iterable[str], trusted: Iterable[str] = ()) -> Settings:
-    """Settings that turn off the filters and merge drivers which these keys configure, except `trusted` ones."""
+    """Settings that turn off the filters, merge drivers and hooks that these keys configure, except `trusted` ones."""
     # In `section.name.key` the name may contain dots; a key `section.key` has no name.
     drivers = {key.rpartition(".")[0] for key in keys} - {*trusted}
     split = (driver.partition(".") for driver in sorted(drivers))

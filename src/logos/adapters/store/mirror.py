@@ -15,7 +15,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from logos.adapters.files import opened_folder, private_folder, write_atomically
+from logos.adapters.files import (
+    bytes_of_file,
+    open_regular,
+    open_to_append,
+    opened_folder,
+    private_folder,
+    text_of_file,
+    write_atomically,
+)
 from logos.adapters.store import chain
 from logos.adapters.store.chain import Chain, Head, Reconciled, Row, Rows, first_hash
 from logos.domain.turns import RunId
@@ -29,7 +37,6 @@ RECORD = "log.json"
 EVIDENCE = ".tampered"
 # A run id becomes the name of a file.
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,7 @@ class Mirror:
         if found.mirror and file.rest.count(b"\n") + len(file.rows) > count:
             # More than an incomplete last line is lost.
             copy = self._path(run).with_name(f"{run}.damaged-{secrets.token_hex(4)}")
-            self._attempt(lambda: write_atomically(copy, self._path(run).read_bytes()))
+            self._attempt(lambda: write_atomically(copy, self._content(run)))
         if found.rows != file.rows[:count]:
             self._rewrite(run, found.rows)
         else:
@@ -122,9 +129,7 @@ class Mirror:
 
     def evidence(self, run: RunId) -> str:
         """Evidence of tampering that is no event of the run yet."""
-        with suppress(OSError):
-            return self._evidence(run).read_text(encoding="utf-8")
-        return ""
+        return text_of_file(self._evidence(run))
 
     def clear_evidence(self, run: RunId) -> None:
         self._attempt(lambda: self._evidence(run).unlink(missing_ok=True))
@@ -183,13 +188,12 @@ class Mirror:
         _sync(self._folder)
 
     def _add(self, run: RunId, line: bytes) -> None:
-        handle = os.open(self._path(run), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(handle, "ab", buffering=0) as file:
-            size = os.fstat(handle).st_size
+        with open_to_append(self._path(run), create=False) as file:
+            size = os.fstat(file.fileno()).st_size
             try:
                 if file.write(line) != len(line):
                     raise OSError(None, "the disk is full")
-                os.fsync(handle)
+                os.fsync(file.fileno())
             except BaseException:
                 file.truncate(size)
                 raise
@@ -199,7 +203,7 @@ class Mirror:
         if lines == 0:
             path.unlink()
         else:
-            os.truncate(path, len(b"\n".join(path.read_bytes().split(b"\n")[:lines])) + 1)
+            os.truncate(path, len(b"\n".join(self._content(run).split(b"\n")[:lines])) + 1)
 
     def _attempt(self, write: Callable[[], None]) -> None:
         if not self.failed:
@@ -215,13 +219,17 @@ class Mirror:
 
     def _read(self, run: RunId) -> Chain | None:
         try:
-            with open(os.open(self._path(run), _READ), "rb") as file:
-                return chain.read_chain(run, file.read())
+            return chain.read_chain(run, self._content(run))
         except FileNotFoundError:
             return None
         except OSError as error:
             self._fail(error)
             return None
+
+    def _content(self, run: RunId) -> bytes:
+        """All of the file of a run, however long the run is."""
+        with open_regular(self._path(run)) as file:
+            return file.read()
 
     def _mark(self, run: RunId) -> tuple[int, int, int] | None:
         with suppress(OSError):
@@ -343,7 +351,7 @@ def read_record(folder: Path) -> LogRecord | None:
     if folder.is_symlink():
         raise OSError(None, f"{folder} is a symbolic link")
     try:
-        data: Any = json.loads((folder / RECORD).read_bytes())
+        data: Any = json.loads(bytes_of_file(folder / RECORD))
         runs = tuple(RunId(run) for run in data["runs"] if is_run_id(run))
         return LogRecord(str(data["id"]), str(data["path"]), str(data["key"]), runs)
     except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
