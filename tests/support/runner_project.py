@@ -45,8 +45,17 @@ class RunnerProject:
     def run(self, command: str, only: Sequence[str] = (), **variables: str) -> CommandRan:
         return self._run(command, only, variables)
 
+    def run_watched(self, command: str, *watched: str) -> CommandRan:
+        """As where tests are planted, with nothing planted: what these files work with must not be replaced."""
+        return self._run(command, (), {}, Planted({}, ()), watched)
+
     def _run(
-        self, command: str, only: Sequence[str], variables: Mapping[str, str], plants: Planted | None = None
+        self,
+        command: str,
+        only: Sequence[str],
+        variables: Mapping[str, str],
+        plants: Planted | None = None,
+        watched: Sequence[str] = (),
     ) -> CommandRan:
         reports = self.reports / secrets.token_hex(4)
         reports.mkdir(parents=True)
@@ -56,7 +65,7 @@ class RunnerProject:
         env["PYTEST_ADDOPTS"] = "-p no:cacheprovider" + (" -p xdist" if " -n " in command else "")
         env["PYTHONDONTWRITEBYTECODE"] = "1"
         probe = plants.probe if plants else ""
-        env |= instrument(reports, only, env, self.folder, is_planted=plants is not None, probe=probe)
+        env |= instrument(reports, only, env, self.folder, is_planted=plants is not None, probe=probe, watched=watched)
         done = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=self.folder,

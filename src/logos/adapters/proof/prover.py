@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from logos.adapters.proof.steps import LARGEST_TEXT, StepFiles, differing, files
 from logos.domain.events import ProofRan
 from logos.domain.proof import CountedTests, Network, ProofStep, RoomReport
 from logos.domain.turns import Prove
-from logos.flows.proof.test_ids import fewer_cases, file_of, function_of
+from logos.flows.proof.canary_rust import RUST
+from logos.flows.proof.test_ids import fewer_cases, file_of, function_of, replaced_in
 
 # In the other steps tests are meant to fail.
 _RERUN = (ProofStep.BASELINE, ProofStep.RESULT, ProofStep.GUARDED, ProofStep.BLIND)
@@ -236,31 +237,41 @@ class RoomProver:
         """Run the files of planted tests that did not fail again: one that fails then is flaky.
 
         A test that nobody can make fail is left out: one that does not fail with the same plant before the run either.
+        So is what was replaced before the run as well.
         """
         if order.files.marks:
             return first
         tests = first.tests or CountedTests("")
         silent = fewer_cases(order.files.subject, tests.failed)
         only = tuple(sorted({*map(file_of, silent)}))
-        if not only or stop.is_set():
-            return first
         run, failed = first, tests.failed
-        if order.rules.reruns:
-            again = self._runner.run(replace(order, only=only), stop)
+        if only and order.rules.reruns and not stop.is_set():
+            again = self._runner.run(replace(order, files=order.files.with_planted(only), only=only), stop)
             failed = (*failed, *(test for test in _failed(again) if test not in failed))
-            run = replace(first, tests=replace(tests, failed=failed), report=_with_seconds(first, again))
-        before = planted_on_base(self._checkouts, action, order.files, fewer_cases(order.files.subject, failed))
-        if not before.subject or stop.is_set():
+            passed = {*tests.passed, *(again.tests.passed if again.tests else ())} - {*failed}
+            tests = replace(tests, failed=failed, passed=tuple(sorted(passed)))
+            run = replace(first, tests=tests, report=_with_seconds(first, again))
+        replaced = [test for test in failed if replaced_in(test)]
+        left = fewer_cases(order.files.subject, failed)
+        before = planted_on_base(self._checkouts, action, order.files, left, order.only if replaced else ())
+        if not before.only or stop.is_set():
             return run
         base = self._runner.run(replace(order, files=before, only=before.only), stop)
         noticed = {*map(function_of, _failed(base))}
         tried = [test for test in before.subject if base.tests or test in before.added]
         left_out = frozenset(test for test in tried if test not in noticed)
-        return replace(run, left_out=left_out, report=_with_seconds(run, base))
+        own = {*replaced} & {*_failed(base)}
+        run = replace(run, left_out=left_out, report=_with_seconds(run, base))
+        return _without_failed(run, own) if own else run
 
 
 def _failed(run: RoomRun) -> tuple[str, ...]:
     return run.tests.failed if run.tests is not None else ()
+
+
+def _without_failed(run: RoomRun, names: Collection[str]) -> RoomRun:
+    tests = run.tests or CountedTests("")
+    return replace(run, tests=replace(tests, failed=tuple(test for test in tests.failed if test not in names)))
 
 
 def _with_seconds(run: RoomRun, other: RoomRun) -> RoomReport:
@@ -280,9 +291,11 @@ def _subject(action: Prove, files: StepFiles, run: RoomRun) -> tuple[str, ...]:
     known = files.added | {*map(function_of, action.before.passed if action.before else ())}
     # Nobody parses scripts before they are planted.
     unread = {file_of(test) for test in tests.failed if test.endswith(_UNREAD)}
+    # cargo ends with the first file that has a failing test, and runs nothing if it cannot compile one of them.
+    not_run = {test for test in files.subject if file_of(test).endswith(RUST)} - {*tests.passed, *tests.failed}
     silent = {*tests.skipped, *(test for test in files.subject if file_of(test) in unread)} - tests.executed
     left_out = {*map(function_of, silent)} - known | run.left_out
-    return tuple(test for test in files.subject if function_of(test) not in left_out)
+    return tuple(test for test in files.subject if function_of(test) not in left_out and test not in not_run)
 
 
 def _with_flaky(tests: CountedTests, flaky: set[str]) -> CountedTests:

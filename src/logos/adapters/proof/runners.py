@@ -54,6 +54,7 @@ def instrument(
     *,
     is_planted: bool = False,
     probe: str = "",
+    watched: Sequence[str] = (),
 ) -> Mapping[str, str]:
     """Write reporters into `folder`, outside of every work tree, and return the variables that make runners use them.
 
@@ -61,7 +62,7 @@ def instrument(
     the runner can be told so, and never reported. `environment` is that of the command, whose PYTHONPATH, NODE_OPTIONS
     and PATH are extended; `root` is the work dir as the command sees it, by default the folder it starts in.
     `is_planted`: the functions of node:assert cannot be replaced; `process[probe]()` tells planted tests whether
-    somebody tried to.
+    somebody tried to. `watched` are the tests and what belongs to them: what they work with must not be replaced.
     """
     given = environment or {}
     token = secrets.token_hex(16)
@@ -74,6 +75,7 @@ def instrument(
         "token": token,
         "planted": is_planted,
         "probe": probe,
+        "watched": sorted(watched),
     }
     write_atomically(folder / _SETTINGS, json.dumps(settings), durable=False)
     path = {"PATH": os.pathsep.join([str(folder / "bin"), given["PATH"]])} if given.get("PATH") else {}

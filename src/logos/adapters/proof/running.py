@@ -181,7 +181,10 @@ class _InRoom:
         reports = room.report / "tests"
         private_folder(reports)
         planted, probe = order.files.is_planted, order.files.probe
-        env |= runners.instrument(reports, order.only, env, place.work_dir, is_planted=planted, probe=probe)
+        watched = order.files.watched
+        env |= runners.instrument(
+            reports, order.only, env, place.work_dir, is_planted=planted, probe=probe, watched=watched
+        )
         self._check(tree, lent)
         began = time.monotonic()
         words = by.words(order, room, place, order.rules.command, network=order.network)

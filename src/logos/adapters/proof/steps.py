@@ -4,7 +4,7 @@ import os
 import posixpath
 import secrets
 import string
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from logos.adapters.git.contents import seen_from
@@ -14,9 +14,10 @@ from logos.domain.proof import ProofRules, ProofStep
 from logos.domain.turns import Prove
 from logos.flows.proof.canary import planted
 from logos.flows.proof.canary_commands import planted_scripts
+from logos.flows.proof.canary_rust import RUST
 from logos.flows.proof.commands import implied_by, named_by, named_modules
 from logos.flows.proof.guarded import is_test, mixed, put_back
-from logos.flows.proof.steering import Steering
+from logos.flows.proof.steering import Steering, helps_tests
 from logos.flows.proof.test_ids import file_of, function_of
 
 # A larger file is not text that somebody has written.
@@ -29,7 +30,8 @@ class StepFiles:
 
     `skipped` says why there is nothing to run. `also` are files with which the tests must pass as well. `marks` are
     what planted scripts leave behind when they run. `added` are planted tests that are none of the project's; `probe`
-    is the name of what they ask whether assertions were replaced.
+    is the name of what they ask whether assertions were replaced. `watched` are the tests and what belongs to them, by
+    their paths relative to the work dir: what they work with must not be replaced.
     """
 
     commit: str
@@ -43,6 +45,16 @@ class StepFiles:
     is_planted: bool = False
     added: frozenset[str] = field(default_factory=frozenset[str])
     probe: str = ""
+    watched: tuple[str, ...] = ()
+    # What is planted, by its path relative to the work dir, and the path and text it has there otherwise.
+    unplanted: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict[str, tuple[bytes, bytes]])
+
+    def with_planted(self, names: Collection[str]) -> "StepFiles":
+        """The same with no other files of Rust planted: cargo ends with the first file that has a failing test."""
+        others = {
+            path: text for name, (path, text) in self.unplanted.items() if name.endswith(RUST) and name not in names
+        }
+        return replace(self, texts={**self.texts, **others})
 
 
 def files_of(checkouts: Checkouts, action: Prove, planted: Mapping[str, bytes] | None = None) -> StepFiles:
@@ -182,6 +194,8 @@ def _canary(both: _Snapshots) -> StepFiles:
     if not ran:
         return _with_scripts(both, files)
     helpers = {path for path in files.entries if path.endswith(b".py") and is_test(both.relative(path))}
+    if action.share < 1.0 and any(path.endswith(RUST.encode()) for path in ran):
+        return replace(files, skipped="(not run: the command takes long, and nothing can be left out of it)")
     read = both.texts(files.entries, ran | helpers)
     texts = {both.relative(path): text for path, text in read.items()}
     same = {both.relative(path) for path in ran if path in both.base and both.base[path] == files.entries.get(path)}
@@ -190,7 +204,10 @@ def _canary(both: _Snapshots) -> StepFiles:
     skipped = "" if own else "(not run: there is no test of a known kind that can be made to fail)"
     only = tuple(sorted(plants.files))
     files = replace(files, texts={**files.texts, **own}, subject=plants.ids, only=only, skipped=skipped)
-    return replace(files, added=plants.added, probe=plants.probe)
+    names = {both.relative(path) for path in files.entries}
+    watched = tuple(sorted(name for name in names if helps_tests(name) or both.full(name) in ran))
+    before = {name: (both.full(name), texts[name].encode()) for name in plants.files}
+    return replace(files, added=plants.added, probe=plants.probe, watched=watched, unplanted=before)
 
 
 def _with_scripts(both: _Snapshots, files: StepFiles) -> StepFiles:
@@ -209,19 +226,22 @@ def _with_scripts(both: _Snapshots, files: StepFiles) -> StepFiles:
     return replace(files, texts={**files.texts, **own}, subject=tuple(plants), marks=marks, skipped=skipped)
 
 
-def planted_on_base(checkouts: Checkouts, action: Prove, files: StepFiles, silent: Iterable[str]) -> StepFiles:
+def planted_on_base(
+    checkouts: Checkouts, action: Prove, files: StepFiles, silent: Iterable[str], suspect: Iterable[str] = ()
+) -> StepFiles:
     """The files of the base with these planted tests; `subject` has those that passed there, in the same files.
 
-    Of those that were added nobody knows yet whether they can fail.
+    Of those that were added nobody knows yet whether they can fail. `suspect` are test files that are run as well.
     """
     both = _Snapshots(checkouts, action)
     passed = files.added | {*map(function_of, action.before.passed if action.before else ())}
     known = {test: both.full(file_of(test)) for test in silent if test in passed}
     same = {test: path for test, path in known.items() if both.base.get(path) == files.entries.get(path)}
-    texts = {path: files.texts[path] for path in same.values() if path in files.texts}
-    only = tuple(sorted({*map(file_of, same)}))
+    also = {name: path for name in suspect if (path := both.full(name)) in both.base}
+    texts = {path: files.texts[path] for path in (*same.values(), *also.values()) if path in files.texts}
+    only = tuple(sorted({*map(file_of, same), *also}))
     before = StepFiles(action.base, both.base, texts, tuple(same), only, is_planted=True)
-    return replace(before, added=files.added, probe=files.probe)
+    return replace(before, added=files.added, probe=files.probe, watched=files.watched)
 
 
 def random_word() -> str:

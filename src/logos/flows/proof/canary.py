@@ -13,6 +13,7 @@ from posixpath import basename, dirname, splitext
 
 from logos.flows.proof.canary_beside import python_beside, script_beside
 from logos.flows.proof.canary_python import Canary, python_canary
+from logos.flows.proof.canary_rust import RUST, rust_canary
 from logos.flows.proof.canary_script import SCRIPTS, script_canary
 from logos.flows.proof.guarded import is_test
 from logos.flows.proof.test_ids import file_of
@@ -63,15 +64,15 @@ def planted(
     usable = {
         path: text
         for path, text in files.items()
-        if path in by_file and len(text) <= _MAX_CHARACTERS and splitext(path)[1] in (".py", *SCRIPTS)
+        if path in by_file and len(text) <= _MAX_CHARACTERS and splitext(path)[1] in (".py", RUST, *SCRIPTS)
     }
     sources = [path for path in changed if not is_test(path)]
     for path in _chosen({path: len(by_file[path]) for path in usable}, share, _ranks(usable, sources, word)):
         ends = [test.partition("::")[2] for test in by_file[path]]
         text = usable[path]
-        canary = python_canary(text, ends, word, own) if path.endswith(".py") else script_canary(text, ends, word)
+        canary = _in_place(path, text, ends, word, own)
         beside = None
-        if path in same and is_test(path) and _needs_more(path, ends, canary):
+        if path in same and is_test(path) and not path.endswith(RUST) and _needs_more(path, ends, canary):
             given = canary.text if canary else text
             is_python = path.endswith(".py")
             beside = python_beside(given, word, own) if is_python else script_beside(path, given, word, probe)
@@ -82,8 +83,21 @@ def planted(
     return Planted(found, (*ids, *added), frozenset(added), probe)
 
 
+def _in_place(
+    path: str, text: str, ends: Collection[str], word: Callable[[], str], own: frozenset[str]
+) -> Canary | None:
+    if path.endswith(".py"):
+        return python_canary(text, ends, word, own)
+    return rust_canary(text, ends, word) if path.endswith(RUST) else script_canary(text, ends, word)
+
+
 def _needs_more(path: str, ends: Collection[str], canary: Canary | None) -> bool:
-    """In Python, each planted test notices what is replaced for all. A script notices only what concerns itself."""
+    """In Python, each planted test notices what is replaced for all. A script notices only what concerns itself.
+
+    Node calls any file in the folder of tests a test: one without tests may be a helper, which others load.
+    """
+    if all(end == "(file)" for end in ends):
+        return False
     return canary is None or (not path.endswith(".py") and len(canary.tests) < len(ends))
 
 

@@ -16,11 +16,8 @@ _SAYS = {
     "assertNotIn": "({0}) not in ({1})",
     "assertIsInstance": "isinstance(({0}), ({1}))",
     "assertNotIsInstance": "not isinstance(({0}), ({1}))",
-    "assertGreater": "({0}) > ({1})",
-    "assertGreaterEqual": "({0}) >= ({1})",
-    "assertLess": "({0}) < ({1})",
-    "assertLessEqual": "({0}) <= ({1})",
 }
+_ORDERS = {"assertGreater": ">", "assertGreaterEqual": ">=", "assertLess": "<", "assertLessEqual": "<="}
 _EQUAL = ("Equal", "Equals", "ListEqual", "TupleEqual", "SetEqual", "DictEqual", "MultiLineEqual")
 # What fails for each assertion method of unittest.
 _METHODS = {
@@ -77,23 +74,28 @@ _FUNCTIONS = {
 def equality(left: ast.expr, right: ast.expr, name: str, word: Callable[[], str]) -> str:
     """What says that `name`, which holds the left side, and the right side are equal.
 
-    Beside a literal, an object that equals everything is no equal, and a number is what it was before a subclass
-    said what it equals. The right side is `{1}`.
+    Beside a literal, an object that equals everything is no equal, and a number or text is what it was before a
+    subclass said what it equals. The right side is `{1}`.
     """
     said = f"({name}) == ({{1}})"
     if not any(map(_is_literal, (left, right))):
         return said
     said += f' and not ({name}) == "{word()}" and not ({{1}}) == "{word()}"'
-    if any(map(_is_number, (left, right))):
-        said += " and ({}) == ({})".format(*map(_own_value, (f"({name})", "({1})")))
+    if any(map(has_plain_value, (left, right))):
+        said += f" and ({OWN})({name}, {OWN}) == ({OWN})({{1}}, {OWN})"
     return said
 
 
-def _own_value(text: str) -> str:
-    return (
-        f"int.__add__({text}, 0) if isinstance({text}, int) else "
-        f"float.__add__({text}, 0.0) if isinstance({text}, float) else {text}"
-    )
+# What a value is, whatever its class says that it equals: numbers and texts, and lists and the like of these.
+OWN = (
+    "lambda value, own: int.__add__(value, 0) if isinstance(value, int) else "
+    "float.__add__(value, 0.0) if isinstance(value, float) else "
+    "str.__add__(value, '') if isinstance(value, str) else "
+    "[own(one, own) for one in list.__iter__(value)] if isinstance(value, list) else "
+    "[own(one, own) for one in tuple.__iter__(value)] if isinstance(value, tuple) else "
+    "[(own(one, own), own(dict.__getitem__(value, one), own)) for one in sorted(dict.__iter__(value), key=repr)] "
+    "if isinstance(value, dict) else value"
+)
 
 
 def _is_literal(node: ast.expr) -> bool:
@@ -104,9 +106,16 @@ def _is_literal(node: ast.expr) -> bool:
     return True
 
 
-def _is_number(node: ast.expr) -> bool:
-    value = node.operand if isinstance(node, ast.UnaryOp) else node
-    return isinstance(value, ast.Constant) and type(value.value) in (int, float)
+def has_plain_value(node: ast.expr) -> bool:
+    """Whether an expression is a number, a text, or a list or the like of these, written out."""
+    return _is_literal(node) and type(ast.literal_eval(node)) in (int, float, str, list, tuple, dict)
+
+
+def order(sign: str, left: ast.expr, right: ast.expr, name: str) -> str:
+    """What says that `name`, which holds the left side, and the right side stand in this order."""
+    said = f"({name}) {sign} ({{1}})"
+    is_plain = any(map(has_plain_value, (left, right)))
+    return f"{said} and ({OWN})({name}, {OWN}) {sign} ({OWN})({{1}}, {OWN})" if is_plain else said
 
 
 def said_by(method: str, arguments: list[ast.expr], name: str, word: Callable[[], str]) -> str | None:
@@ -115,6 +124,8 @@ def said_by(method: str, arguments: list[ast.expr], name: str, word: Callable[[]
     `name` holds the first one where it is needed twice: the text then contains it.
     """
     said = _SAYS.get(method)
+    if method in _ORDERS and len(arguments) in (2, 3):
+        return order(_ORDERS[method], arguments[0], arguments[1], name)
     if method.removeprefix("assert") in _EQUAL and len(arguments) in (2, 3):
         return equality(arguments[0], arguments[1], name, word)
     count = 2 if said and "{1}" in said else 1

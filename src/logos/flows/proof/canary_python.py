@@ -8,17 +8,18 @@ call of a helper, stays as it is.
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from logos.flows.proof.canary_assertions import dotted, equality, probes, said_by
+from logos.flows.proof.canary_assertions import OWN, dotted, equality, has_plain_value, order, probes, said_by
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Decorators, marks and context managers for which a failing test is one that passes.
 _FORGIVING = re.compile(r"fail|raise|suppress|expected|error|warns", re.IGNORECASE)
 _RAISES = ("pytest.raises", "raises", "self.assertRaises", "self.assertRaisesRegex")
 _REST_OF_LINE = re.compile(rb"[ \t\f]*(#.*)?")
+_SIGNS: dict[type[ast.cmpop], str] = {ast.Gt: ">", ast.GtE: ">=", ast.Lt: "<", ast.LtE: "<="}
 _OWN_SCOPE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -49,7 +50,9 @@ def python_canary(
         functions = names.of(test.partition("[")[0])
         for function in functions:
             if function not in planted:
-                planted[function] = _Test(source, function, replaced, word).plant(names.marks_of(function))
+                planted[function] = _Test(source, function, replaced, word, _constants(function)).plant(
+                    names.marks_of(function)
+                )
         if functions and all(planted[function] for function in functions):
             found.append(test)
     edited = source.edited()
@@ -214,6 +217,8 @@ class _Test:
     function: Function
     replaced: frozenset[str]
     word: Callable[[], str]
+    # Local variables that hold a value that is written out.
+    constants: Mapping[str, ast.expr]
 
     def plant(self, marks: str) -> bool:
         """Make it fail at its end; False, and no edit, where that cannot be done."""
@@ -265,6 +270,10 @@ class _Test:
     def _restate(self, node: ast.Assert | ast.Expr) -> None:
         lines = self._in_operators(node)
         if lines:
+            # Product code can reach into the frame that calls it.
+            names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+            known = {name: value for name, value in self.constants.items() if name in names}
+            lines += [f"if not ({name}) == ({self.source.of(value)}): return" for name, value in known.items()]
             indent = self.source.indent(node) or ""
             text = f"\n{indent}".join(lines)
             self.source.replace(self.source.start(node), self.source.end(node), text)
@@ -276,6 +285,10 @@ class _Test:
             match node.test:
                 case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                     return self._held([left, right], equality(left, right, name, self.word), name)
+                case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in _SIGNS:
+                    return self._held([left, right], order(_SIGNS[type(sign)], left, right, name), name)
+                case ast.Call() as call:
+                    return [f"if not ({self._with_own_values(call)}): return"]
                 case _:
                     return [f"if not ({self.source.of(node.test)}): return"]
         call = node.value
@@ -285,14 +298,28 @@ class _Test:
         if called in _RAISES:
             return self._raises_of_call(call, called)
         method = called.removeprefix("self.")
-        if not called.startswith("self.") or method in self.replaced:
+        if method in self.replaced:
             return []
+        if not called.startswith("self."):
+            text = self._with_own_values(call)
+            return [text] if text != self.source.of(call) else []
         if method == "assertAlmostEqual":
             return self._almost(call, name)
         if any(keyword.arg != "msg" for keyword in call.keywords):
             return []
         said = said_by(method, call.args, name, self.word)
         return self._held(call.args, said, name) if said else []
+
+    def _with_own_values(self, call: ast.Call) -> str:
+        """A call of a helper, which is given what values are, where it compares them with one that is written out."""
+        if not any(map(has_plain_value, call.args)) or any(isinstance(value, ast.Starred) for value in call.args):
+            return self.source.of(call)
+        given = [
+            f"({OWN})({self.source.of(value)}, {OWN})" if isinstance(value, ast.Call) else self.source.of(value)
+            for value in call.args
+        ]
+        named = [self.source.of(keyword) for keyword in call.keywords]
+        return f"{self.source.of(call.func)}({', '.join([*given, *named])})"
 
     def _held(self, values: Sequence[ast.expr], said: str, name: str) -> list[str]:
         """Each value is computed once, in the order in which it stands."""
@@ -364,6 +391,18 @@ def must_raise(text: str) -> list[str]:
 def _is_error(node: ast.expr) -> bool:
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     return all(dotted(part) for part in parts)
+
+
+def _constants(function: Function) -> dict[str, ast.expr]:
+    """The variables of a function that are assigned once, and a number, a text or the like that is written out."""
+    stores = [node for node in ast.walk(function) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)]
+    names = [node.id for node in stores]
+    return {
+        node.targets[0].id: node.value
+        for node in function.body
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+        if names.count(node.targets[0].id) == 1 and isinstance(node.value, ast.Constant) and has_plain_value(node.value)
+    }
 
 
 def _catches_failures(handlers: Sequence[ast.ExceptHandler]) -> bool:

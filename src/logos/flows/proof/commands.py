@@ -1,5 +1,6 @@
 """Which files a shell command executes or is configured by, read from its text."""
 
+import ast
 import json
 import re
 import shlex
@@ -12,6 +13,10 @@ _MAX_TEXT = 100_000
 _PUNCTUATION = ";&|()\n`"
 _SEPARATORS = re.compile(r"[;&|(){}\n`]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_MAKEFILE = re.compile(r"(?:GNU)?[Mm]akefile|.*\.mk|\.?[Jj]ustfile")
+_INCLUDE = re.compile(r"^[-s]?include[ \t]+(.+)$", re.MULTILINE)
+# What handles an import that fails.
+_MAY_FAIL = frozenset(("ImportError", "ModuleNotFoundError", "Exception"))
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _FILE = re.compile(r"[\w@./+-]*\.\w+")
 # What a path can be; anything else was never one word of a file name.
@@ -100,12 +105,53 @@ def named_modules(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def included_by(path: str, text: str) -> frozenset[str]:
+    """The files that a script reads as parts of itself, also where it does so only if they are there.
+
+    `include` of make, `.` and `source` of a shell, and imports in Python that may fail.
+    """
+    parts = [
+        ("", word) for line in _INCLUDE.findall(text) for word in line.split() if _MAKEFILE.fullmatch(basename(path))
+    ]
+    parts += [(folder, words[1]) for folder, words in _commands(script_text(path, text)) if _includes(words)]
+    if path.endswith(".py"):
+        parts += [("", name + end) for name in _optional_imports(text) for end in (".py", "/__init__.py")]
+    # A script often changes to a folder that is not known here.
+    found = (_normal(start, word) for folder, word in parts for start in {folder, "", dirname(path)})
+    return frozenset(filter(None, found))
+
+
+def _includes(words: list[str]) -> bool:
+    return len(words) > 1 and words[0] in (".", "source")
+
+
+def _optional_imports(text: str) -> Iterator[str]:
+    """The modules that a Python file imports where that may fail."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Try) or not any(map(_handles_imports, node.handlers)):
+            continue
+        for inner in node.body:
+            if isinstance(inner, ast.Import):
+                yield from (alias.name.replace(".", "/") for alias in inner.names)
+            elif isinstance(inner, ast.ImportFrom) and inner.module and not inner.level:
+                yield inner.module.replace(".", "/")
+
+
+def _handles_imports(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or (isinstance(kind, ast.Name) and kind.id in _MAY_FAIL) for kind in kinds)
+
+
 def script_text(path: str, text: str) -> str:
     """The part of a file that a shell executes: recipes of a Makefile, scripts of a package.json, a shell script."""
     name = basename(path)
     if name == "package.json":
         return _package_scripts(text)
-    if re.fullmatch(r"(?:GNU)?[Mm]akefile|.*\.mk|\.?[Jj]ustfile", name):
+    if _MAKEFILE.fullmatch(name):
         lines = (line.strip().lstrip("@-+") for line in text.splitlines() if line[:1].isspace())
         # Each line of a recipe is a shell of its own, in the folder of the file.
         return "\n".join(f"({line})" if line.startswith("cd ") else line for line in lines)
@@ -171,7 +217,7 @@ def _without_prefixes(words: list[str]) -> list[str]:
             del left[0]
         elif first in _PREFIXES or (first in _PREFIX_PAIRS and left[1:2] == [_PREFIX_PAIRS[first]]):
             del left[: 1 if first in _PREFIXES else 2]
-            while left and (left[0].startswith("-") or re.fullmatch(r"[\d.]+[smhd]?", left[0])):
+            while left and (left[0].startswith("-") or re.fullmatch(r"\d[\d.]*[smhd]?", left[0])):
                 del left[0]
         else:
             return [first, *left[1:]] if first else left[1:]

@@ -7,7 +7,7 @@ _MODULE = re.compile(
     r"^[ \t]*#\[cfg\(test\)\]\s*(?:#\[[^\]\n]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?mod\s+(?P<name>\w+)\s*\{", re.MULTILINE
 )
 # Braces, and what may contain braces that are none.
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"//[^\n]*|/\*.*?\*/|b?r(?P<hashes>#*)\".*?\"(?P=hashes)|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\.[^']*|[^'\\\n])'|[{}]",
     re.DOTALL,
 )
@@ -35,7 +35,7 @@ def _modules(text: str) -> Iterator[tuple[str, int, int]]:
 
 def _end(text: str, place: int) -> int:
     depth = 1
-    for token in _TOKEN.finditer(text, place):
+    for token in TOKEN.finditer(text, place):
         depth += {"{": 1, "}": -1}.get(token[0], 0)
         if depth == 0:
             return token.end()

@@ -12,6 +12,7 @@ from functools import cached_property
 from posixpath import basename, dirname, join, normpath, splitext
 
 from logos.domain.proof import CountedTests, ProofRules
+from logos.flows.proof.commands import included_by
 from logos.flows.proof.examples import has_examples
 from logos.flows.proof.guarded import allowed, ambiguous_folder, is_guarded, is_test, mixed, named_files, scripts_of
 from logos.flows.proof.mentions import imported, is_code, mentions, names_from
@@ -78,7 +79,9 @@ class Steering:
     def is_guarded(self, path: str) -> bool:
         # A file that only the command names, and that did not exist, is what the run was to make.
         rules = self.rules if path in self._paths else replace(self.rules, command="")
-        return (is_guarded(path, rules) and not self._is_product(path)) or self._is_new_program(path)
+        if path not in self._paths and (self._is_new_program(path) or path in self._included):
+            return True
+        return is_guarded(path, rules) and not self._is_product(path)
 
     def is_test(self, path: str) -> bool:
         return is_test(path) and not self._is_product(path)
@@ -157,8 +160,14 @@ class Steering:
 
     def _is_new_program(self, path: str) -> bool:
         """Whether a new file comes before a program that tests start by its name."""
-        is_new = path not in self._paths and dirname(path) in self.program_folders
-        return is_new and basename(path) in self._words
+        return dirname(path) in self.program_folders and basename(path) in self._words
+
+    @cached_property
+    def _included(self) -> frozenset[str]:
+        """Files that scripts of the tests read as parts of themselves if they are there, not the product's."""
+        tops = {path.partition("/")[0] for path in self._paths if "/" in path}
+        found = {path for source, text in self._scripts.items() if source for path in included_by(source, text)}
+        return frozenset(path for path in found if not (path.endswith(".py") and path.partition("/")[0] in tops))
 
     # -- the decision
 
@@ -265,6 +274,14 @@ class Steering:
         tops = {parts[0] for source, text in self._tests.items() for parts in imported(source, text)}
         modules = (splitext(path)[0].removesuffix("/__init__") for path in self._paths if path.endswith(".py"))
         return frozenset(("", *(dirname(module) for module in modules if basename(module) in tops)))
+
+
+def helps_tests(path: str) -> bool:
+    """Whether a file of this name holds tests, or is a program or data that they use."""
+    stem, ending = splitext(path)
+    return (is_code(path) or ending == ".json") and bool(
+        is_test(path) or _VENDORED.search(path) or _LIKE_TESTS.search(stem)
+    )
 
 
 def _is_script(path: str) -> bool:

@@ -1,7 +1,10 @@
 """The ids of tests: `path::rest`, the path relative to the work dir, or `::rest` where the runner tells no file."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
+
+_REPLACED = re.compile(r".*::\((?P<what>.+ was (?:replaced|changed|read by .+))\)", re.DOTALL)
 
 
 def file_of(test_id: str) -> str:
@@ -19,6 +22,12 @@ def function_of(test_id: str) -> str:
 def is_whole_file(test_id: str) -> bool:
     """Whether an id stands for all tests of a file, of which the runner could find none: `path::(not collected)`."""
     return test_id.partition("::")[2] == "(not collected)"
+
+
+def replaced_in(test_id: str) -> str:
+    """What an id says that product code has done to its tests, `::(json.loads was replaced)`; empty for a test."""
+    found = _REPLACED.fullmatch(test_id)
+    return found["what"] if found else ""
 
 
 def fewer_cases(wanted: Iterable[str], found: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from logos.domain.turns import Prove, TurnId
 from logos.flows.condense import tail
 from logos.flows.proof.acceptance import failure_of_blind
 from logos.flows.proof.guarded import allowed, is_guarded, is_test
-from logos.flows.proof.test_ids import fewer_cases, file_of, is_whole_file
+from logos.flows.proof.test_ids import fewer_cases, file_of, is_whole_file, replaced_in
 
 # How many names a message lists.
 _MOST_NAMES = 12
@@ -214,6 +214,11 @@ def _guarded(progress: ProofProgress, ran: ProofRan, baseline: ProofRan, rules: 
 
 def _canary(progress: ProofProgress, ran: ProofRan, baseline: ProofRan, rules: ProofRules) -> str:
     del progress, baseline, rules
+    if replaced := _replaced_in(ran):
+        return (
+            f"While the tests ran, the result has touched what they work with: {_listed(replaced)}. Before the run it "
+            "did not. What tests read, call and compare with must stay what it is, and the product must not read them."
+        )
     unnoticed = unnoticed_in(ran)
     if unnoticed:
         return (
@@ -228,6 +233,12 @@ def _canary(progress: ProofProgress, ran: ProofRan, baseline: ProofRan, rules: P
     if ran.subject and ran.exit_code == 0:
         return f"Planted tests failed, but `{ran.command}` exited 0: its exit code says nothing."
     return ""
+
+
+def _replaced_in(ran: ProofRan) -> list[str]:
+    """What was replaced under the tests: library functions, parts of the runner, their helpers and constants."""
+    failed = ran.tests.failed if ran.tests is not None else ()
+    return [what for test in failed if (what := replaced_in(test))]
 
 
 def unnoticed_in(ran: ProofRan) -> list[str]:

@@ -14,9 +14,14 @@ import os
 import re
 import sys
 
+from logos_watch import Watch  # pyright: ignore[reportMissingImports]
+
 FOLDER = "LOGOS_REPORT"
 TOKEN = "LOGOS_REPORT_TOKEN"
 OURS = (FOLDER, TOKEN)
+# As they are now: tests replace such functions while they run.
+as_json, sha256 = json.JSONEncoder().encode, hashlib.sha256
+open_file, write_bytes, process_id, random_bytes = os.open, os.write, os.getpid, os.urandom
 
 
 class Reporter:
@@ -26,7 +31,7 @@ class Reporter:
         self.folder = folder
         self.token = token
         self.digest = ""
-        self.process = os.getpid()
+        self.process = process_id()
         self.owner = None
         self.handle = None
         with open(os.path.join(folder, "settings.json"), encoding="utf-8") as file:
@@ -34,16 +39,29 @@ class Reporter:
         self.root = settings["root"] or os.getcwd()
         self.only = frozenset(settings["only"])
         self.planted = bool(settings.get("planted"))
+        watched = [os.path.realpath(os.path.join(self.root, path)) for path in settings.get("watched", [])]
+        self.watch = Watch(self.root, watched) if self.planted and watched else None
 
     def begin(self, runner):
         """Whether this runner reports; a runner within a runner does not."""
-        if self.owner is not None or os.getpid() != self.process:
+        if self.owner is not None or process_id() != self.process:
             return False
         self.owner = runner
         self.write(event="start", runner=runner)
         return True
 
+    def after_test(self):
+        if self.watch is not None:
+            self.tell(self.watch.after_test())
+
+    def tell(self, replaced):
+        """Report what product code has replaced."""
+        for name in replaced:
+            self.write(event="test", id=f"::({name})", outcome="failed")
+
     def end(self, status):
+        if self.watch is not None:
+            self.tell(self.watch.replaced())
         self.write(event="end", status=status)
         self.owner = None
 
@@ -53,15 +71,16 @@ class Reporter:
 
     def write(self, **line):
         # A fork of this process has the same handle.
-        if os.getpid() != self.process:
+        if process_id() != self.process:
             return
         if self.handle is None:
-            name = f"{self.owner}-{self.process}-{os.urandom(6).hex()}.jsonl"
+            # In a worker of xdist only what was replaced is reported.
+            name = f"{self.owner or 'pytest'}-{self.process}-{random_bytes(6).hex()}.jsonl"
             path = os.path.join(self.folder, "events", name)
-            self.handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        text = json.dumps(line)
-        self.digest = hashlib.sha256((self.token + self.digest + text).encode()).hexdigest()
-        os.write(self.handle, f"{self.digest} {text}\n".encode())
+            self.handle = open_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        text = as_json(line)
+        self.digest = sha256((self.token + self.digest + text).encode()).hexdigest()
+        write_bytes(self.handle, f"{self.digest} {text}\n".encode())
 
     def relative(self, path):
         """A path as ids have it: relative to the work dir; as it is outside of it."""
@@ -90,15 +109,23 @@ class Reporter:
 
 
 class Patches(importlib.abc.MetaPathFinder):
-    """Changes some modules when they are imported, and costs nothing where they are not."""
+    """Changes some modules when they are imported, and costs nothing where they are not. Others are watched."""
 
-    def __init__(self, patches):
+    def __init__(self, patches, watch=None):
         self.patches = patches
+        self.watch = watch
 
     def find_spec(self, name, path=None, target=None):
-        if name not in self.patches:
+        if name not in self.patches and self.watch is None:
             return None
-        patch = self.patches.pop(name)
+        change = self.patches.pop(name, None)
+
+        def patch(module):
+            if change is not None:
+                change(module)
+            if self.watch is not None:
+                self.watch.look_at(module)
+
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
@@ -173,6 +200,8 @@ class PytestPlugin:
         return True if os.path.isfile(path) and not self.reporter.wants(path) else None
 
     def pytest_collectreport(self, report):
+        if self.reporter.watch is not None:
+            self.reporter.watch.look_around()
         file = os.path.join(self.root or os.getcwd(), report.nodeid.partition("::")[0])
         if not self.reports or report.outcome == "passed" or not self.reporter.wants(file):
             return
@@ -180,6 +209,8 @@ class PytestPlugin:
         self.reporter.write(event="test", id=self.path_of(report.nodeid) + "::" + end, outcome=report.outcome)
 
     def pytest_runtest_logreport(self, report):
+        if report.when == "teardown":
+            self.reporter.after_test()
         if not self.reports:
             return
         outcome = report.outcome
@@ -326,6 +357,7 @@ class UnittestResults:
         def stopTest(result, test):  # noqa: N802
             if self.active is result:
                 self.active = None
+                self.reporter.after_test()
             return original(result, test)
 
         return stopTest
@@ -415,6 +447,8 @@ def install():
         reporter = Reporter(folder, token)
     except (OSError, ValueError, KeyError):
         return
+    if reporter.watch is not None and hasattr(sys, "addaudithook"):
+        sys.addaudithook(reporter.watch.audit)
     patches = {
         "_pytest.config": pytest_patch(reporter),
         "unittest.main": unittest_main_patch(reporter),
@@ -424,4 +458,4 @@ def install():
     # A module that is imported already, by the environment's own sitecustomize, is changed now.
     for name in [name for name in patches if name in sys.modules]:
         patches.pop(name)(sys.modules[name])
-    sys.meta_path.insert(0, Patches(patches))
+    sys.meta_path.insert(0, Patches(patches, reporter.watch))

@@ -7,6 +7,7 @@ const Module = require('module');
 const os = require('os');
 const path = require('path');
 
+const { watchTools } = require('./watch.cjs');
 const { open, hide, state } = require('./writer.cjs');
 
 const RESPAWNED = 'LOGOS_REPORT_RESPAWNED';
@@ -62,10 +63,13 @@ function found(file) {
 }
 
 function hookRunners() {
+  const main = program();
+  const runsMocha = /\/mocha\/bin\/_?mocha(\.js)?$/.test(main);
+  // Only where tests run: npm, for one, replaces functions of node for itself.
+  if (process.env.NODE_TEST_CONTEXT || wasRespawned || runsMocha) watchTools({ ...process.env });
   watchExit();
   hookJest();
-  const main = program();
-  if (/\/mocha\/bin\/_?mocha(\.js)?$/.test(main)) hookMocha(path.resolve(path.dirname(main), '..'));
+  if (runsMocha) hookMocha(path.resolve(path.dirname(main), '..'));
   else if (/\/vitest\/(vitest\.mjs|dist\/cli.*\.js)$/.test(main)) addVitestReporter();
 }
 

@@ -6,23 +6,27 @@ const fs = require('fs');
 const path = require('path');
 
 const FOLDER = 'LOGOS_REPORT';
+// As they are now: tests replace such functions while they run.
+const { openSync, readFileSync, realpathSync, writeSync } = fs;
+const { createHash, randomBytes } = crypto;
+const { parse, stringify } = JSON;
 
 function open(runner, variables = process.env) {
   const folder = variables[FOLDER];
   const token = variables[`${FOLDER}_TOKEN`];
   if (!folder || !token) return null;
-  const settings = JSON.parse(fs.readFileSync(path.join(folder, 'settings.json'), 'utf8'));
+  const settings = parse(readFileSync(path.join(folder, 'settings.json'), 'utf8'));
   const root = settings.root || process.cwd();
-  const name = `${runner}-${process.pid}-${crypto.randomBytes(6).toString('hex')}.jsonl`;
-  const handle = fs.openSync(path.join(folder, 'events', name), 'ax', 0o600);
+  const name = `${runner}-${process.pid}-${randomBytes(6).toString('hex')}.jsonl`;
+  const handle = openSync(path.join(folder, 'events', name), 'ax', 0o600);
   let digest = '';
   // A name that is used twice in a file is two tests.
   const seen = new Map();
 
   const write = (line) => {
-    const text = JSON.stringify(line);
-    digest = crypto.createHash('sha256').update(token + digest + text).digest('hex');
-    fs.writeSync(handle, `${digest} ${text}\n`);
+    const text = stringify(line);
+    digest = createHash('sha256').update(token + digest + text).digest('hex');
+    writeSync(handle, `${digest} ${text}\n`);
   };
   const relative = (file) => {
     for (const base of [root, real(root)]) {
@@ -49,7 +53,7 @@ function open(runner, variables = process.env) {
 
 function real(file) {
   try {
-    return fs.realpathSync(file);
+    return realpathSync(file);
   } catch {
     return file;
   }
