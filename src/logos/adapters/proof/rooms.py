@@ -11,7 +11,7 @@ from logos.adapters.commands import end_left_over
 from logos.adapters.files import private_folder, remove
 from logos.adapters.lock import driver_lock
 from logos.adapters.store.mirror import state_folder
-from logos.errors import Busy, HostError
+from logos.errors import Busy, HostError, UsageError
 
 _LOCK = "lock"
 _TRIES = 20
@@ -65,12 +65,9 @@ class Rooms:
     def _take(self, root: Path) -> Path:
         for _ in range(_TRIES):
             folder = root / uuid.uuid4().hex[:12]
-            try:
-                self._held.enter_context(driver_lock(folder / _LOCK))
+            # Another prover may take the new folder for one of a dead driver, before it is locked.
+            if _lock(self._held, folder):
                 return folder
-            except Busy:
-                # Another prover took the new folder for one of a dead driver, before it was locked.
-                continue
         raise HostError(f"cannot create a folder in {root}")
 
     @contextmanager
@@ -100,15 +97,28 @@ def remove_left_over(root: Path) -> int:
     """End the commands and remove the rooms of provers that no longer live; returns how many there were."""
     found = 0
     for folder in [*root.glob("*/")]:
-        try:
-            with driver_lock(folder / _LOCK):
-                for room in [*folder.glob("*/")]:
-                    end_left_over(room / "commands", room)
-                # A prover that makes a folder of this name meanwhile gets a new one.
-                gone = folder.with_name(f"gone-{uuid.uuid4().hex[:12]}")
-                os.rename(folder, gone)
-                remove(gone, gone.parent)
-                found += 1
-        except (Busy, FileNotFoundError):
-            continue
+        with ExitStack() as held:
+            if not _lock(held, folder):
+                continue
+            for room in [*folder.glob("*/")]:
+                end_left_over(room / "commands", room)
+            # A prover that makes a folder of this name meanwhile gets a new one.
+            gone = folder.with_name(f"gone-{uuid.uuid4().hex[:12]}")
+            os.rename(folder, gone)
+            remove(gone, gone.parent)
+            found += 1
     return found
+
+
+def _lock(held: ExitStack, folder: Path) -> bool:
+    """Lock the folder of a prover; False where another has it, or has taken it away meanwhile."""
+    try:
+        held.enter_context(driver_lock(folder / _LOCK))
+    except Busy:
+        return False
+    except UsageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return False
+        raise
+    # A lock that was taken away with its folder, before it was held, keeps nobody off.
+    return (folder / _LOCK).exists()
