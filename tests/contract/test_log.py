@@ -497,7 +497,9 @@ def test_a_log_is_not_repaired_under_the_hands_of_its_driver(path: Path) -> None
     spoil(path, "DELETE FROM events WHERE seq = 2")
     told: list[str] = []
     drives = "import sys; from logos.app import workdir; print(); sys.stdin.read()"
-    drives = drives.replace("print()", "lock = workdir.driver_lock(workdir.Path(sys.argv[1])); lock.__enter__(); print()")
+    drives = drives.replace(
+        "print()", "lock = workdir.driver_lock(workdir.Path(sys.argv[1])); lock.__enter__(); print()"
+    )
     child = subprocess.Popen(
         [sys.executable, "-c", drives, str(path.with_name("driver.lock"))],
         stdin=subprocess.PIPE,
