@@ -133,7 +133,7 @@ def python_with_pytest() -> Path:
     wanted = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
     cache = Path(__file__).parents[2] / ".cache"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    ready = cache / f"python{version}-compiled-pytest-{metadata.version('pytest')}"
+    ready = cache / f"python{version}-only-compiled-pytest-{metadata.version('pytest')}"
     if not ready.is_dir():
         cache.mkdir(exist_ok=True)
         making = Path(tempfile.mkdtemp(dir=cache))
@@ -143,8 +143,10 @@ def python_with_pytest() -> Path:
             if file.suffix != ".pyc" and ".." not in file.parts:
                 (site / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(str(file.locate()), site / file)
-        # In a room nobody can write here: every start would compile all of it.
-        compileall.compile_dir(site, quiet=2, stripdir=str(making), prependdir=str(ready))
+        # A room believes no compiled module that lies beside a source, and would compile all of it. There is no source.
+        compileall.compile_dir(site, quiet=2, stripdir=str(making), prependdir=str(ready), legacy=True)
+        for source in site.rglob("*.py"):
+            source.unlink()
         with suppress(OSError):
             # Another process may have been faster.
             making.rename(ready)

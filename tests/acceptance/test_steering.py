@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -25,8 +26,10 @@ from tests.support.waiting import LAST_RESORT, until_exists, wait_for, wait_for_
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Sandbox]:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
     """A repository whose analyst takes until a file `go` exists."""
+    # Some commands look at every run that is known: not at those of all tests before.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     site = Sandbox.of_repository(tmp_path / "repo", **IN_A_HURRY)
     site.script({"analyst": [{"run": until_exists(tmp_path / "go"), "say": "ANALYST_SUMMARY: done\n"}]})
     yield site
@@ -185,7 +188,7 @@ def test_a_driver_takes_what_is_for_another_run_of_its_log(site: Sandbox) -> Non
     ended(first)
     blocked = site.run_id
     script = site.wd.parent / "levels.yaml"
-    script.write_text('agents: {L9: [{run: "' + until_exists(site.wd.parent / "go") + '"}]}\n')
+    script.write_text(json.dumps({"agents": {"L9": [{"run": until_exists(site.wd.parent / "go")}]}}))
     build = site.start("build", "pay by invoice", "--simulate", str(script))
     wait_for(lambda: len(site.logs()) == 2 and site.has_event("turn_sent", "L9"), "the build", process=build)
     done = site("tell", blocked, "for later")
