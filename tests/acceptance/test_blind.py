@@ -161,6 +161,7 @@ ELSEWHERE = {"say": SAID.replace("test_blind", "odd/blind"), "edit": {"tests/odd
 WITHOUT_LINES = {"say": "They are written.", "edit": {"tests/test_blind.py": BLIND}}
 
 
+@pytest.mark.long
 def test_tests_that_the_command_does_not_run_are_sent_back_once(tmp_path: Path) -> None:
     second = {"say": SAID, "edit": {"tests/odd/blind.py": None, "tests/test_blind.py": BLIND}}
     shop = a_shop(tmp_path / "shop", HONEST, ELSEWHERE, second)

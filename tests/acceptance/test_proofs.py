@@ -247,8 +247,10 @@ def _green(document: dict[str, Any]) -> None:
     "change",
     [
         _drop_guarded,
-        _green,
-        *(pytest.param(change, marks=pytest.mark.long) for change in (_more_tests, _other_command, _other_result)),
+        *(
+            pytest.param(change, marks=pytest.mark.long)
+            for change in (_green, _more_tests, _other_command, _other_result)
+        ),
     ],
 )
 def test_a_certificate_that_was_changed_disagrees(

@@ -107,6 +107,7 @@ def test_a_run_that_the_page_starts_outlives_its_server(site: Sandbox) -> None:
     assert len(site.events(RunStarted)) == 1
 
 
+@pytest.mark.long
 def test_an_unfinished_run_is_not_given_up_by_a_start(browser: Browser, site: Sandbox) -> None:
     run = start(browser, site)["run"]
     body = {"wd": str(site.wd), "text": "", "simulate": str(site.script_path)}
@@ -216,6 +217,7 @@ def test_of_two_people_who_decide_at_once_one_wins_and_the_other_is_told(browser
     assert ("approved" if decided.approved else "rejected") in answers[loser].json()["error"]
 
 
+@pytest.mark.long
 def test_without_the_script_of_a_simulated_run_the_decision_stays(browser: Browser, site: Sandbox) -> None:
     go(site)
     run = start(browser, site, **{"gates.at": "after_plan"})["run"]
@@ -228,6 +230,7 @@ def test_without_the_script_of_a_simulated_run_the_decision_stays(browser: Brows
     assert [event.approved for event in site.events(GateDecided)] == [True]
 
 
+@pytest.mark.long
 def test_fork_rollback_and_giving_up(browser: Browser, site: Sandbox) -> None:
     go(site)
     run = start(browser, site)["run"]
@@ -273,6 +276,7 @@ def test_events_come_as_they_happen_and_a_client_goes_on_where_it_was(browser: B
     assert documents == browser.json(f"/api/runs/{run}/events")["events"][: len(seen)]
 
 
+@pytest.mark.long
 def test_an_event_that_is_recorded_while_a_stream_is_open_is_sent(browser: Browser, site: Sandbox) -> None:
     run = start(browser, site)["run"]
     site.wait_for_event("turn_sent", "analyst")
@@ -303,6 +307,7 @@ def test_a_driver_that_is_killed_is_told_without_an_event(browser: Browser, site
     assert site.asked == [*dict.fromkeys(site.asked)]
 
 
+@pytest.mark.long
 def test_one_stream_tells_of_several_runs_and_of_the_list(browser: Browser, site: Sandbox) -> None:
     go(site)
     first = start(browser, site)["run"]
