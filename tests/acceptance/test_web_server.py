@@ -64,7 +64,10 @@ def test_it_says_where_it_is_and_ends_in_order_with_open_streams(sandbox: Sandbo
     page = Page(sandbox)
     assert page.told["link"].startswith(f"{page.url}/enter#")
     entered = httpx.post(
-        f"{page.url}/enter", json={"token": page.told["link"].partition("#")[2]}, headers={"Origin": page.url}
+        f"{page.url}/enter",
+        json={"token": page.told["link"].partition("#")[2]},
+        headers={"Origin": page.url},
+        timeout=LAST_RESORT,
     )
     assert entered.status_code == 200
     assert web_address() == page.url
@@ -93,7 +96,10 @@ def test_a_person_reads_a_link_and_what_others_can_reach(sandbox: Sandbox) -> No
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Otherwise the list has the runs of all tests before this one.
+        env={**os.environ, "XDG_STATE_HOME": str(sandbox.wd.parent / "state")},
     )
+    sandbox.started.append(page)
     assert page.stdin is not None
     assert page.stdout is not None
     page.stdin.write(f"{token}\n")
@@ -103,7 +109,8 @@ def test_a_person_reads_a_link_and_what_others_can_reach(sandbox: Sandbox) -> No
     assert "/enter#" in second
     port = int(second.split(":")[2].split("/")[0])
     url = f"http://127.0.0.1:{port}"
-    assert httpx.get(f"{url}/api/runs", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+    listed = httpx.get(f"{url}/api/runs", headers={"Authorization": f"Bearer {token}"}, timeout=LAST_RESORT)
+    assert listed.status_code == 200
     # It is in no list of processes.
     assert token not in Path(f"/proc/{page.pid}/cmdline").read_text()
     page.send_signal(signal.SIGINT)
