@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from logos.testing import FAIL, PASS
 from tests.support.isolation import clean_env
 from tests.support.sandbox import LOGOS, Sandbox
+from tests.support.terminals import on_a_terminal
 
 
 def complete(place: Sandbox, line: str) -> list[str]:
@@ -52,9 +54,41 @@ def test_checkpoints(ran: tuple[Sandbox, str], command: str) -> None:
 def test_settings(sandbox: Sandbox) -> None:
     assert complete(sandbox, "logos run --set limits.max_r") == ["limits.max_rounds=", "limits.max_review_cycles="]
     assert "agents." in complete(sandbox, "logos build x --set ")
-    assert complete(sandbox, "logos run --set agents.tester.m") == ["agents.tester.model="]
+    assert complete(sandbox, "logos run --set agents.tester.m") == ["agents.tester.model=", "agents.tester.model=VALUE"]
     assert "level_agents.L2.args=" in complete(sandbox, "logos run --set level_agents.L2.")
     assert "prices.codex.input=" in complete(sandbox, "logos run --set prices.codex.")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    ("line", "typed_after", "words"),
+    [
+        ("logos rollback {run}@r1.te", "", ["rollback", "{run}@r1.tester.c1"]),
+        ("logos rollback {run}@", "1.te\t", ["rollback", "{run}@r1.tester.c1"]),
+        ("logos diff {run}@r1.tester.c1 {run}@r2.te", "", ["diff", "{run}@r1.tester.c1", "{run}@r2.tester.c1"]),
+        ("logos show {short} r2.te", "", ["show", "{short}", "r2.tester.c1"]),
+        ("logos run --set limits.max_rou", "7", ["run", "--set", "limits.max_rounds=7"]),
+        (
+            "logos run --set a=b --set agents.tester.mod",
+            "small",
+            ["run", "--set", "a=b", "--set", "agents.tester.model=small"],
+        ),
+        ("logos run --set=limits.max_rou", "7", ["run", "--set=limits.max_rounds=7"]),
+    ],
+)
+def test_a_real_bash_completes_words_that_it_takes_apart(
+    ran: tuple[Sandbox, str], line: str, typed_after: str, words: list[str]
+) -> None:
+    """Bash ends a word at `@` and `=`, and gives a completed word a blank."""
+    place, run = ran
+    names = {"run": run, "short": run[:3]}
+    script = place.apart("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1").out
+    (place.wd / "rc").write_text(f"PATH={LOGOS.parent}:$PATH\nPS1='$ '\n{script}\n")
+    # The line is completed, then printed instead of run.
+    typed = f"{line.format(**names)}\t{typed_after}\x01printf '<%s>' \nexit\n"
+    env = {**clean_env(), "TERM": "dumb", "WD": str(place.wd)}
+    shown, _ = on_a_terminal(["bash", "--rcfile", place.wd / "rc", "-i"], place.wd, env, typed=typed)
+    assert "".join(f"<{word.format(**names)}>" for word in ["logos", *words]) in shown
 
 
 def test_where_there_is_nothing_or_damage_nothing_is_completed_or_printed(ran: tuple[Sandbox, str]) -> None:

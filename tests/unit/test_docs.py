@@ -14,16 +14,20 @@ from logos.adapters.hosts.providers import PROVIDERS, Permission
 from logos.app.hosts import PERMISSIONS
 from logos.app.setting_sources import LEAVES
 from logos.cli.app import COMMANDS, app
+from logos.cli.schema import default_in_words
 from logos.domain.roles import Role
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 # Paths of this repository as the pages write them: from its root, or from src/logos/.
 _BASES = (ROOT, ROOT / "src" / "logos")
 _FOLDERS = {path.name for base in _BASES for path in base.iterdir() if path.is_dir()} - {"demo"}
 _PATH = re.compile(r"`([\w.-]+/[\w./*-]*)`")
-_LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
 # A command line in a block or between backticks, up to a comment, a quote or the next command.
 _COMMAND = re.compile(r"(?:^ +|`|&& )logos ([a-z]+)((?: [^`\n#&;|\"']*)?)", re.MULTILINE)
 _OPTION = re.compile(r"(?<!\S)--?[a-z][a-z-]*")
@@ -68,9 +72,18 @@ def test_every_entry_of_the_tree_in_onboarding_exists() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_link_of_a_page_leads_to_a_file(name: str) -> None:
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading(name: str) -> None:
     page = ROOT / name
-    assert not {link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()}
+    for file, anchor in _LINK.findall(page.read_text()):
+        target = page.parent / file if file else page
+        assert target.exists(), file
+        assert not anchor or anchor in headings(target), f"{file}#{anchor}"
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    lines = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.strip().lower()).replace(" ", "-") for line in lines}
 
 
 def options_of(name: str, words: str) -> set[str]:
@@ -118,19 +131,21 @@ def test_decision_records_are_numbered_as_their_files_are() -> None:
         assert page.read_text().startswith(f"# {page.name[:3]} "), page.name
 
 
-def readme_settings() -> dict[str, str]:
-    """The rows of the README's table of settings: key and meaning."""
+def readme_settings() -> dict[str, list[str]]:
+    """The rows of the README's table of settings, by their key: environment, default, meaning."""
     readme = (ROOT / "README.md").read_text()
     lines = readme.partition("## Configuration")[2].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
-    return {cells[0].strip("`"): cells[-1] for cells in rows}
+    return {cells[0].strip("`"): cells[1:] for cells in rows}
 
 
 def test_the_readme_describes_every_setting_in_the_words_of_logos_schema() -> None:
     told = readme_settings()
     for leaf in LEAVES:
         if f"{leaf.path[0]}.*" not in told:
-            assert told.get(leaf.key, "").lower().startswith(leaf.description.rstrip(".").lower()), leaf.key
+            environment, default, meaning = told[leaf.key]
+            assert meaning.lower().startswith(leaf.description.rstrip(".").lower()), leaf.key
+            assert (environment.strip("`"), default.replace("`", "")) == (leaf.env, default_in_words(leaf)), leaf.key
 
 
 def test_every_name_in_the_glossary_is_defined_in_the_code() -> None:

@@ -7,6 +7,7 @@ import signal
 import stat
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from typer import TyperException
 from typer.main import get_command
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        with interruptible():
+        with _completing(), interruptible():
             done = get_command(commands).main(args=arguments, prog_name="logos", standalone_mode=False, obj=arguments)
             return done if isinstance(done, int) else 0
     except TyperException as error:
@@ -37,6 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _redirect_closed_terminal()
         text = str(error) or type(error).__doc__ or type(error).__name__
         return _fail(text, error.exit_code, arguments, getattr(error, "__notes__", []))
+
+
+def _completing() -> AbstractContextManager[None]:
+    if "_LOGOS_COMPLETE" not in os.environ:
+        return nullcontext()
+    from logos.cli.completion import in_bash  # noqa: PLC0415 - only a completion needs it
+
+    return in_bash(os.environ)
 
 
 def _redirect_closed_terminal() -> None:

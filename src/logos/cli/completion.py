@@ -1,8 +1,9 @@
 """Shell completion: it reads what is there and never prints; where something is wrong, it completes nothing."""
 
 import re
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator, MutableMapping
+from contextlib import contextmanager, redirect_stdout, suppress
+from io import StringIO
 from itertools import chain
 
 from typer import Context
@@ -16,6 +17,43 @@ from logos.ports import Log
 _PER_NAME = ("agents.", "level_agents.", "prices.")
 # A shell evaluates what it is offered, and the log of a hostile repository can have any text in place of an id.
 _HARMLESS = re.compile(r"[A-Za-z0-9._@=-]+")
+
+# Bash takes words apart here. It keeps what stands before the `@`, or up to the `=`, and replaces the rest.
+_BREAKS = ("@", "=")
+
+
+@contextmanager
+def in_bash(environment: MutableMapping[str, str]) -> Generator[None]:
+    """What typer prints while this is open, in the form that bash needs, where bash has asked for it."""
+    told, at = environment.get("COMP_WORDS", ""), environment.get("COMP_CWORD", "")
+    if environment.get("_LOGOS_COMPLETE") != "complete_bash" or not at.isdecimal():
+        yield
+        return
+    kept, printed = "", StringIO()
+    if "\n" in told:
+        words, kept = _joined(told.split("\n")[: int(at) + 1])
+        environment.update(COMP_WORDS="\n".join(words), COMP_CWORD=str(len(words) - 1))
+    try:
+        with redirect_stdout(printed):
+            yield
+    finally:
+        values = [word for value in printed.getvalue().splitlines() if (word := value.removeprefix(kept))]
+        # Bash ends the only value with a blank: not where more must follow.
+        more = [f"{values[0]}VALUE"] if len(values) == 1 and values[0].endswith("=") else []
+        print(*values, *more, sep="\n")
+
+
+def _joined(parts: list[str]) -> tuple[list[str], str]:
+    """The words that bash has taken apart, and what it keeps of the last one."""
+    words: list[str] = []
+    for before, part in zip(["", *parts], parts, strict=False):
+        if words and (part in _BREAKS or before in _BREAKS):
+            words[-1] += part
+        else:
+            words.append(part)
+    last = words[-1]
+    kept = 0 if last == parts[-1] else max(last.rfind("@"), last.rfind("=") + 1)
+    return words, last[:kept]
 
 
 @contextmanager

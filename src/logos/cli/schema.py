@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from logos.app.schemas import SCHEMAS, report_schema
-from logos.app.setting_sources import LEAVES
+from logos.app.setting_sources import LEAVES, Leaf
 from logos.cli.options import AsJson, command, flag, value
 from logos.cli.output import console as show
 
@@ -15,7 +15,15 @@ WITHOUT_VARIABLE = (
     ("agents.ROLE.model", "-", "the CLI's own", "Model of one role, as its agent CLI names it."),
     ("agents.ROLE.args", "-", "none", "More arguments of one role's agent CLI; they can allow it more."),
     ("level_agents.LEVEL.*", "-", "as above", "The same for one level of a build, L1 to L9."),
+    ("prices.PROVIDER.*", "-", "unset", "US dollars per million tokens: input, cached_input, output."),
 )
+# Defaults that depend on what is there.
+_DEPENDS = {
+    "provider": "the first installed; else codex",
+    "verify_pass": "on where a test command is known",
+    "expect_change": "on in a git repository",
+    "limits.on_no_progress": "block; in the bare form go_on",
+}
 
 
 @command(
@@ -48,11 +56,21 @@ def schema(
         rows = [{"key": s.key, "env": s.env, "default": s.default, "description": s.description} for s in LEAVES]
         show.document(rows)
     else:
-        rows = [(leaf.key, leaf.env, _word(leaf.default), leaf.description) for leaf in LEAVES]
+        rows = [(leaf.key, leaf.env, default_in_words(leaf) or '""', leaf.description) for leaf in LEAVES]
         show.put_table(show.console(), ("key", "environment", "default", "meaning"), [*rows, *WITHOUT_VARIABLE])
 
 
-def _word(default: object) -> str:
-    if default is None:
-        return "unset"
-    return str(default).lower() if isinstance(default, bool) else str(default) or '""'
+def default_in_words(leaf: Leaf) -> str:
+    match leaf.default:
+        case _ if leaf.key in _DEPENDS:
+            return _DEPENDS[leaf.key]
+        case None:
+            return "unset"
+        case bool() as on:
+            return "on" if on else "off"
+        case ():
+            return "none"
+        case float() as number:
+            return f"{number:g}"
+        case other:
+            return str(other)
