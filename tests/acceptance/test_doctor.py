@@ -157,7 +157,9 @@ def test_the_doctor_says_who_is_logged_in_and_keeps_what_they_print_to_itself(sa
     }
     assert levels(done.json)["agent codex"] == "warn", "used, and not logged in"
     assert levels(done.json)["agent opencode_cli"] == "ok", "not used"
-    assert "not logged in, used by this configuration; see `codex login status`" in sandbox("doctor").out
+    told = sandbox("doctor").out
+    assert "not logged in, used by this configuration; see `codex login status`" in told
+    assert told.endswith("\nready to run once you have logged in to codex\n")
     assert secret not in done.out + sandbox("doctor").out
 
 

@@ -17,9 +17,11 @@ import pytest
 from logos.compat.run_orchestrator_loop import plain_host
 from logos.domain.events import Event, Noted
 from logos.domain.ledger import Ledger
+from logos.domain.roles import Role
 from logos.domain.turns import Agent, AgentName, RunId
 from logos.engine.terminals import AgentTerminals
 from logos.errors import HostError, TerminalGone
+from logos.prompts import standing_rules
 from logos.testing import APPROVED, FAIL, GOOD_ANALYSIS, GOOD_PROGRAM
 from tests.support.waiting import LAST_RESORT
 
@@ -341,6 +343,20 @@ def test_every_prompt_names_the_response_file_of_its_role(loop: Any, tmp_path: P
     }
     for name, prompt in prompts.items():
         assert names_file(prompt, tmp_path / ".tmp" / "agent-responses" / name), prompt
+
+
+def test_every_prompt_has_the_rules_of_its_role_however_often_it_is_built(loop: Any):
+    loop.terminal_ids = {role: f"id-{role}" for role in ROLES}
+    for number in (1, 2):
+        prompts = {
+            Role.ANALYST: loop.build_analyst_prompt(1, number),
+            Role.PEER_ANALYST: loop.build_analyst_review_prompt(GOOD_ANALYSIS),
+            Role.PROGRAMMER: loop.build_programmer_prompt(1, number, GOOD_ANALYSIS),
+            Role.PEER_PROGRAMMER: loop.build_programmer_review_prompt(GOOD_PROGRAM),
+            Role.TESTER: loop.build_tester_prompt(GOOD_PROGRAM),
+        }
+        for role, prompt in prompts.items():
+            assert standing_rules(role) in prompt, role
 
 
 @pytest.mark.scenario("RTY-06")

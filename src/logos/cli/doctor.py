@@ -11,6 +11,7 @@ from logos.app import trust as records
 from logos.app.workdir import place_of, place_to_read
 from logos.cli.options import AsJson, WorkDir, command, flag
 from logos.cli.output import console as show
+from logos.views.text import listed
 
 
 @command("logos doctor", "logos doctor --trust", "logos doctor --json | jq '.checks[] | select(.level == \"fail\")'")
@@ -33,8 +34,15 @@ def doctor(
         show.document({"ok": found.ok, "host": host, "agents": [asdict(cli) for cli in found.agents], "checks": checks})
         return int(not found.ok)
     _put_checks(found.checks)
-    show.put(show.console(), "ready to run" if found.ok else "something a run needs is missing", "bold")
+    show.put(show.console(), _summary(found), "bold")
     return int(not found.ok)
+
+
+def _summary(found: diagnosis.Diagnosis) -> str:
+    used = {agent.provider for agent in found.host.settings.role_agents()}
+    logged_out = [cli.program for cli in found.agents if cli.provider in used and cli.logged_in is False]
+    once = f" once you have logged in to {listed(logged_out)}" if logged_out else ""
+    return f"ready to run{once}" if found.ok else "something a run needs is missing"
 
 
 def _put_checks(checks: Sequence[diagnosis.CheckResult]) -> None:
