@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 Record = TypeVar("Record")
 Item = TypeVar("Item")
-_new, _set = object.__new__, object.__setattr__
 
 
 def replace(record: Record, **changes: Any) -> Record:
@@ -16,11 +15,11 @@ def replace(record: Record, **changes: Any) -> Record:
     known: dict[str, Any] | None = getattr(record, "__dict__", None)
     if known is None:
         return dataclasses.replace(record, **changes)  # type: ignore[type-var]
-    merged = {**known, **changes}
-    if len(merged) != len(known):
+    fields = {**known, **changes}
+    if len(fields) != len(known):
         raise TypeError(f"{type(record).__name__} has no field {', '.join(changes.keys() - known.keys())}")
-    copy = _new(type(record))
-    _set(copy, "__dict__", merged)
+    copy = object.__new__(type(record))
+    object.__setattr__(copy, "__dict__", fields)
     return copy
 
 

@@ -61,12 +61,16 @@ PHASE_DEFS: tuple[PhaseDef, ...] = (
 )
 
 
+_BY_PHASE = {stage.phase: stage for stage in PHASE_DEFS}
+_BY_ROLE = {role: stage for stage in PHASE_DEFS for role in (stage.author, stage.reviewer) if role is not None}
+
+
 def phase_def(phase: Phase) -> PhaseDef:
-    return next(stage for stage in PHASE_DEFS if stage.phase is phase)
+    return _BY_PHASE[phase]
 
 
 def phase_def_of(role: Role) -> PhaseDef:
-    return next(stage for stage in PHASE_DEFS if role in (stage.author, stage.reviewer))
+    return _BY_ROLE[role]
 
 
 def phase_after(phase: Phase) -> Phase:

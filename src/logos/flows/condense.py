@@ -60,7 +60,7 @@ def _section(lines: list[str], title: str, titles: tuple[str, ...]) -> list[str]
     found = _from(lines, title)
     first, rest = found[:1], found[1:]
     with_colon = ((n, line) for n, line in enumerate(rest) if ":" in line)
-    ends = (n for n, line in with_colon if _MARKER.match(line) or any(_starts(line, t) for t in titles))
+    ends = (n for n, line in with_colon if _MARKER.match(line) or any(t in line and _starts(line, t) for t in titles))
     return [*first, *rest[: next(ends, len(rest))]]
 
 

@@ -159,14 +159,21 @@ def _resumed_at_gate(state: CycleState, *, same_proof: bool) -> CycleState:
 
 
 def _answered(state: CycleState, text: str) -> CycleState:
-    state = replace(state, guidance=guidance.after_answer(state.guidance, state.turn_id))
     outputs = {**state.outputs, ROLE_DEFS[state.role].answer: text}
     stage = phase_def(state.phase)
     if state.role is stage.author and stage.reviewer is not None:
         outputs[ROLE_DEFS[stage.reviewer].answer] = ""
     overstepped, again = state.overstepped, state.attempt
-    state = replace(state, outputs=MappingProxyType(outputs), memory=remembered(state, text), fresh=False)
-    state = replace(state, overstepped=False, attempt=1, begun=(state.begun | {state.role}) - state.forgetful)
+    state = replace(
+        state,
+        guidance=guidance.after_answer(state.guidance, state.turn_id),
+        outputs=MappingProxyType(outputs),
+        memory=remembered(state, text),
+        begun=(state.begun | {state.role}) - state.forgetful,
+        fresh=False,
+        overstepped=False,
+        attempt=1,
+    )
     if state.role is stage.reviewer:
         if overstepped and again < REVIEW_TRIES:
             return replace(state, attempt=again + 1)

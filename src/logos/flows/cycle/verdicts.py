@@ -36,9 +36,10 @@ def unquoted(text: str) -> str:
 
     A response that is a single fence is unwrapped first.
     """
-    lines = text.strip().splitlines()
+    text = text.strip()
     if not any(mark in text for mark in ("```", "~~~", ">")):
-        return "\n".join(lines)
+        return text
+    lines = text.splitlines()
     if len(lines) > 1 and (opened := _FENCE.match(lines[0])) and _closes(opened[1], lines[-1]):
         inside = [_FENCE.match(line) for line in lines[1:-1]]
         if not any(found and _closes(opened[1], found[0]) for found in inside):
@@ -63,12 +64,15 @@ def _closes(fence: str, line: str) -> bool:
 
 def _said(pattern: re.Pattern[str], text: str, good: str, bad: str) -> set[str]:
     """The words on the marker lines: one of the two, both (an echoed format line) or neither."""
+    if "RESULT:" not in text:
+        return set()
     marked = (line.strip() for line in text.splitlines() if "RESULT:" in line)
     return {_word(found["rest"], good, bad) for line in marked if (found := pattern.match(line))}
 
 
 def _word(rest: str, good: str, bad: str) -> str:
-    says_good, says_bad = (word in rest and _as_word(word).search(rest) is not None for word in (good, bad))
+    says_good = good in rest and _as_word(good).search(rest) is not None
+    says_bad = bad in rest and _as_word(bad).search(rest) is not None
     if says_good and says_bad:
         return "both"
     if says_bad:
@@ -88,16 +92,19 @@ def read_result(text: str, *, strict: bool = True) -> ReportedResult:
 
     `strict`: a PASS in a fence or quotation does not count; a FAIL in a fence does.
     """
-    if "FAIL" in _said(_RESULT, text, "PASS", "FAIL"):
+    said = _said(_RESULT, text, "PASS", "FAIL")
+    if "FAIL" in said:
         return ReportedResult.FAIL
-    said = _said(_RESULT, unquoted(text) if strict else text, "PASS", "FAIL")
+    spoken = unquoted(text) if strict else text
+    said = said if spoken == text.strip() else _said(_RESULT, spoken, "PASS", "FAIL")
     return ReportedResult.PASS if said == {"PASS"} else ReportedResult.UNCLEAR
 
 
 @once_per_text
 def says_approved(text: str, *, strict: bool = True) -> bool:
-    own = _said(_REVIEW, unquoted(text) if strict else text, "APPROVED", "REVISE")
-    return own == {"APPROVED"} and "REVISE" not in _said(_REVIEW, text, "APPROVED", "REVISE")
+    spoken = unquoted(text) if strict else text
+    own = _said(_REVIEW, spoken, "APPROVED", "REVISE")
+    return own == {"APPROVED"} and (spoken == text.strip() or "REVISE" not in _said(_REVIEW, text, "APPROVED", "REVISE"))
 
 
 _DECISIONS = frozenset({"APPROVED", "REVISE", *Verdict})
