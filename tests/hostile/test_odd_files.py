@@ -70,7 +70,7 @@ COMMANDS = ("status", "resume", "rollback", "doctor")
 # What else reads the folders of terminals.
 LOOKS = ("transcript",)
 # What reads the user state folder.
-OF_PERSONS = ("resume", "status", "tell", "gc", "trust", "proof", "export", "runs")
+OF_PERSONS = ("resume", "tell", "all runs")
 OF_TERMINALS = [path for path in PATHS if TERMINAL in path]
 MATRIX = [
     *product(PATHS, KINDS, COMMANDS),
@@ -124,9 +124,7 @@ class Copies:
             "rollback": ("rollback", f"{self.run}@3"),
             "transcript": ("show", "r1.tester.c1", "--transcript"),
             "tell": ("tell", self.run, "be careful"),
-            "gc": ("gc", "--keep-days", "0", "--keep-runs", "0"),
-            "trust": ("doctor", "--trust"),
-            "export": ("export", "--otlp", self.run, "http://127.0.0.1:9"),
+            "all runs": ("runs", "--all"),
         }
         return self.box.apart(*words.get(name, (name,)))
 

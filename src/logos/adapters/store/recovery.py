@@ -91,7 +91,7 @@ def _repair_in_place(path: Path, tell: Tell, *, driving: bool, mirrored: bool) -
 def open_readonly(path: Path, tell: Tell, *, driven: bool) -> Generator[ReadOnlyLog]:
     """Open a log without changing it; if it differs from its mirror, a corrected copy is read.
 
-    A live driver keeps its database correct: with `driven`, the mirror is used only if the file is damaged.
+    A live driver writes to the mirror first: with `driven`, a database that has not all of its events is correct.
     """
     with ExitStack() as stack:
 
@@ -131,9 +131,11 @@ def _believed(path: Path, source: Path, tell: Tell, *, driven: bool) -> tuple[st
     """The damage of a database and its corrected runs; no runs if the file itself can be read."""
     for _ in range(TRIES):
         stored = examine(source)
-        mirror = None if driven and not stored.damage else find(path, stored.id, tell)
+        # After the database, so that it has whatever a driver has written meanwhile.
+        mirror = find(path, stored.id, tell)
         found = _corrected(mirror, stored, write=False)
-        if not stored.damage and (mirror is None or not any(describe(found))):
+        differs = any(run.dropped for run in found) if driven else any(describe(found))
+        if not stored.damage and (mirror is None or not differs):
             return "", []
         # Another process may be writing at this moment.
         time.sleep(MOMENT)
