@@ -491,20 +491,23 @@ def test_an_event_whose_time_makes_no_sense_is_a_damaged_one(path: Path) -> None
             list(log.read(RUN))
 
 
+HOLDER = """
+import sys
+from pathlib import Path
+from logos.adapters.lock import driver_lock
+with driver_lock(Path(sys.argv[1])):
+    print(flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_a_log_is_not_repaired_under_the_hands_of_its_driver(path: Path) -> None:
     with closing(SqliteLog(path)) as log:
         fill(log, RUN, "a", "b", "c")
     spoil(path, "DELETE FROM events WHERE seq = 2")
     told: list[str] = []
-    drives = "import sys; from logos.app import workdir; print(); sys.stdin.read()"
-    drives = drives.replace(
-        "print()", "lock = workdir.driver_lock(workdir.Path(sys.argv[1])); lock.__enter__(); print()"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", drives, str(path.with_name("driver.lock"))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
+    command = [sys.executable, "-c", HOLDER, str(path.with_name("driver.lock"))]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
         assert child.stdout.readline()

@@ -69,8 +69,8 @@ _DISARMED = {
 # Commands that neither look at the attributes of a file nor run a hook, so that none of these programs can run.
 _WITHOUT_PROGRAMS = frozenset(
     (
-        *("cat-file", "commit-tree", "config", "for-each-ref", "init", "ls-tree", "merge-base", "rev-list", "rev-parse"),
-        "version",
+        *("cat-file", "commit-tree", "config", "for-each-ref", "init", "ls-tree"),
+        *("merge-base", "rev-list", "rev-parse", "version"),
     )
 )
 # What keeps a command from starting the programs of settings and attributes, and git in nested repositories.

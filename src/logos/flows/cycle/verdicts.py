@@ -103,8 +103,9 @@ def read_result(text: str, *, strict: bool = True) -> ReportedResult:
 @once_per_text
 def says_approved(text: str, *, strict: bool = True) -> bool:
     spoken = unquoted(text) if strict else text
-    own = _said(_REVIEW, spoken, "APPROVED", "REVISE")
-    return own == {"APPROVED"} and (spoken == text.strip() or "REVISE" not in _said(_REVIEW, text, "APPROVED", "REVISE"))
+    if _said(_REVIEW, spoken, "APPROVED", "REVISE") != {"APPROVED"}:
+        return False
+    return spoken == text.strip() or "REVISE" not in _said(_REVIEW, text, "APPROVED", "REVISE")
 
 
 _DECISIONS = frozenset({"APPROVED", "REVISE", *Verdict})
