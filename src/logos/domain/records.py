@@ -15,7 +15,9 @@ def replace(record: Record, **changes: Any) -> Record:
     known: dict[str, Any] | None = getattr(record, "__dict__", None)
     if known is None:
         return dataclasses.replace(record, **changes)  # type: ignore[type-var]
-    fields = {**known, **changes}
+    # A copy of a dict as it is takes half as long as one that is put together.
+    fields = known.copy()
+    fields.update(changes)
     if len(fields) != len(known):
         raise TypeError(f"{type(record).__name__} has no field {', '.join(changes.keys() - known.keys())}")
     copy = object.__new__(type(record))

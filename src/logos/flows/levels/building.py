@@ -6,7 +6,7 @@ from logos.domain.events import WorkGathered
 from logos.domain.levels import Level
 from logos.domain.records import replace
 from logos.domain.reports import Component, Report, TurnKind
-from logos.domain.specs import ContentConflict, Direction
+from logos.domain.specs import ContentConflict, Direction, Handoff
 from logos.flows.levels.briefing import handed
 from logos.flows.levels.components import Contribution, clashes, needs
 from logos.flows.levels.reconcile import Cause
@@ -84,10 +84,13 @@ def _collected(state: LevelsState) -> LevelsState:
     """All authors are done: decide what follows, in an order that does not depend on who was first."""
     if state.stuck:
         return state.blocked_by_stuck()
-    for contribution in (state.contributions[name] for name in state.todo if name in state.gathered):
-        state = state.specified(Level.L2, contribution.turn, contribution.report, contribution.component.name)
-        if Level.L1 in state.levels:
-            state = state.hand_off(Level.L2, Level.L1, Direction.DOWN, contribution.turn, handed(contribution.report))
+    done = [state.contributions[name] for name in state.todo if name in state.gathered]
+    # All at once: a build may have thousands of specs and handoffs.
+    specs = [state.new_spec(Level.L2, own.turn, own.report, own.component.name) for own in done]
+    handoffs = [Handoff(Level.L2, Level.L1, Direction.DOWN, own.turn, handed(own.report)) for own in done]
+    state = replace(state, specs=(*state.specs, *specs))
+    if Level.L1 in state.levels:
+        state = replace(state, handoffs=(*state.handoffs, *handoffs))
     if state.constraints:
         return _constrained(state)
     found = clashes(state.unmerged, state.components)

@@ -216,7 +216,7 @@ class LevelsState:
         return (*held, *waiting[:free])
 
     def spec_of(self, level: Level, component: str = "") -> Spec | None:
-        fitting = (spec for spec in reversed(self.specs) if (spec.level, spec.component) == (level, component))
+        fitting = (spec for spec in reversed(self.specs) if spec.component == component and spec.level == level)
         return next(fitting, None)
 
     def tools_of(self, level: Level) -> tuple[Tool, ...]:
@@ -315,14 +315,17 @@ class LevelsState:
         return replace(self, visits=with_item(self.visits, key, visit), pending_turns=(*self.pending_turns, pending))
 
     def specified(self, level: Level, turn: TurnId, report: Report, component: str = "") -> Self:
-        """Store a level's new spec, linked to the spec above it."""
+        """Store a level's new spec."""
+        return replace(self, specs=(*self.specs, self.new_spec(level, turn, report, component)))
+
+    def new_spec(self, level: Level, turn: TurnId, report: Report, component: str = "") -> Spec:
+        """The next version of a level's spec, linked to the spec above it."""
         higher = above(level, self.levels)
         over = self.spec_of(higher) if higher is not None else None
         held = self.spec_of(level, component)
         version = held.version + 1 if held is not None else 1
         parent = over.id if over is not None else "telos"
-        spec = Spec(level, version, turn, parent, report.work_summary, report.spec, component)
-        return replace(self, specs=(*self.specs, spec))
+        return Spec(level, version, turn, parent, report.work_summary, report.spec, component)
 
     def hand_off(self, giver: Level, taker: Level, toward: Direction, turn: TurnId, text: str) -> Self:
         return replace(self, handoffs=(*self.handoffs, Handoff(giver, taker, toward, turn, text)))
