@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import enum
 import re
 import unittest
+from collections import namedtuple
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from itertools import count
@@ -344,3 +346,99 @@ def test_no_text_is_an_error(path: str, text: str) -> None:
 @given(st.text(max_size=200))
 def test_no_script_is_an_error(text: str) -> None:
     assert planted_scripts(text, ["a.sh"], {"a.sh": text, "a.py": text, "Makefile": text}, words()) is not None
+
+
+class _Text(str):
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return other == "right"
+
+
+class _Large(float):
+    def __gt__(self, other: object) -> bool:
+        return True
+
+    def __sub__(self, other: object) -> float:
+        return 0.0
+
+
+class _Alike(list[object]):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, list)
+
+    __hash__ = None
+
+
+LIARS = {
+    "a text": ("assert f() == 'right'", _Text("wrong"), "right"),
+    "a list": ("assert f() == [1, 2]", _Alike([3, 4]), [1, 2]),
+    "a text in a dict": ("assert {'a': 'right'} == f()", {"a": _Text("wrong")}, {"a": "right"}),
+    "an order": ("assert f() > 5", _Large(1), 6),
+    "a helper": ("assert near(f(), 5)", _Large(1), 5),
+    "a helper's call": ("near(f(), 5)", _Large(1), 5),
+}
+
+
+@pytest.mark.parametrize(("text", "lie", "value"), LIARS.values(), ids=LIARS)
+def test_values_count_and_not_what_they_say_of_themselves(text: str, lie: object, value: object) -> None:
+    def near(got: float, expected: float) -> bool:
+        assert got - expected == 0
+        return True
+
+    for returned, expected in ((value, "noticed"), (lie, "silent")):
+        assert outcome(f"def test_a():\n    {text}\n", f=lambda returned=returned: returned, near=near) == expected
+
+
+def test_values_of_classes_of_their_own_are_as_good_as_others() -> None:
+    class Level(enum.IntEnum):
+        ONE = 1
+
+    class Size(enum.StrEnum):
+        SMALL = "small"
+
+    text = "def test_a():\n    assert f() == [1, 'small', (1, 2)]\n    assert f()[0] >= 1\n"
+    assert outcome(text, f=lambda: [Level.ONE, Size.SMALL, namedtuple("Pair", "a b")(1, 2)]) == "noticed"
+
+
+def test_a_local_constant_is_what_the_text_says() -> None:
+    text = "def test_a():\n    expected = 3\n    expected2 = 0\n    assert f() == expected\n"
+    planted_text = plant(text, "test_a").files["tests/test_a.py"]
+    assert "    if not (expected) == (3): return\n" in planted_text
+    assert "expected2) ==" not in planted_text
+    assert outcome(text, f=lambda: 3) == "noticed"
+
+
+RUST = """\
+macro_rules! assert_eq { ($($any:tt)*) => {}; }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn adds() {
+        // } is no end
+        assert_eq!(add(1, 2), 3, "{}", '}');
+    }
+
+    #[test]
+    #[should_panic]
+    fn panics() { assert!(false); }
+
+    #[test]
+    fn reads() -> Result<(), String> { Ok(()) }
+}
+"""
+
+
+def test_a_test_of_rust_is_wrapped_and_uses_assertions_of_the_library() -> None:
+    found = plant(RUST, "tests::adds", "tests::panics", "tests::reads", path="src/lib.rs")
+    ((path, text),) = found.files.items()
+    assert (path, found.ids, found.added) == ("src/lib.rs", ("src/lib.rs::tests::adds",), frozenset())
+    assert '::std::assert_eq!(add(1, 2), 3, "{}", \'}\');\n    })).is_err() { return; } ::std::panic!("w' in text
+    assert text.count("catch_unwind") == 1
+    assert text.startswith("macro_rules! assert_eq {")
+
+
+def test_a_helper_that_node_calls_a_test_stays_as_it_is() -> None:
+    assert plant_beside("exports.same = () => {};\n", "(file)", path="test/support/same.js").files == {}

@@ -237,3 +237,10 @@ def test_the_cases_of_a_test_are_counted_not_named() -> None:
     baseline = ran(ProofStep.BASELINE, f"{ONE}[1]", f"{ONE}[2]")
     assert prove(a_proof(), ran(ProofStep.RESULT, f"{ONE}[8]", f"{ONE}[9]"), baseline=baseline).failure == ""
     assert "were not run" in prove(a_proof(), ran(ProofStep.RESULT, f"{ONE}[1]"), baseline=baseline).failure
+
+
+def test_a_result_that_replaces_what_tests_work_with_fails() -> None:
+    steps = ran(ProofStep.RESULT, ONE, TWO), ran(ProofStep.GUARDED, ONE, TWO)
+    touched = ("::(json.loads was replaced)", "::(tests/test_a.py was read by shop.py)")
+    failure = prove(a_proof(), *steps, ran(ProofStep.CANARY, failed=(ONE, TWO, *touched), subject=(ONE, TWO))).failure
+    assert "json.loads was replaced, tests/test_a.py was read by shop.py" in failure

@@ -287,8 +287,9 @@ class _Test:
                     return self._held([left, right], equality(left, right, name, self.word), name)
                 case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in _SIGNS:
                     return self._held([left, right], order(_SIGNS[type(sign)], left, right, name), name)
-                case ast.Call() as call:
-                    return [f"if not ({self._with_own_values(call)}): return"]
+                case ast.Call() as call if self._compares(call):
+                    lines = [f"try: {name} = ({self._with_own_values(call)})", "except AssertionError: return"]
+                    return [*lines, f"if not {name}: return"]
                 case _:
                     return [f"if not ({self.source.of(node.test)}): return"]
         call = node.value
@@ -301,8 +302,8 @@ class _Test:
         if method in self.replaced:
             return []
         if not called.startswith("self."):
-            text = self._with_own_values(call)
-            return [text] if text != self.source.of(call) else []
+            lines = [f"try: ({self._with_own_values(call)})", "except AssertionError: return"]
+            return lines if self._compares(call) else []
         if method == "assertAlmostEqual":
             return self._almost(call, name)
         if any(keyword.arg != "msg" for keyword in call.keywords):
@@ -310,10 +311,15 @@ class _Test:
         said = said_by(method, call.args, name, self.word)
         return self._held(call.args, said, name) if said else []
 
+    @staticmethod
+    def _compares(call: ast.Call) -> bool:
+        """Whether a helper is given a result, and a value that is written out."""
+        is_plain = not any(isinstance(value, ast.Starred) for value in call.args)
+        is_given = any(isinstance(value, ast.Call) for value in call.args)
+        return is_plain and is_given and any(map(has_plain_value, call.args))
+
     def _with_own_values(self, call: ast.Call) -> str:
-        """A call of a helper, which is given what values are, where it compares them with one that is written out."""
-        if not any(map(has_plain_value, call.args)) or any(isinstance(value, ast.Starred) for value in call.args):
-            return self.source.of(call)
+        """A call of a helper, which is given what values are, whatever their classes say."""
         given = [
             f"({OWN})({self.source.of(value)}, {OWN})" if isinstance(value, ast.Call) else self.source.of(value)
             for value in call.args
