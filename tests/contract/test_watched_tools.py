@@ -46,6 +46,7 @@ TOUCHED = {
     "test_a.py was read by calc.py": BY_CALL.format("open(sys._getframe(1).f_code.co_filename).close()"),
 }
 COMMANDS = ["python -m unittest test_a", "pytest -q"]
+BOTH = [pytest.param(COMMANDS[0]), pytest.param(COMMANDS[1], marks=pytest.mark.long)]
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_an_honest_project_touches_nothing(project: RunnerProject, command: str)
     assert (len(ran.counts.passed), ran.counts.failed) == (2, ()), ran.output
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", BOTH)
 @pytest.mark.parametrize(("what", "source"), TOUCHED.items(), ids=TOUCHED)
 def test_what_product_code_touches_has_a_name(project: RunnerProject, command: str, what: str, source: str) -> None:
     project.write({"calc.py": source})
