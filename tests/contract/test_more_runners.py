@@ -178,3 +178,19 @@ def test_tests_of_cargo_are_counted(tmp_path: Path) -> None:
         failed=("tests/it.rs::bad",),
         skipped=("src/lib.rs::tests::later",),
     ), found.output
+
+
+def test_what_product_code_replaces_under_tests_of_mocha_has_a_name(scripts: RunnerProject) -> None:
+    tests = "const fs = require('fs');\nconst { same } = require('./support/same.js');\nconst { add } = require('../src/calc.js');\n"
+    tests += "it('adds', () => same(String(add(1, 2)), fs.readFileSync('three.txt', 'utf8')));\n"
+    same = "exports.same = (one, other) => { if (one !== other) throw new Error(`${one} is not ${other}`); };\n"
+    scripts.write({"test/a.spec.js": tests, "test/support/same.js": same, "three.txt": "3"})
+    watched = ("test/a.spec.js", "test/support/same.js")
+    honest = scripts.run_watched("node_modules/.bin/mocha", *watched)
+    assert (honest.counts.passed, honest.counts.failed) == (("test/a.spec.js::adds",), ())
+    own = "exports.add = (a, b) => a + b + 1;\n"
+    scripts.write({"src/calc.js": f"require('fs').readFileSync = () => '4';\n{own}"})
+    assert "::(fs.readFileSync was replaced)" in scripts.run_watched("node_modules/.bin/mocha", *watched).counts.failed
+    scripts.write({"src/calc.js": f"require('../test/support/same.js').same = () => {{}};\n{own}"})
+    cheated = scripts.run_watched("node_modules/.bin/mocha", *watched).counts
+    assert "::(test/support/same.js.same was replaced)" in cheated.failed
