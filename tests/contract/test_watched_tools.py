@@ -92,6 +92,13 @@ def test_a_report_does_not_depend_on_functions_that_tests_replace(project: Runne
     assert ran.counts.passed == ("test_b.py::test_b",), ran.output
 
 
+def test_an_object_that_is_made_when_it_is_needed_is_not_made_by_looking_at_it(project: RunnerProject) -> None:
+    lazy = "class Lazy:\n    def made(self):\n        raise RuntimeError('too early')\n    __class__ = property(made)\n    __dict__ = __class__\n\n\nSETTINGS = Lazy()\n"
+    project.write({"helpers.py": lazy + "\n\n" + HELPERS})
+    ran = project.run_watched("python -m unittest test_a", "test_a.py", "helpers.py")
+    assert (len(ran.counts.passed), ran.counts.failed) == (2, ()), ran.output
+
+
 NODE = """\
 const test = require('node:test');
 const assert = require('node:assert');

@@ -49,19 +49,19 @@ class Watch:
 
     def look_at(self, module):
         """Remember a module that has just been imported."""
-        name = getattr(module, "__name__", None)
-        if not isinstance(name, str) or name in self.seen or not isinstance(getattr(module, "__dict__", None), dict):
+        names = names_of(module)
+        name, file = names.get("__name__"), names.get("__file__")
+        if not isinstance(name, str) or name in self.seen:
             return
-        file = getattr(module, "__file__", None)
         path = os.path.realpath(file) if isinstance(file, str) else ""
         own, top = path in self.files, name.partition(".")[0]
         if not own and (top not in self.tops or self.is_products(path)):
             return
         self.seen.add(name)
         wanted = None if own or top in WHOLE else self.words | frozenset(ALWAYS.get(name, ()))
-        self.remember(name, module.__dict__, wanted, name)
+        self.remember(name, names, wanted, name)
         if own:
-            self.remember_data(name, module.__dict__, read(file) or "")
+            self.remember_data(name, names, read(path) or "")
 
     def is_products(self, path):
         return path.startswith(self.root) and "/site-packages/" not in path.replace(os.sep, "/")
@@ -69,7 +69,7 @@ class Watch:
     def look_around(self):
         """Remember modules that were imported without a question: pytest rewrites those of tests itself."""
         for module in [module for name, module in list(sys.modules.items()) if name not in self.seen]:
-            file = getattr(module, "__file__", None)
+            file = names_of(module).get("__file__")
             if isinstance(file, str) and os.path.realpath(file) in self.files:
                 self.look_at(module)
 
@@ -77,15 +77,16 @@ class Watch:
         for name, value in list(holder.items()):
             if wanted is not None and name not in wanted:
                 continue
-            if isinstance(value, type):
+            # `isinstance` would ask an object that is made when somebody first looks at it.
+            if issubclass(type(value), type):
                 self.kept.append((holder, name, value, None, title))
-                if getattr(value, "__module__", None) == module and title == module:
+                if vars(value).get("__module__") == module and title == module:
                     inner = vars(value)
                     self.remember(module, inner, wanted, f"{title}.{name}")
                     for method in _COMPARISONS:
                         if method not in inner:
                             self.kept.append((inner, method, None, None, f"{title}.{name}"))
-            elif callable(value) or isinstance(value, (staticmethod, classmethod, property)):
+            elif callable(value) or type(value) in (staticmethod, classmethod, property):
                 self.kept.append((holder, name, value, code_of(value), title))
 
     def remember_data(self, module, holder, text):
@@ -145,6 +146,15 @@ class Watch:
         new = [name for name in found if name not in self.told]
         self.told.update(new)
         return new
+
+
+def names_of(module):
+    """What is in a module; some do their imports when they are asked."""
+    try:
+        names = object.__getattribute__(module, "__dict__")
+    except AttributeError:
+        return {}
+    return names if type(names) is dict else {}
 
 
 def read(path):
