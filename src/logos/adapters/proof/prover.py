@@ -252,7 +252,8 @@ class RoomProver:
             tests = replace(tests, failed=failed, passed=tuple(sorted(passed)))
             run = replace(first, tests=tests, report=_with_seconds(first, again))
         replaced = [test for test in failed if replaced_in(test)]
-        left = fewer_cases(order.files.subject, failed)
+        not_run = _not_run(order.files, tests)
+        left = [test for test in fewer_cases(order.files.subject, failed) if test not in not_run]
         before = planted_on_base(self._checkouts, action, order.files, left, order.only if replaced else ())
         if not before.only or stop.is_set():
             return run
@@ -291,11 +292,15 @@ def _subject(action: Prove, files: StepFiles, run: RoomRun) -> tuple[str, ...]:
     known = files.added | {*map(function_of, action.before.passed if action.before else ())}
     # Nobody parses scripts before they are planted.
     unread = {file_of(test) for test in tests.failed if test.endswith(_UNREAD)}
-    # cargo ends with the first file that has a failing test, and runs nothing if it cannot compile one of them.
-    not_run = {test for test in files.subject if file_of(test).endswith(RUST)} - {*tests.passed, *tests.failed}
+    not_run = _not_run(files, tests)
     silent = {*tests.skipped, *(test for test in files.subject if file_of(test) in unread)} - tests.executed
     left_out = {*map(function_of, silent)} - known | run.left_out
     return tuple(test for test in files.subject if function_of(test) not in left_out and test not in not_run)
+
+
+def _not_run(files: StepFiles, tests: CountedTests) -> set[str]:
+    """cargo ends with the first file that has a failing test, and runs nothing if it cannot compile one of them."""
+    return {test for test in files.subject if file_of(test).endswith(RUST)} - {*tests.passed, *tests.failed}
 
 
 def _with_flaky(tests: CountedTests, flaky: set[str]) -> CountedTests:
