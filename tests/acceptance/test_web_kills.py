@@ -42,6 +42,9 @@ from tests.support.sandbox import Sandbox, read_log
 from tests.support.waiting import LAST_RESORT, until_exists, wait_for, wait_for_exit
 from tests.support.web import Served
 
+# Some of these kills are in the quick suite as well: tests/acceptance/test_web_server.py.
+pytestmark = pytest.mark.long
+
 GATE = "r1.gate.after_plan"
 # The driver that the killed server has started is at work, or has come as far as it can.
 BUSY = "another driver|is unfinished|waits for"
@@ -273,11 +276,7 @@ def start(site: Sandbox) -> Case:
 VERBS = (approve, reject, tell, abandon, rollback, fork, resume, start)
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [pytest.param(verb, marks=pytest.mark.long) if verb is not reject else verb for verb in VERBS],
-    ids=lambda verb: verb.__name__,
-)
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
 def test_a_server_killed_in_the_middle_of_a_verb_loses_nothing_and_repeats_nothing(
     site: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: Callable[[Sandbox], Case]
 ) -> None:
@@ -289,7 +288,6 @@ def test_a_server_killed_in_the_middle_of_a_verb_loses_nothing_and_repeats_nothi
     assert case.attempts > 0
 
 
-@pytest.mark.long
 def test_a_server_killed_while_a_question_is_answered_records_one_answer(tmp_path: Path) -> None:
     for act in count(1):
         site = Sandbox(restore("4d178cb", "levels-blocked", tmp_path / f"blocked-{act}"))
@@ -340,7 +338,6 @@ DECISIONS: tuple[tuple[str, dict[str, Any], type[Event]], ...] = (
 )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("both", [False, True], ids=["server", "server and driver"])
 @pytest.mark.parametrize(("verb", "body", "kind"), DECISIONS, ids=[verb for verb, _, _ in DECISIONS])
 def test_a_message_on_its_way_to_the_driver_is_taken_once(
@@ -374,7 +371,6 @@ def test_a_message_on_its_way_to_the_driver_is_taken_once(
     assert len(driven.events(kind)) <= 1
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("both", [False, True], ids=["server", "server and driver"])
 def test_a_driver_that_is_being_stopped_ends_without_the_server(driven: Sandbox, tmp_path: Path, both: bool) -> None:
     driven.script({"programmer": [{"run": until_exists(tmp_path / "go")}]})
