@@ -22,9 +22,10 @@ from typing import Any
 
 import pytest
 
+from logos.adapters.store.codec import steady
 from logos.adapters.store.mirror import discard
 from logos.adapters.store.recovery import examine, repair
-from logos.adapters.store.sqlite import SqliteLog, in_words, steady
+from logos.adapters.store.sqlite import SqliteLog, in_words
 from logos.app.setting_sources import load_settings
 from logos.app.start import build_here
 from logos.app.workdir import open_log, reading

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from logos.adapters.store.sqlite import decode
+from logos.adapters.store.codec import decode
 from logos.domain.events import Recorded
 from logos.domain.turns import RunId
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from logos.adapters.store.sqlite import Undecodable, decode, encode
+from logos.adapters.store.codec import Undecodable, decode, encode
 from logos.domain.events import (
     AcceptanceWritten,
     CheckRan,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from logos.adapters.state_files import read_cycle_state as read
 from logos.adapters.state_files import write_cycle_state as write
-from logos.adapters.store.sqlite import decode, encode
+from logos.adapters.store.codec import decode, encode
 from logos.domain.events import RunStarted, TerminalOpened
 from logos.domain.ledger import Ledger
 from logos.domain.plans import CycleSeed

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from logos.adapters.files import bytes_of_file, opened_folder, private_folder, refused, set_aside, write_atomically
 from logos.adapters.responses import FileWatcher
+from logos.adapters.store.codec import Undecodable, decode, encode
 from logos.adapters.store.mirror import folder_of, is_run_id, state_folder
-from logos.adapters.store.sqlite import Undecodable, decode, encode
 from logos.domain.events import (
     GateDecided,
     Message,

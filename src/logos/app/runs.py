@@ -10,7 +10,8 @@ from typing import Any
 
 from logos.adapters.lock import driver_of
 from logos.adapters.reports import read_report as parse_report
-from logos.adapters.store.sqlite import SqliteLog, encode
+from logos.adapters.store.codec import encode
+from logos.adapters.store.sqlite import SqliteLog
 from logos.app.workdir import Tell, WorkDir, driver_at, find_run, reading, say
 from logos.domain.events import Recorded, RunAbandoned, RunEnded
 from logos.domain.ledger import Ledger

@@ -1,6 +1,5 @@
 """The run log in SQLite: one file, write-ahead, every accepted event on disk before it counts."""
 
-import json
 import shutil
 import sqlite3
 import threading
@@ -8,20 +7,18 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
+from typing import Any
 
 from logos.adapters.files import aside, own_folder
 from logos.adapters.store.chain import Reconciled, Row, Rows, head_of
+from logos.adapters.store.codec import Clock, encode, recorded, steady
 from logos.adapters.store.mirror import Mirror
 from logos.domain.events import Event, Recorded, RecordsTampered, RunForked
 from logos.domain.turns import RunId
-from logos.errors import LogConflict, LogDamaged, LogError
+from logos.errors import LogConflict, LogError
 
 # Errors that do not mean that the file is damaged.
 UNREACHABLE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
@@ -50,47 +47,10 @@ _MESSAGES = {
 }
 BATCH = 500
 LOCKED_SECONDS = 5.0
-# Beyond these seconds there is no date to show.
-END_OF_TIME = 250_000_000_000
 # The `user_version` of a log in which every run has a number.
 NUMBERED = 1
 # The damage of a database whose rows may be changed by others' statements.
 FOREIGN = "it has triggers or views"
-
-Clock = Callable[[], float]
-
-
-def _passed() -> float:
-    """Seconds of a clock that cannot be set; with CLOCK_BOOTTIME they include the time of suspension."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-@cache
-def _adapter() -> TypeAdapter[Event]:
-    """Built on first use: that takes longer than many commands that read no events."""
-    return TypeAdapter(Annotated[Event, Field(discriminator="kind")])
-
-
-class Undecodable(ValueError):
-    """A stored event this version cannot read."""
-
-
-def encode(event: Event) -> str:
-    try:
-        return _adapter().dump_json(event).decode("utf-8")
-    except PydanticSerializationError:
-        # A lone surrogate has no UTF-8 form; only this character is replaced.
-        text = json.dumps(_adapter().dump_python(event), ensure_ascii=False)
-        return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def decode(body: str | bytes) -> Event:
-    try:
-        return _adapter().validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        location = ".".join(str(part) for part in first["loc"])
-        raise Undecodable(f"{location + ': ' if location else ''}{first['msg']}") from error
 
 
 class SqliteLog:
@@ -172,14 +132,7 @@ class SqliteLog:
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
         from_seq = max(from_seq, 1)
         for expected, (seq, at, body) in enumerate(self._rows(ROWS, run, from_seq), from_seq):
-            if seq != expected:
-                raise LogDamaged(run, expected, "it is missing")
-            if not abs(at) < END_OF_TIME:
-                raise LogDamaged(run, seq, "its time is invalid")
-            try:
-                yield Recorded(run, seq, at, decode(body))
-            except Undecodable as error:
-                raise LogDamaged(run, seq, str(error)) from error
+            yield recorded(run, expected, (seq, at, body))
 
     def runs(self) -> list[RunId]:
         numbered = next(self._rows("PRAGMA user_version"))[0] >= NUMBERED
@@ -285,12 +238,6 @@ class ReadOnlyLog(SqliteLog):
             self._mirror = self._attach()
             self._db = self._open()
         return self._mirror
-
-
-def steady(wall: Clock = time.time, passed: Clock = _passed) -> Clock:
-    """A clock that starts at the time of day, and is not affected if the system clock is set later."""
-    began, start = wall(), passed()
-    return lambda: began + (passed() - start)
 
 
 def connect_readonly(path: Path) -> sqlite3.Connection:
