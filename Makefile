@@ -92,7 +92,7 @@ $(VENV)/.stamp-run: $(PINS) | $(BIN)/python
 
 $(VENV)/.stamp-dev: $(PINS) | $(BIN)/python
 	@echo "installing logos with its test tools" >&2
-	@$(PIP) --editable '.[dev,cao,web,otel]'
+	@$(PIP) --editable '.[dev,cao,web,otel,fleet]'
 	@touch $@ $(VENV)/.stamp-run
 
 # Debian packages that tests need, as PROGRAM:PACKAGE, and the tests that are skipped without them.

@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -16,6 +16,9 @@ from tests.support.collecting import from_own_beginning, test_files
 from tests.support.isolation import isolated, removed
 from tests.support.sandbox import Sandbox
 from tests.support.scheduling import Schedule
+
+if TYPE_CHECKING:
+    from tests.support.postgres import PostgresCluster
 
 # Without `explain`, which costs more than it tells; with fixed seeds, so that luck decides about nobody's change.
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
@@ -76,6 +79,22 @@ def no_inherited_signals() -> Iterator[None]:
     yield
     for signum in ignored:
         signal.signal(signum, signal.SIG_IGN)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresCluster]:
+    """A PostgreSQL server of this process; files whose tests use it stay on one worker (tests/support/scheduling.py)."""
+    # Most test processes need no driver of a database.
+    from tests.support.postgres import running
+
+    with running() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def database(postgres: PostgresCluster) -> str:
+    """The address of an empty database."""
+    return postgres.new_database()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from logos.adapters.store.postgres import PostgresLog
 from logos.adapters.store.recovery import open_readonly, repair
 from logos.adapters.store.sqlite import SqliteLog
 from logos.app import workdir
@@ -37,7 +38,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-@pytest.fixture(params=["memory", "sqlite", "mirrored"])
+@pytest.fixture(params=["memory", "sqlite", "mirrored", "postgres"])
 def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     opened: list[Log] = []
     path = tmp_path / "telos" / "logos.db"
@@ -47,6 +48,7 @@ def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
             "memory": lambda: MemoryLog(clock),
             "sqlite": lambda: SqliteLog(path, clock),
             "mirrored": lambda: SqliteLog(path, clock, repair(path, print, driving=True)),
+            "postgres": lambda: PostgresLog(request.getfixturevalue("database"), str(path), clock),
         }
         log = makers[request.param]()
         opened.append(log)

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from logos.adapters.programs import DATABASE
 from logos.app.person import MARKS
 from logos.app.setting_sources import LEAVES, own_variable
 
 # What Logos and its libraries read from the environment; a test sets what it needs.
 OURS = frozenset(
     {name for leaf in LEAVES for name in (leaf.env, own_variable(leaf))}
-    | {"NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LOGOS_LOG"}
+    | {"NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LOGOS_LOG", *DATABASE}
 )
 # Git variables that would point a test at another repository, identity or template.
 _GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE")

@@ -20,6 +20,9 @@ TOGETHER = (
     # Browsers take much memory and both cores: one at a time.
     "tests/live/web/test_page*.py",
     "tests/acceptance/test_demo*.py",
+    # A database server.
+    "tests/*/test_log.py",
+    "tests/*/test_postgres*.py",
     "tests/unit/*",
 )
 

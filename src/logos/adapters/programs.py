@@ -17,12 +17,20 @@ _BY_NAME = re.compile(rb"#!\s*/usr/bin/env\s+(?:-S\s+)?([\w.+-]+)\s*$")
 SERVER_TOKEN = "CAO_AUTH_LOCAL_TOKEN"
 # Secrets of Logos itself: with them, an agent could type into other agents' terminals, or write to the person.
 _MESSAGES = ("NTFY_TOPIC", "NOTIFICATIONS_URLS")
+# Where the run log is, if not in the work dir: whoever can write there can forge a run.
+DATABASE_VARIABLE = "LOGOS_DATABASE"
+# What a connection takes from the environment where its address does not say it.
+_CONNECTION = ("HOST", "HOSTADDR", "PORT", "DATABASE", "USER", "PASSWORD", "PASSFILE", "SERVICE", "SERVICEFILE")
+_TLS = ("SSLMODE", "SSLCERT", "SSLKEY", "SSLROOTCERT", "SSLCRL", "OPTIONS", "REQUIREAUTH", "KRBSRVNAME")
+DATABASE = (DATABASE_VARIABLE, *(f"PG{name}" for name in (*_CONNECTION, *_TLS)))
 WITHHELD = (SERVER_TOKEN, *_MESSAGES, *(f"LOGOS_{name}" for name in _MESSAGES))
 
 
 def own_environment() -> dict[str, str]:
     """The environment of this process without the secrets of Logos, for agents and for commands that run their code."""
-    return {name: value for name, value in os.environ.items() if name not in WITHHELD}
+    # Without a database of Logos, variables of that kind are for the project's own.
+    withheld = (*WITHHELD, *DATABASE) if os.environ.get(DATABASE_VARIABLE) else WITHHELD
+    return {name: value for name, value in os.environ.items() if name not in withheld}
 
 
 def find_program(name: str, work_dir: Path, env: Mapping[str, str] | None = None) -> str:

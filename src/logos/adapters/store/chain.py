@@ -67,8 +67,13 @@ def first_hash(run: RunId) -> str:
     return hashlib.sha256(run.encode()).hexdigest()
 
 
+def stored_bytes(row: Row) -> bytes:
+    """What is hashed of a row, after the hash of the one before."""
+    return b'"seq":%d,"at":%a,"event":%s}' % row
+
+
 def make_line(previous: str, row: Row) -> tuple[bytes, str]:
-    stored = b'"seq":%d,"at":%a,"event":%s}' % row
+    stored = stored_bytes(row)
     hashed = _chained(previous, stored)
     return b'{"hash":"%s",%s\n' % (hashed.encode(), stored), hashed
 

@@ -129,6 +129,10 @@ class SqliteLog:
                 self._insert(run, rows)
         return record
 
+    def rows(self, run: RunId) -> Iterator[Row]:
+        """The events of a run as they are stored."""
+        return self._rows(ROWS, run, _FROM_START)
+
     def read(self, run: RunId, from_seq: int = 1) -> Iterator[Recorded]:
         from_seq = max(from_seq, 1)
         for expected, (seq, at, body) in enumerate(self._rows(ROWS, run, from_seq), from_seq):
