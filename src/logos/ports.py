@@ -161,6 +161,19 @@ class Log(Protocol):
     def close(self) -> None: ...
 
 
+class RunLog(Log, Protocol):
+    """A log that is kept somewhere, with what commands ask for besides."""
+
+    # The number and the time of every run's last event.
+    def ends(self) -> dict[RunId, tuple[int, float]]: ...
+    # The hash that stands for every event of a run.
+    def head(self, run: RunId) -> str: ...
+    # The events of a run as they are stored: number, time, and the bytes that are hashed.
+    def rows(self, run: RunId) -> Iterator[tuple[int, float, bytes]]: ...
+    # Delete the unreadable end of a run after copying it, as it is, to a file.
+    def cut(self, run: RunId, from_seq: int, copy: Path) -> None: ...
+
+
 class Inbox(Protocol):
     """What persons tell the driver of a log from other processes. A message stays until it is removed or refused."""
 

@@ -19,7 +19,8 @@ from tests.support.waiting import LAST_RESORT, until_exists, wait_for
 
 NOBODY = 65534
 _MESSAGES = ("NTFY_TOPIC", "LOGOS_NTFY_TOPIC", "NOTIFICATIONS_URLS", "LOGOS_NOTIFICATIONS_URLS")
-SECRETS = dict.fromkeys(("CAO_AUTH_LOCAL_TOKEN", *_MESSAGES), "secret-of-logos")
+_DATABASE = ("LOGOS_DATABASE", "PGPASSWORD", "PGHOST", "PGSERVICE")
+SECRETS = dict.fromkeys(("CAO_AUTH_LOCAL_TOKEN", *_MESSAGES, *_DATABASE), "secret-of-logos")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 

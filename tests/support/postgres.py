@@ -70,7 +70,7 @@ class PostgresCluster:
         self._folder, self._data = folder, folder / "data"
         self._user = UNPRIVILEGED if os.geteuid() == 0 else None
         self._bin = programs()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[Any] | None = None
         if self._user is not None:
             shutil.chown(folder, self._user)
             self._bin = self._bin if "POSTGRES_BIN" in os.environ else _copied(folder)
@@ -78,7 +78,6 @@ class PostgresCluster:
         self._call("initdb", *options, "-D", str(self._data))
         guard = [sys.executable, "-c", _GUARD, str(self._data / "postmaster.pid")]
         self._guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
-        self.start()
 
     @property
     def pid(self) -> int:
@@ -96,16 +95,15 @@ class PostgresCluster:
         options = [part for setting in _SETTINGS for part in ("-c", setting)]
         command = [str(self._bin / "postgres"), "-D", str(self._data), "-k", str(self._folder), *options]
         with open(self._folder / "log", "ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._as_user()
-            )
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **self._as_user())
+        self._process = process
         until = time.monotonic() + LAST_RESORT
         while True:
             try:
                 psycopg.connect(self.address()).close()
                 return
             except psycopg.OperationalError:
-                assert self._process.poll() is None, (self._folder / "log").read_text()
+                assert process.poll() is None, (self._folder / "log").read_text()
                 assert time.monotonic() < until, (self._folder / "log").read_text()
                 time.sleep(0.02)
 
@@ -159,6 +157,7 @@ def running() -> Iterator[PostgresCluster]:
         folder.chmod(0o755)
         server = PostgresCluster(folder)
         try:
+            server.start()
             yield server
         finally:
             server.close()

@@ -9,7 +9,6 @@ from pathlib import Path
 from logos.adapters.git.command import Git, is_repository
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.git.worktrees import worktrees_of
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.runs import load_run
 from logos.app.settings import Settings
 from logos.app.workdir import Tell, day_of, find_run, has_log, reading
@@ -18,6 +17,7 @@ from logos.domain.turns import Outcome, RunId
 from logos.engine.checkpoints import commit_at
 from logos.errors import HostError, LogError, UsageError
 from logos.flows.fold import UNFINISHED, RunState
+from logos.ports import RunLog
 from logos.views.run import RunView
 
 HELP = "An event's number, RUN@NUMBER, RUN, a turn's id or RUN@TURN, or a date (its last event that day)."
@@ -58,7 +58,7 @@ def locate(place: Path, wanted: str | None) -> CheckpointName:
     return CheckpointName(_place_with(work_dirs(place), name) if name else place, name or None, event)
 
 
-def match(log: SqliteLog, name: CheckpointName, known: RunView | None = None) -> tuple[RunView, int | None]:
+def match(log: RunLog, name: CheckpointName, known: RunView | None = None) -> tuple[RunView, int | None]:
     """The run that a name means, loaded unless it is `known`, and its event; None means the newest event."""
     if name.run is None and _DATE.fullmatch(name.event):
         view = _newest_on(log, name.event)
@@ -68,7 +68,7 @@ def match(log: SqliteLog, name: CheckpointName, known: RunView | None = None) ->
     return view, _event_number(view, name.event) if name.event else None
 
 
-def _newest_on(log: SqliteLog, day: str) -> RunView:
+def _newest_on(log: RunLog, day: str) -> RunView:
     """The newest run with an event of its own on a day; without one, the newest of all."""
     for run in reversed(log.runs()):
         view = load_run(log, run)

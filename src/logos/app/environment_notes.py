@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
+from logos.adapters.programs import DATABASE_VARIABLE
 from logos.app.setting_sources import LEAVES, PREFIX, own_variable
 from logos.app.settings import SettingSources
 from logos.views.text import listed
@@ -10,7 +11,7 @@ from logos.views.text import listed
 # Variables that begin like settings: what a person sets besides them, and what Logos sets for processes it starts.
 NO_SETTINGS = frozenset(
     {
-        "LOGOS_LOG",
+        *("LOGOS_LOG", DATABASE_VARIABLE),
         *("LOGOS_ROOT", "LOGOS_TERMINAL", "LOGOS_PROCESS"),
         *("LOGOS_REPORT", "LOGOS_REPORT_TOKEN", "LOGOS_REPORT_NODE_OPTIONS", "LOGOS_REPORT_RESPAWNED"),
     }

@@ -17,6 +17,7 @@ from logos.adapters.hosts.local import SESSION as LOCAL_SESSION
 from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.inbox import existing_inbox
 from logos.adapters.store.mirror import abandoned
+from logos.app.database import refuse_database
 from logos.app.person import require_person
 from logos.app.runs import views_in
 from logos.app.setting_sources import settings_of
@@ -94,6 +95,7 @@ def collect_garbage(
     """
     place = place_of(wd)
     require_person(place, "remove what runs have left")
+    refuse_database("logos gc")
     default = settings_of(place).checkpoints
     days = default.keep_days if keep_days is None else keep_days
     newest = default.keep_runs if keep_runs is None else keep_runs
@@ -208,6 +210,8 @@ def _work_dirs(place: Path, gaps: list[Unreadable]) -> list[Path]:
             for path in _candidates(top, cannot_read):
                 # A file that may not be read counts as unreadable, not as missing.
                 try:
+                    if WorkDir(path).elsewhere.is_file():
+                        gaps.append(Unreadable(path, None, "its runs are in a database"))
                     if S_ISREG(WorkDir(path).database.stat().st_mode):
                         found[path.resolve()] = path
                 except (FileNotFoundError, NotADirectoryError):

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from logos.adapters.lock import driver_of
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.runs import driven_run, keep_from_collections, read_report, without_collections
 from logos.app.workdir import WorkDir, reading
 from logos.domain.events import Recorded, RunForked
 from logos.domain.turns import RunId
 from logos.errors import LogDamaged
 from logos.flows.fold import RunFold, flow_for, started_by
+from logos.ports import RunLog
 from logos.views.run import RunView, State
 from logos.views.turns import TurnViewBuilder
 
@@ -153,11 +153,11 @@ class OpenLog:
         self.as_of: Signature | None = None
         self.readers = 0
         self._stack = ExitStack()
-        self._log: SqliteLog | None = None
+        self._log: RunLog | None = None
         self._inode = 0
         self._corrected = False
 
-    def read(self, signature: Signature) -> SqliteLog:
+    def read(self, signature: Signature) -> RunLog:
         """The log as it is now; `signature` was taken before."""
         if self._log is None or signature != self.as_of:
             database, _, driver = signature
@@ -173,7 +173,7 @@ class OpenLog:
                 self.driven = driven_run(self.place, self._log)
         return self._log
 
-    def drives(self, run: RunId, log: SqliteLog) -> bool:
+    def drives(self, run: RunId, log: RunLog) -> bool:
         return self.driver is not None and run == (self.driven or log.runs()[-1])
 
     def _tell(self, _: str) -> None:
@@ -250,7 +250,7 @@ class Histories:
             yield log
 
     @contextmanager
-    def _read(self, place: Path) -> Generator[tuple[SqliteLog, OpenLog, Signature]]:
+    def _read(self, place: Path) -> Generator[tuple[RunLog, OpenLog, Signature]]:
         with self._log_of(place) as log:
             signature = log.files.signature()
             log.readers += 1

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from logos.adapters.store.mirror import LogRecord, find, records
 from logos.app.checkpoints import locate, run_name
+from logos.app.database import database_address, refuse_database
 from logos.app.workdir import WorkDir, has_log, place_to_read, was_chosen
 from logos.errors import UsageError
 
 
 def known_work_dirs() -> list[Path]:
     """Every work dir with a log of this user that still exists, in the order of their paths."""
+    refuse_database("a list of all work dirs")
     return sorted(place for place, _ in _known())
 
 
@@ -33,6 +35,8 @@ def _known() -> Iterator[tuple[Path, LogRecord]]:
 def place_of_run(run: str | None, wd: Path | None = None) -> Path:
     """The work dir with a run: this one or a fork of it; where no `wd` was chosen, any work dir of this user."""
     here, name = place_to_read(wd), (run or "").partition("@")[0].lower()
+    if name and database_address():
+        return locate(here, run_name(name)).place if has_log(here) else here
     if not name or _is_in(here, name):
         return here
     places = [] if was_chosen(wd) else _places_with(name)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.person import require_person
 from logos.app.runs import newest_of, open_levels
 from logos.app.steering import deliver, read_answer
@@ -16,6 +15,7 @@ from logos.domain.turns import RunId
 from logos.engine.journal import Journal
 from logos.errors import UsageError
 from logos.flows.levels.state import LevelsState
+from logos.ports import RunLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def resolve(work_dir: Path, words: Sequence[str]) -> Answer:
     return Answer(journal.run, question.id, option, text)
 
 
-def _blocked_build(log: SqliteLog) -> tuple[Journal[LevelsState], Question]:
+def _blocked_build(log: RunLog) -> tuple[Journal[LevelsState], Question]:
     run = newest_of(log, LevelsPlan)
     journal = open_levels(log, run) if run is not None else None
     if journal is None or journal.state.question is None:

@@ -20,7 +20,6 @@ from logos.adapters.hosts.scripted import SESSION as SCRIPTED_SESSION
 from logos.adapters.lock import driver_lock, driver_of
 from logos.adapters.responses import ResponseFiles
 from logos.adapters.store.mirror import discard
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.checkpoints import Checkpoint, checkpoint_at, locate, match, run_name, snapshots_for
 from logos.app.hosts import host_to_end, session_in
 from logos.app.person import require_person
@@ -41,7 +40,7 @@ from logos.engine.terminals import AgentTerminals
 from logos.errors import Busy, HostError, LogError, LogosError, UsageError
 from logos.flows.fold import UNFINISHED
 from logos.flows.levels.turn_ids import GATHER
-from logos.ports import Log
+from logos.ports import Log, RunLog
 from logos.views.run import RunView
 
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
@@ -272,7 +271,7 @@ def _start_from(
     return NewRun(run, settings.work_dir, at, restored=way == "fork", simulated=event.host == SCRIPTED_SESSION)
 
 
-def finish_interrupted(settings: Settings, log: SqliteLog, known: RunView, tell: Tell) -> None:
+def finish_interrupted(settings: Settings, log: RunLog, known: RunView, tell: Tell) -> None:
     """Finish an interrupted rollback, and make the checkpoints that a killed driver could not make. Needs the lock."""
     finish_rollback(settings, log, tell)
     snapshots = snapshots_for(settings, tell) if settings.checkpoints.enabled else None
@@ -284,7 +283,7 @@ def finish_interrupted(settings: Settings, log: SqliteLog, known: RunView, tell:
         Checkpoints(snapshots, log, work_tree, tell).catch_up(run)
 
 
-def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
+def finish_rollback(settings: Settings, log: RunLog, tell: Tell) -> None:
     """Finish an interrupted rollback: its run is in the log, but some of its files may be missing."""
     mark = settings.paths.rollback_mark
     if not mark.exists() and not mark.is_symlink():
@@ -304,7 +303,7 @@ def finish_rollback(settings: Settings, log: SqliteLog, tell: Tell) -> None:
     remove(mark, mark.parent)
 
 
-def _rolled_back(mark: Path, log: SqliteLog) -> RunView | None:
+def _rolled_back(mark: Path, log: RunLog) -> RunView | None:
     """The run of an interrupted rollback. Agents can write the mark: the log must end with that rollback."""
     with suppress(OSError, ValueError, KeyError, TypeError, LogError):
         pending = json.loads(bytes_of_file(mark))
@@ -368,7 +367,7 @@ def reset(run: str | None = None, *, files: bool = False, wd: Path | None = None
 
 
 def abandon_runs(
-    settings: Settings, log: SqliteLog, kind: type[Plan], why: str, tell: Tell, known: RunView | None = None
+    settings: Settings, log: RunLog, kind: type[Plan], why: str, tell: Tell, known: RunView | None = None
 ) -> None:
     """Abandon every unfinished run of a flow; `known` is a run that is loaded already."""
     # Oldest first: the state file shows the newest.
@@ -376,7 +375,7 @@ def abandon_runs(
         _abandon(settings, log, view, why, tell)
 
 
-def _abandon(settings: Settings, log: SqliteLog, view: RunView, why: str, tell: Tell) -> None:
+def _abandon(settings: Settings, log: RunLog, view: RunView, why: str, tell: Tell) -> None:
     """End a run's agents, record that it was abandoned, and remove its worktrees; unmerged work is kept as commits."""
     # The view stays as it was read.
     journal = Journal(log, copy(view.fold))

@@ -11,7 +11,6 @@ from logos.adapters.files import aside, set_aside
 from logos.adapters.lock import driver_lock
 from logos.adapters.reports import read_report
 from logos.adapters.state_files import read_cycle_state
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.prompt import Prompt, given_prompt, split_prompt
 from logos.app.proof_rules import build_proof_rules, proof_rules
 from logos.app.run_state import write_run_state
@@ -41,6 +40,7 @@ from logos.flows.cycle.flow import Cycle, CycleState
 from logos.flows.fold import UNFINISHED, RunFold
 from logos.flows.levels.flow import Levels
 from logos.flows.levels.state import LevelsState
+from logos.ports import RunLog
 from logos.views.cycle_state import FINAL, RUNNING, Saved, StateDamaged, parse, project
 from logos.views.run import RunView
 from logos.views.text import first_line
@@ -105,7 +105,7 @@ class StateTrust(StrEnum):
 
 def run_to_continue(
     settings: Settings,
-    log: SqliteLog,
+    log: RunLog,
     tell: Tell,
     known: RunView | None = None,
     trust: StateTrust = StateTrust.ALWAYS,
@@ -150,7 +150,7 @@ def run_to_continue(
     return saved
 
 
-def _ignored(settings: Settings, log: SqliteLog, trust: StateTrust, known: RunView | None) -> str:
+def _ignored(settings: Settings, log: RunLog, trust: StateTrust, known: RunView | None) -> str:
     """Why the state file is not believed; empty where it is, and where there is none that can be read."""
     try:
         saved = read_cycle_state(settings.state_path, settings.provider)
@@ -175,7 +175,7 @@ def _ignored(settings: Settings, log: SqliteLog, trust: StateTrust, known: RunVi
     return "" if same and _unedited(settings, saved, view) else f"differs from the log of run {saved.run}"
 
 
-def _unfinished(settings: Settings, log: SqliteLog, tell: Tell, known: RunView | None) -> RunView | None:
+def _unfinished(settings: Settings, log: RunLog, tell: Tell, known: RunView | None) -> RunView | None:
     """The unfinished run that continues without a state file: the newest run, or with --resume any."""
     view = next(unfinished_runs(log, CyclePlan, known), None)
     if view is None or not (settings.resume or view.run == newest_of(log, CyclePlan)):
@@ -183,7 +183,7 @@ def _unfinished(settings: Settings, log: SqliteLog, tell: Tell, known: RunView |
     return _load_readable(settings, log, view.run, tell, view) if view.damage else view
 
 
-def _has_ended(log: SqliteLog, saved: Saved) -> bool:
+def _has_ended(log: RunLog, saved: Saved) -> bool:
     """Whether a run that has its outcome was also ended; a driver may be killed in between."""
     if saved.run is None or saved.run not in log.runs():
         return True
@@ -194,7 +194,7 @@ def _has_ended(log: SqliteLog, saved: Saved) -> bool:
 def start_run(
     settings: Settings,
     continued: Continued,
-    log: SqliteLog,
+    log: RunLog,
     given: tuple[GivenSetting, ...],
     files: tuple[PinnedFile, ...] = (),
 ) -> StartPlan[CycleState]:
@@ -244,12 +244,12 @@ def _without_late_proof(plan: AnyPlan) -> AnyPlan:
     return plan if plan.rules >= RulesVersion.QUOTED_VERDICTS_DO_NOT_COUNT else replace(plan, proof=None)
 
 
-def _new_run(mode: StartMode, log: SqliteLog, started: RunStarted, message: str = "") -> StartPlan[CycleState]:
+def _new_run(mode: StartMode, log: RunLog, started: RunStarted, message: str = "") -> StartPlan[CycleState]:
     fold = RunFold(new_run_id(), Cycle(cast(CyclePlan, started.plan), started.seed))
     return StartPlan(mode, Journal(log, fold), started, message)
 
 
-def _without_state(settings: Settings, log: SqliteLog, tell: Tell, why: str, known: RunView | None) -> RunView:
+def _without_state(settings: Settings, log: RunLog, tell: Tell, why: str, known: RunView | None) -> RunView:
     """The newest unfinished run of the log."""
     view = next((view for view in unfinished_runs(log, CyclePlan, known) if view.outcome is None), None)
     if view is None:
@@ -258,7 +258,7 @@ def _without_state(settings: Settings, log: SqliteLog, tell: Tell, why: str, kno
     return _load_readable(settings, log, view.run, tell, view) or view
 
 
-def _load_readable(settings: Settings, log: SqliteLog, run: RunId, tell: Tell, known: RunView | None) -> RunView | None:
+def _load_readable(settings: Settings, log: RunLog, run: RunId, tell: Tell, known: RunView | None) -> RunView | None:
     """Load a run, and remove events that cannot be read after the whole log was copied; None when none can be read."""
     try:
         view = reload_run(log, run, known)
@@ -314,7 +314,7 @@ def name_in_state_file(settings: Settings, view: RunView) -> None:
 
 
 def build_to_resume(
-    settings: Settings, feature: str, log: SqliteLog, tell: Tell, known: RunView | None = None
+    settings: Settings, feature: str, log: RunLog, tell: Tell, known: RunView | None = None
 ) -> RunView | None:
     """The newest build, if it continues; None: a new one starts. `known` is the newest build, if loaded already."""
     run = None if settings.resume is False else known.run if known is not None else newest_of(log, LevelsPlan)
@@ -331,7 +331,7 @@ def start_build(
     feature: str,
     telos: Telos,
     base: str,
-    log: SqliteLog,
+    log: RunLog,
     view: RunView | None,
     given: tuple[GivenSetting, ...],
     files: tuple[PinnedFile, ...] = (),

@@ -11,7 +11,6 @@ from typing import Any
 from logos.adapters.lock import driver_of
 from logos.adapters.reports import read_report as parse_report
 from logos.adapters.store.codec import encode
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.workdir import Tell, WorkDir, driver_at, find_run, reading, say
 from logos.domain.events import Recorded, RunAbandoned, RunEnded
 from logos.domain.ledger import Ledger
@@ -22,7 +21,7 @@ from logos.errors import LogDamaged, LogError, LogosError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import UNFINISHED, RunFold, RunState, started_by
 from logos.flows.levels.state import LevelsState
-from logos.ports import Log
+from logos.ports import Log, RunLog
 from logos.views.document import iso
 from logos.views.events import EventFormatter, Severity
 from logos.views.run import RunView, State, extended, view_run
@@ -76,7 +75,7 @@ def views_in(place: Path, tell: Tell = say) -> Iterator[RunView | Unreadable]:
         yield Unreadable(place, None, str(error))
 
 
-def driven_run(work_dir: Path, log: SqliteLog) -> RunId | None:
+def driven_run(work_dir: Path, log: RunLog) -> RunId | None:
     """The run that the live driver of a work dir drives; None if there is no driver, or it has not begun a run yet.
 
     It is the run with the newest event since the driver took the lock: nobody else appends meanwhile.
@@ -92,7 +91,7 @@ def driven_run(work_dir: Path, log: SqliteLog) -> RunId | None:
     return None if isinstance(last, RunAbandoned) else run
 
 
-def status_in(work_dir: Path, log: SqliteLog, view: RunView) -> RunStatus:
+def status_in(work_dir: Path, log: RunLog, view: RunView) -> RunStatus:
     """A run and the driver attached to it; a driver that has written nothing yet is shown with the newest run."""
     driver = driver_at(work_dir)
     driven = driver is not None and view.run == (driven_run(work_dir, log) or log.runs()[-1])

@@ -11,7 +11,6 @@ from typing import Any
 from logos.adapters.git.workspace import GitWorkspace, base_of
 from logos.adapters.git.worktrees import Setup
 from logos.adapters.responses import FileWatcher, ResponseFiles
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.acceptance import acceptance_tester, check_blind, check_blind_host, without_blind
 from logos.app.checkpoints import locate, match, run_name, snapshots_for
 from logos.app.hosts import MakeHost, Tell, session_of
@@ -60,7 +59,7 @@ from logos.errors import AlreadyEnded, HostError, LogError, UsageError
 from logos.flows.cycle.flow import CycleState
 from logos.flows.fold import UNFINISHED
 from logos.flows.levels.state import LevelsState
-from logos.ports import AgentHost, ChangeSignal, Snapshots
+from logos.ports import AgentHost, ChangeSignal, RunLog, Snapshots
 from logos.views.run import RunView
 
 
@@ -108,7 +107,7 @@ def run_here(
 
 
 def _ready_run(
-    settings: Settings, continued: Continued, log: SqliteLog, caller: Caller, *, bare: bool, reread: bool
+    settings: Settings, continued: Continued, log: RunLog, caller: Caller, *, bare: bool, reread: bool
 ) -> Ready[CycleState]:
     tell = caller.tell
     check_prompt(settings, continued, tell, strict=not bare)
@@ -232,7 +231,7 @@ def _ready_build(
     settings: Settings,
     feature: str,
     view: RunView | None,
-    log: SqliteLog,
+    log: RunLog,
     caller: Caller,
     *,
     allow_dirty: bool,
@@ -270,7 +269,7 @@ def read_run(work_dir: Path, run: RunId) -> RunView:
         return load_run(log, run)
 
 
-def _remove_leftovers(settings: Settings, log: SqliteLog, host: AgentHost, current: RunId, tell: Tell) -> None:
+def _remove_leftovers(settings: Settings, log: RunLog, host: AgentHost, current: RunId, tell: Tell) -> None:
     """Remove terminals and worktrees of earlier builds that were killed before their last step, or abandoned."""
     for folder in sorted(settings.paths.worktrees.glob("*")):
         run = RunId(folder.name)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from logos.adapters.inbox import FileInbox, inbox_of, new_message
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.person import require_person
 from logos.app.registry import place_of_run
 from logos.app.run_state import state_file_writer
@@ -29,6 +28,7 @@ from logos.engine.messages import MessageTaker
 from logos.errors import Busy, LogError, LogosError, UsageError
 from logos.flows.fold import RunFold
 from logos.flows.persons import decided_in_words, problem_with
+from logos.ports import RunLog
 from logos.views.events import EventFormatter
 
 _LOOK_SECONDS = 0.01
@@ -102,7 +102,7 @@ def _found(run: str | None, wd: Path | None, doing: str, kind: type[Plan] | None
         return place, _whole(log, found or find_run(log, run.partition("@")[0] if run else None))
 
 
-def _whole(log: SqliteLog, run: RunId) -> RunFold[Any]:
+def _whole(log: RunLog, run: RunId) -> RunFold[Any]:
     view = load_run(log, run)
     if view.damage:
         raise LogError(view.damage)
@@ -214,7 +214,7 @@ def take_messages(place: Path, tell: Tell = say) -> None:
         MessageTaker(inbox, open_run).take()
 
 
-def open_journal(log: SqliteLog, settings: Settings, run: RunId, *, driven: type[Plan] | None = None) -> Journal[Any]:
+def open_journal(log: RunLog, settings: Settings, run: RunId, *, driven: type[Plan] | None = None) -> Journal[Any]:
     """A run of a log that another process does not write to; of the newest run of a flow, the state file is written.
 
     `driven`: the driver of a run of this flow writes that file itself.
@@ -229,6 +229,6 @@ def open_journal(log: SqliteLog, settings: Settings, run: RunId, *, driven: type
     return journal
 
 
-def other_run(log: SqliteLog, settings: Settings, driven: type[Plan]) -> Callable[[RunId], Journal[Any]]:
+def other_run(log: RunLog, settings: Settings, driven: type[Plan]) -> Callable[[RunId], Journal[Any]]:
     """For the driver of a run: the others of its log."""
     return partial(open_journal, log, settings, driven=driven)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from logos.adapters.store.mirror import find
+from logos.app.database import database_address
 from logos.app.doctor import CheckResult
 from logos.app.pins import changed
 from logos.app.runs import load_run
@@ -27,6 +28,16 @@ def trust(place: Path) -> tuple[CheckResult, ...]:
     return tuple(_checks(place)) if has_log(place) else (CheckResult("log", "ok", "no run yet"),)
 
 
+def _in_database(place: Path, runs: list[RunId]) -> CheckResult:
+    """There is no mirror: the database is the authority, and every event has the hash it was stored with."""
+    with reading(place) as log:
+        changed = log.tampering(runs[-1], verify=True) if runs else ""
+    remedy = "who can write to the database can change runs; `logos rollback RUN@EVENT` returns to an event before"
+    if changed:
+        return CheckResult("hashes", "fail", changed, remedy)
+    return CheckResult("hashes", "ok", "every event fits the hash that it was stored with")
+
+
 def _checks(place: Path) -> Iterator[CheckResult]:
     told: list[str] = []
     try:
@@ -36,8 +47,10 @@ def _checks(place: Path) -> Iterator[CheckResult]:
     except LogosError as error:
         yield CheckResult("database", "fail", str(error), "`logos run` repairs it from its mirror")
         return
-    mirror = find(WorkDir(place).database, "", told.append)
-    if mirror is None:
+    mirror = None if database_address() else find(WorkDir(place).database, "", told.append)
+    if database_address():
+        yield _in_database(place, runs)
+    elif mirror is None:
         yield CheckResult("mirror", "warn", "the log has none here: changes by agents cannot be found")
     else:
         yield CheckResult("mirror", "ok", "is there")
@@ -47,7 +60,8 @@ def _checks(place: Path) -> Iterator[CheckResult]:
     if view is None:
         return
     if not told:
-        yield CheckResult("database", "ok", f"agrees with its mirror: run {view.run}, event {view.fold.seq}, {head}")
+        how = "is readable" if database_address() else "agrees with its mirror"
+        yield CheckResult("database", "ok", f"{how}: run {view.run}, event {view.fold.seq}, {head}")
     evidence = [view.fold.tampered[1]] if view.fold.tampered is not None else []
     evidence += filter(None, [mirror.evidence(view.run) if mirror is not None else ""])
     if evidence:

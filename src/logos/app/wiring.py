@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 from logos.adapters.commands import ShellCommands
 from logos.adapters.git.snapshots import GitSnapshots
 from logos.adapters.inbox import FileInbox, inbox_of
-from logos.adapters.store.sqlite import SqliteLog
 from logos.app.export import live_exporter
 from logos.app.hosts import AgentsOf, MakeHost, Tell, check_host, choose_host
 from logos.app.notifications import notifier_for
@@ -31,7 +30,7 @@ from logos.engine.options import Dependencies, ShowStep
 from logos.engine.runner import gate_in_words
 from logos.errors import LogosError, PersonNeeded
 from logos.flows.fold import RunState
-from logos.ports import AgentHost
+from logos.ports import AgentHost, RunLog
 from logos.views.run import RunView
 
 State = TypeVar("State", bound=RunState)
@@ -99,7 +98,7 @@ def with_host(
     return with_profiles(settings, pinned or files), make_host, files
 
 
-def with_messages(settings: Settings, resumed: RunView, log: SqliteLog, caller: Caller) -> RunView:
+def with_messages(settings: Settings, resumed: RunView, log: RunLog, caller: Caller) -> RunView:
     """A run that is to be resumed, after what persons have sent since its last driver."""
     inbox = _inbox(settings, caller.tell)
     if inbox is not None:
@@ -130,7 +129,7 @@ def checked_host(
     return host
 
 
-def wire(ready: Ready[Any], host: AgentHost, log: SqliteLog, look: Look, caller: Caller, stack: ExitStack) -> Wiring:
+def wire(ready: Ready[Any], host: AgentHost, log: RunLog, look: Look, caller: Caller, stack: ExitStack) -> Wiring:
     """Make the rest; the tests may run once, as the baseline of the proof. `look` finds the work of a checkpoint."""
     settings, snapshots, tell = ready.settings, ready.snapshots, caller.tell
     run = ready.plan.journal.run

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from logos.adapters.commands import end_left_over
-from logos.adapters.files import bytes_of_file, refuse_link, refuse_links, refuse_others
+from logos.adapters.files import bytes_of_file, own_folder, refuse_link, refuse_links, refuse_others
 from logos.adapters.lock import driver_lock, driver_of
 from logos.adapters.store.mirror import find
 from logos.adapters.store.recovery import open_readonly, repair
 from logos.adapters.store.sqlite import SqliteLog
+from logos.app.database import database_address, database_log
 from logos.domain.turns import RunId
 from logos.errors import NoRunYet, UsageError
-from logos.ports import Log
+from logos.ports import Log, RunLog
 from logos.views.redact import one_line
 from logos.views.text import count
 
@@ -41,6 +42,8 @@ class WorkDir:
         self.telos_file = path / "telos.toml"
         self.telos_dir = path / TELOS
         self.database = self.telos_dir / DATABASE
+        # Says that the runs are in the database that LOGOS_DATABASE names.
+        self.elsewhere = self.telos_dir / "elsewhere"
         self.lock = self.telos_dir / LOCK
         self.profiles = self.telos_dir / "profiles"
         self.build_state = self.telos_dir / "state.json"
@@ -151,35 +154,70 @@ def driver_at(place: Path) -> int | None:
 
 
 def has_log(place: Path) -> bool:
-    """Whether there is a database, or the mirror of one that was deleted from its work dir."""
+    """Whether there is a database, or the mirror of one that was deleted from its work dir.
+
+    Where LOGOS_DATABASE is set: whether that database has a run of this work dir.
+    """
+    if address := database_address():
+        with closing(database_log(address, place)) as log:
+            return bool(log.runs())
+    return has_own_log(place)
+
+
+def has_own_log(place: Path) -> bool:
+    """Whether a work dir has a log in a file; UsageError where it has none because its runs are in a database."""
     work_dir = WorkDir(place)
     try:
-        return work_dir.database.is_file() or (place.is_dir() and find(work_dir.database, "", say) is not None)
+        if work_dir.database.is_file() or (place.is_dir() and find(work_dir.database, "", say) is not None):
+            return True
+        if not work_dir.elsewhere.is_file():
+            return False
     except OSError as error:
         raise UsageError(f"cannot look into {work_dir.telos_dir}: {error.strerror}") from error
+    raise UsageError(
+        f"the runs of {place} are in a database: set LOGOS_DATABASE (or remove {work_dir.elsewhere}, if it is gone)"
+    )
 
 
 def require_log(place: Path) -> None:
     if not has_log(place):
-        above = place_above(place)
-        elsewhere = f"; one was in {above}: add --wd {shlex.quote(str(above))}" if above else ""
-        raise UsageError(f"no run was started in {place} yet; `logos run` starts one{elsewhere}")
+        raise _no_run(place)
+
+
+def _no_run(place: Path) -> UsageError:
+    above = place_above(place)
+    elsewhere = f"; one was in {above}: add --wd {shlex.quote(str(above))}" if above else ""
+    return UsageError(f"no run was started in {place} yet; `logos run` starts one{elsewhere}")
 
 
 @contextmanager
-def reading(place: Path, tell: Tell = say) -> Generator[SqliteLog]:
+def reading(place: Path, tell: Tell = say) -> Generator[RunLog]:
     """Open the log of a work dir without creating, repairing or moving anything, until an event is appended.
 
     Where it differs from its mirror, the mirror is read, and a message says so.
     """
+    if address := database_address():
+        with closing(database_log(address, place)) as stored:
+            if not stored.runs():
+                raise _no_run(place)
+            yield stored
+        return
     require_log(place)
     with open_readonly(WorkDir(place).database, tell, driven=driver_at(place) is not None) as log:
         yield log
 
 
 @contextmanager
-def open_log(telos_dir: Path, tell: Tell = say) -> Generator[SqliteLog]:
+def open_log(telos_dir: Path, tell: Tell = say) -> Generator[RunLog]:
     """Open a log and its mirror to write to them. The log is repaired first, unless another process drives it."""
+    if address := database_address():
+        place = telos_dir.parent
+        with closing(database_log(address, place)) as stored:
+            own_folder(telos_dir)
+            WorkDir(place).elsewhere.touch(0o600)
+            yield stored
+        return
+    has_own_log(telos_dir.parent)
     path, driver = telos_dir / DATABASE, driver_of(telos_dir / LOCK)
     ours = driver in (None, os.getpid())
     mirror = repair(path, tell, driving=driver is not None) if ours else find(path, "", tell)
@@ -188,7 +226,7 @@ def open_log(telos_dir: Path, tell: Tell = say) -> Generator[SqliteLog]:
 
 
 @contextmanager
-def driving(place: Path, tell: Tell = say) -> Generator[SqliteLog]:
+def driving(place: Path, tell: Tell = say) -> Generator[RunLog]:
     """Become the one driver of a work dir: hold its lock, end the checks of a killed driver, and open its log."""
     paths = WorkDir(place)
     refuse_links(paths.telos_dir)

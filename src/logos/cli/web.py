@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from logos.app.database import refuse_database
 from logos.app.person import require_person
 from logos.app.workdir import place_of
 from logos.cli.options import AsJson, command, flag, value
@@ -46,6 +47,7 @@ def web(
     """
     if any(find_spec(name) is None for name in NEEDED):
         raise UsageError(MISSING)
+    refuse_database("logos web")
     places = tuple(place_of(folder) for folder in wd or ())
     require_person(places[0] if places else Path.cwd(), "serve the page")
     chosen = sys.stdin.readline().strip() if token == "-" else token

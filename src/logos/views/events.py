@@ -60,7 +60,7 @@ _TOPICS: dict[Topic, Words] = {
     Topic.POST_PROCESSED: ("", Severity.QUIET),
     Topic.FILES_CHANGED: ("", Severity.ALARM),
 }
-_TAMPERED = "somebody has changed the records of this run; the changes were undone, a PASS will not be believed"
+_TAMPERED = "somebody has changed the records of this run, so a PASS will not be believed"
 _NOTICED = re.compile(r"(\d+) of \1 planted failures noticed")
 _GOOD = ("PASS", "APPROVED", "exit 0", "ALIGNED", "AGREE", "merged")
 # Results of steps in which tests may fail, or must.

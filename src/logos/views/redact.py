@@ -2,7 +2,9 @@
 
 import os
 import re
+from collections.abc import Iterator
 from typing import Any, cast
+from urllib.parse import unquote
 
 from logos.waiting.screens import plain
 
@@ -33,7 +35,9 @@ _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"
     "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-SECRET_NAMES = ("_API_KEY", "_TOKEN", "_SECRET")
+SECRET_NAMES = ("_API_KEY", "_TOKEN", "_SECRET", "PGPASSWORD")
+# The password in the address of a database, as it is written there.
+_PASSWORD = re.compile(r"://[^/?#@:]*:(?P<login>[^/?#@]+)@|[?&]password=(?P<query>[^&#]+)")
 # Shorter values could be ordinary words; no pattern fits a shorter text.
 SHORTEST = 8
 
@@ -65,8 +69,16 @@ class _Environment:
         if now != self._seen:
             self._seen = dict(now)
             named = {value for name, value in os.environ.items() if name.upper().endswith(SECRET_NAMES)}
+            named |= set(_passwords(os.environ.get("LOGOS_DATABASE", "")))
             self._secrets = tuple(sorted((it for it in named if len(it) >= SHORTEST), key=len, reverse=True))
         return self._secrets
+
+
+def _passwords(address: str) -> Iterator[str]:
+    """An address, where it has a password, and that as it is written and as it is meant."""
+    for found in _PASSWORD.finditer(address):
+        password = found["login"] or found["query"]
+        yield from (address, password, unquote(password))
 
 
 _environment = _Environment()

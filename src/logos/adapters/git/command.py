@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from logos.adapters.files import text_of_file
-from logos.adapters.programs import find_program, safe_path, why_missing
+from logos.adapters.programs import find_program, own_environment, safe_path, why_missing
 from logos.errors import HostError, UsageError
 
 logger = logging.getLogger(__name__)
@@ -196,7 +196,8 @@ class Git:
         return {key.split(".", 1)[1].rpartition(".")[0] for key in keys}
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+        ours = own_environment()
+        kept = {name: value for name, value in ours.items() if not name.startswith("GIT_") or name in _KEPT}
         keys = {f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in enumerate(self.settings)}
         values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(self.settings)}
         count = {"GIT_CONFIG_COUNT": str(len(self.settings))}

@@ -2,7 +2,6 @@
 
 import json
 import marshal
-import os
 import re
 import sys
 import threading
@@ -17,6 +16,7 @@ from logos.adapters.hosts import script as scripts
 from logos.adapters.hosts import scripted_agent
 from logos.adapters.hosts.processes import Json, ProcessHost, exit_message, read_about
 from logos.adapters.hosts.script import GOOD, Fault, LevelTurn, ScriptStep, level_turn_of, read_script
+from logos.adapters.programs import own_environment
 from logos.adapters.reports import example
 from logos.domain.reports import TurnKind, Verdict
 from logos.domain.roles import ACCEPTANCE_FILE, ACCEPTANCE_TESTER, RESPONSE_FILES, ROLE_DEFS, Role
@@ -102,7 +102,7 @@ class ScriptedHost(ProcessHost):
         write_atomically(folder / "orders", marshal.dumps(orders), durable=False)
         # Isolated and without site: the agent needs nothing but the standard library, and starts in half the time.
         command = [sys.executable, "-I", "-S", scripted_agent.__file__, str(folder), str(response)]
-        self._begin(folder, command, cwd, os.environ)
+        self._begin(folder, command, cwd, own_environment())
 
     def get_status(self, terminal_id: str) -> str:
         status = super().get_status(terminal_id)

@@ -1,0 +1,127 @@
+"""Whole commands whose run log is in a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from logos.adapters.store.postgres import PostgresLog
+from logos.app.database import name_of
+from tests.support.sandbox import PROMPT, QUICK, Sandbox
+
+PASSWORD = "hunter2hunter2"
+
+
+@pytest.fixture
+def shop(tmp_path: Path, database: str) -> Iterator[Sandbox]:
+    made = Sandbox.of_repository(
+        tmp_path / "repo", PROMPT=PROMPT, LOGOS_DATABASE=database.replace("postgres@", f"postgres:{PASSWORD}@"), **QUICK
+    )
+    yield made
+    made.close()
+
+
+def simulate(shop: Sandbox, *words: str) -> None:
+    done = shop("run", "--simulate", str(shop.script()), *words)
+    assert done.code == 0, done.err
+
+
+def pause_at_a_gate(shop: Sandbox) -> None:
+    paused = shop("run", "--simulate", str(shop.script()), "--set", "gates.at=after_plan")
+    assert paused.code == 3, paused.err
+
+
+def test_a_run_is_in_the_database_and_every_command_finds_it_there(shop: Sandbox, database: str) -> None:
+    simulate(shop)
+    with closing(PostgresLog(database, name_of(shop.wd))) as log:
+        (run,) = log.runs()
+        stored = [record.seq for record in log.read(run)]
+        assert log.tampering(run, verify=True) == ""
+    assert not (shop.wd / ".telos" / "logos.db").exists()
+    events = shop("log", "--json").json["events"]
+    assert [event["seq"] for event in events] == stored
+    for words in (("status",), ("runs",), ("show", run, "r1.tester.c1"), ("report",), ("sessions",), ("cost",)):
+        done = shop(*words)
+        assert done.code == 0, (words, done.err)
+        assert done.out
+    assert shop("status", "--json").json["run"] == run
+
+
+def test_a_fork_and_a_rollback_are_in_the_database(shop: Sandbox) -> None:
+    simulate(shop)
+    run = shop("status", "--json").json["run"]
+    turns = [e for e in shop("log", "--json").json["events"] if e["kind"] == "turn_answered"]
+    at = f"{run}@{turns[1]['seq']}"
+    there = shop.wd.with_name("other")
+    done = shop("fork", at, "--to", str(there))
+    assert done.code == 0, done.err
+    assert len(shop.at(there)("runs", "--json").json["runs"]) == 1
+    assert not (there / ".telos" / "logos.db").exists()
+    done = shop("rollback", at)
+    assert done.code == 0, done.err
+    assert len(shop("runs", "--json").json["runs"]) == 2
+    done = shop("resume", "--simulate", str(shop.script()))
+    assert done.code == 0, done.err
+
+
+def test_a_run_that_was_interrupted_resumes_from_the_database(shop: Sandbox) -> None:
+    pause_at_a_gate(shop)
+    done = shop("resume", "--simulate", str(shop.script()), "--set", "gates.at=none")
+    assert done.code == 0, done.err
+    assert len(shop("runs", "--json").json["runs"]) == 1
+
+
+def test_without_the_variable_the_runs_are_not_taken_for_missing(shop: Sandbox) -> None:
+    simulate(shop)
+    shop.unset("LOGOS_DATABASE")
+    for words in (("status",), ("run", "--simulate", str(shop.script())), ("log",)):
+        done = shop(*words)
+        assert done.code == 2
+        assert "are in a database: set LOGOS_DATABASE" in done.err
+    assert not (shop.wd / ".telos" / "logos.db").exists()
+
+
+def test_no_event_file_or_message_has_the_address(shop: Sandbox, database: str) -> None:
+    simulate(shop, "-v")
+    with psycopg.connect(database) as connection:
+        bodies = connection.execute("SELECT string_agg(encode(body, 'escape'), '') FROM logos.events").fetchone()
+    assert bodies is not None
+    said = [done.out + done.err for done in (shop("status"), shop("log", "--json"), shop("schema", "--keys"))]
+    files = [path.read_text(errors="replace") for path in shop.wd.rglob("*") if path.is_file()]
+    for text in (bodies[0], *said, *files):
+        assert PASSWORD not in text
+        assert "LOGOS_DATABASE" not in text
+
+
+def test_a_server_that_is_not_there_is_an_error_in_plain_words(shop: Sandbox, tmp_path: Path) -> None:
+    shop.set(LOGOS_DATABASE=f"postgresql://ada:{PASSWORD}@/runs?host={tmp_path}")
+    for words in (("status",), ("run", "--simulate", str(shop.script()))):
+        done = shop(*words)
+        assert done.code == 1
+        assert "does not answer" in done.err
+        assert "Traceback" not in done.err
+        assert PASSWORD not in done.err
+
+
+@pytest.mark.parametrize("words", [("web",), ("runs", "--all"), ("gc",)])
+def test_what_looks_for_files_says_so(shop: Sandbox, words: tuple[str, ...]) -> None:
+    done = shop(*words)
+    assert done.code == 2
+    assert "knows only runs whose log is a file" in done.err
+
+
+def test_a_pass_of_a_run_whose_rows_were_changed_is_not_believed(shop: Sandbox, database: str) -> None:
+    pause_at_a_gate(shop)
+    assert shop("doctor", "--trust").code == 0
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("UPDATE logos.events SET at = at - 1 WHERE seq = 2")
+    done = shop("doctor", "--trust")
+    assert (done.code, "event 2 was changed in the database" in done.out) == (1, True), done.out
+    done = shop("resume", "--simulate", str(shop.script()), "--set", "gates.at=none")
+    assert done.code == 3, done.err
+    tampered = [event for event in shop("log", "--json").json["events"] if event["kind"] == "records_tampered"]
+    assert [event["evidence"] for event in tampered] == ["event 2 was changed in the database"]
