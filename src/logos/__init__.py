@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from logos.app.activity import transcript
     from logos.app.certificate import certificate, export_proof, prove_again, prove_file_again, read_proof_file
+    from logos.app.copying import copy_runs
     from logos.app.demo import prepare_demo, run_demo
     from logos.app.detach import stop
     from logos.app.diff import compare, diff
@@ -59,7 +60,7 @@ __all__ = [
 ]
 __all__ += ["RunPaused", "RunResult", "RunView", "Settings", "UsageError", "Validation", "build", "certificate"]
 __all__ += ["check_telos", "collect_garbage", "compare", "diff", "doctor", "export_proof", "fork", "init"]
-__all__ += ["export_trace"]
+__all__ += ["copy_runs", "export_trace"]
 __all__ += ["install_profiles", "list_profiles", "list_sessions", "load_settings", "open_question", "prepare_demo"]
 __all__ += ["prove_again", "prove_file_again", "read_proof_file", "read_run", "report_on", "reset", "resolve"]
 __all__ += ["Delivered", "PersonNeeded", "answer", "approve", "grant", "reject", "say_to"]
@@ -84,6 +85,7 @@ _MODULES = {
     "logos.app.detach": ("stop",),
     "logos.app.diff": ("compare", "diff"),
     "logos.app.doctor": ("Diagnosis", "doctor"),
+    "logos.app.copying": ("copy_runs",),
     "logos.app.export": ("export_trace",),
     "logos.app.gc": ("collect_garbage",),
     "logos.app.hosts": ("simulate",),

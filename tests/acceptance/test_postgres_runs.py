@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,8 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from logos.adapters.store.mirror import folder_of
 from logos.adapters.store.postgres import PostgresLog
+from logos.app import workdir
 from logos.app.database import name_of
+from logos.domain.turns import RunId
+from logos.ports import RunLog
 from tests.support.sandbox import PROMPT, QUICK, Sandbox
 
 PASSWORD = "hunter2hunter2"
@@ -125,3 +130,85 @@ def test_a_pass_of_a_run_whose_rows_were_changed_is_not_believed(shop: Sandbox, 
     assert done.code == 3, done.err
     tampered = [event for event in shop("log", "--json").json["events"] if event["kind"] == "records_tampered"]
     assert [event["evidence"] for event in tampered] == ["event 2 was changed in the database"]
+
+
+# --- copying
+
+
+def stored(log: RunLog) -> dict[RunId, tuple[list[tuple[int, float, bytes]], str]]:
+    """Every run with the bytes of its events, and its hash."""
+    return {run: ([*log.rows(run)], log.head(run)) for run in log.runs()}
+
+
+def in_its_file(shop: Sandbox) -> dict[RunId, tuple[list[tuple[int, float, bytes]], str]]:
+    with workdir.in_file(shop.wd / ".telos", print) as log:
+        return stored(log)
+
+
+def in_its_database(shop: Sandbox, database: str) -> dict[RunId, tuple[list[tuple[int, float, bytes]], str]]:
+    with closing(PostgresLog(database, name_of(shop.wd))) as log:
+        assert not any(log.tampering(run, verify=True) for run in log.runs())
+        return stored(log)
+
+
+@pytest.fixture
+def filed(shop: Sandbox) -> Sandbox:
+    """A work dir with a run that waits at a gate, and one that has passed, in its file."""
+    address = shop.environment.pop("LOGOS_DATABASE")
+    simulate(shop)
+    pause_at_a_gate(shop)
+    shop.set(LOGOS_DATABASE=address)
+    return shop
+
+
+def test_runs_are_the_same_bytes_there_and_back(filed: Sandbox, database: str) -> None:
+    before = in_its_file(filed)
+    assert len(before) == 2
+    assert filed("log", "--copy", "database").code == 0
+    assert in_its_database(filed, database) == before
+    assert [run["run"] for run in filed("runs", "--json").json["runs"]] == [*before]
+    shutil.rmtree(folder_of(filed.wd / ".telos" / "logos.db"))
+    (filed.wd / ".telos" / "logos.db").unlink()
+    done = filed("log", "--copy", "file", "--json")
+    assert done.code == 0, done.err
+    assert [(run["run"], run["events"], run["new"]) for run in done.json["runs"]] == [
+        (run, len(rows), len(rows)) for run, (rows, _) in before.items()
+    ]
+    assert in_its_file(filed) == before
+    filed.unset("LOGOS_DATABASE")
+    assert filed("doctor", "--trust").code == 0
+
+
+def test_a_run_that_went_on_in_the_database_goes_on_in_the_file(filed: Sandbox, database: str) -> None:
+    paused = [*in_its_file(filed)][-1]
+    assert filed("log", paused, "--copy", "database").code == 0
+    assert [*in_its_database(filed, database)] == [paused]
+    done = filed("resume", "--simulate", str(filed.script()), "--set", "gates.at=none")
+    assert done.code == 0, done.err
+    assert filed("log", "--copy", "file").code == 0
+    assert in_its_file(filed)[paused] == in_its_database(filed, database)[paused]
+    again = filed("log", "--copy", "file", "--json").json
+    assert [run["new"] for run in again["runs"]] == [0]
+
+
+def test_a_run_that_went_on_in_both_is_not_copied(filed: Sandbox, database: str) -> None:
+    paused = [*in_its_file(filed)][-1]
+    assert filed("log", paused, "--copy", "database").code == 0
+    address = filed.environment["LOGOS_DATABASE"]
+    for variable in (address, ""):
+        filed.set(LOGOS_DATABASE=variable)
+        done = filed("resume", "--simulate", str(filed.script()), "--set", "gates.at=none")
+        assert done.code == 0, done.err
+    filed.set(LOGOS_DATABASE=address)
+    before = in_its_file(filed), in_its_database(filed, database)
+    for to in ("file", "database"):
+        done = filed("log", paused, "--copy", to)
+        assert done.code == 1
+        assert f"run {paused} is there already, with other events" in done.err
+    assert (in_its_file(filed), in_its_database(filed, database)) == before
+
+
+def test_runs_are_copied_to_a_named_database_only(filed: Sandbox) -> None:
+    filed.unset("LOGOS_DATABASE")
+    done = filed("log", "--copy", "database")
+    assert (done.code, "set LOGOS_DATABASE" in done.err) == (2, True)

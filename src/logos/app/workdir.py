@@ -211,13 +211,26 @@ def reading(place: Path, tell: Tell = say) -> Generator[RunLog]:
 def open_log(telos_dir: Path, tell: Tell = say) -> Generator[RunLog]:
     """Open a log and its mirror to write to them. The log is repaired first, unless another process drives it."""
     if address := database_address():
-        place = telos_dir.parent
-        with closing(database_log(address, place)) as stored:
-            own_folder(telos_dir)
-            WorkDir(place).elsewhere.touch(0o600)
+        with in_database(telos_dir, address) as stored:
             yield stored
         return
     has_own_log(telos_dir.parent)
+    with in_file(telos_dir, tell) as log:
+        yield log
+
+
+@contextmanager
+def in_database(telos_dir: Path, address: str) -> Generator[RunLog]:
+    """The log that a work dir has in a database; from now on, its commands need LOGOS_DATABASE."""
+    with closing(database_log(address, telos_dir.parent)) as log:
+        own_folder(telos_dir)
+        WorkDir(telos_dir.parent).elsewhere.touch(0o600)
+        yield log
+
+
+@contextmanager
+def in_file(telos_dir: Path, tell: Tell) -> Generator[RunLog]:
+    """The log that a work dir has in a file."""
     path, driver = telos_dir / DATABASE, driver_of(telos_dir / LOCK)
     ours = driver in (None, os.getpid())
     mirror = repair(path, tell, driving=driver is not None) if ours else find(path, "", tell)

@@ -7,10 +7,11 @@ from typing import Annotated
 
 from typer import Option
 
+from logos.app.copying import Copy, copy_runs
 from logos.app.registry import place_of_run
 from logos.app.runs import event_document, read_report
-from logos.app.workdir import driver_at, find_run, reading
-from logos.cli.options import AsJson, OneRun, WorkDir, command
+from logos.app.workdir import driver_at, find_run, place_of, reading
+from logos.cli.options import AsJson, OneRun, WorkDir, command, value
 from logos.cli.output import console as show
 from logos.domain.events import Recorded, RunAbandoned, RunEnded, RunResumed, RunStarted
 from logos.domain.turns import RunId
@@ -18,24 +19,31 @@ from logos.ports import Log
 from logos.views.document import VERSION
 from logos.views.events import EventFormatter
 from logos.views.run import FLOW_WORDS
+from logos.views.text import count
 
 WATCH_SECONDS = 0.1
+COPY = "Copy the runs of this work dir, or RUN, to its `database` (LOGOS_DATABASE) or to its `file`; both stay."
 
 
 @command(
     "logos log                    # the newest run",
     "logos log k3 --follow        # the run whose id begins with k3, and new events as they come",
     "logos log --json | jq '.events[] | select(.kind == \"turn_answered\") | .turn'",
+    "logos log --copy database    # the runs of this work dir, before its commands use LOGOS_DATABASE",
 )
 def log(
     run: OneRun = None,
     follow: Annotated[
         bool, Option("--follow", "-f", help="Show new events until the run ends; with --json: one JSON line per event.")
     ] = False,
+    copy: Annotated[Copy | None, value("TO", COPY)] = None,
     wd: WorkDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the events of a run. `logos show RUN TURN` shows a whole prompt and its response."""
+    if copy is not None:
+        _copy(copy, run, wd, as_json=as_json)
+        return
     place = place_of_run(run, wd)
     with reading(place) as source:
         found = find_run(source, run)
@@ -54,6 +62,16 @@ def log(
                 continue
             for number, line in enumerate(formatter.lines(record)):
                 show.put_line(target, line, " " * 6 if number else f"{record.seq:>4}  ")
+
+
+def _copy(to: Copy, run: str | None, wd: Path | None, *, as_json: bool) -> None:
+    copied = copy_runs(place_of(wd), to, run)
+    if as_json:
+        show.document({"to": to, "runs": [{"run": one.run, "events": one.events, "new": one.new} for one in copied]})
+        return
+    target = show.console()
+    for one in copied:
+        show.put(target, f"run {one.run}: {count(one.new, 'event')} copied, {one.events} in all")
 
 
 def _following(source: Log, run: RunId, place: Path) -> Iterator[Recorded]:

@@ -69,15 +69,16 @@ class PostgresLog:
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
         record = Recorded(run, after + 1, self._clock(), event)
-        row = (record.seq, record.at, encode(event).encode())
-        values = {
-            "run": run,
-            "after": after,
-            "at": record.at,
-            "body": row[2],
-            "first": first_hash(run),
-            "stored": stored_bytes(row),
-        }
+        self.add(run, (record.seq, record.at, encode(event).encode()))
+        if isinstance(event, RecordsTampered):
+            self._recorded[run] = self._evidence.get(run, "")
+        return record
+
+    def add(self, run: RunId, row: Row) -> None:
+        """Append an event as it is stored; LogConflict where it is not the next."""
+        after = row[0] - 1
+        values = {"run": run, "after": after, "at": row[1], "body": row[2]}
+        values |= {"first": first_hash(run), "stored": stored_bytes(row)}
 
         def job(connection: Connection, again: bool) -> str:
             asked = {**values, "log": self._made(connection)}
@@ -92,10 +93,7 @@ class PostgresLog:
                 return str(_first(connection.execute(queries()["head"], asked)))
             raise LogConflict(f"run {run} is not at event {after} any more: another driver is active")
 
-        self._heads[run] = (record.seq, self._server.call(job, "write"))
-        if isinstance(event, RecordsTampered):
-            self._recorded[run] = self._evidence.get(run, "")
-        return record
+        self._heads[run] = (row[0], self._server.call(job, "write"))
 
     def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
         records = [*history]
@@ -105,7 +103,7 @@ class PostgresLog:
         return record
 
     def put(self, run: RunId, rows: Iterable[Row]) -> None:
-        """Create a run from the rows of another log, or of another run; all or nothing."""
+        """Create a run from stored events; all or nothing."""
         whole = tuple(rows)
         heads = make_lines(run, whole)[1]
 

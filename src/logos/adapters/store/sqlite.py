@@ -73,9 +73,15 @@ class SqliteLog:
             raise LogError(f"the run log {self._path} cannot be opened: {in_words(error)}") from error
 
     def append(self, run: RunId, event: Event, after: int) -> Recorded:
-        mirror = self._for_writing()
         record = Recorded(run, after + 1, self._clock(), event)
-        row = (record.seq, record.at, encode(event).encode())
+        self.add(run, (record.seq, record.at, encode(event).encode()))
+        if self._mirror is not None and isinstance(event, RecordsTampered):
+            self._mirror.clear_evidence(run)
+        return record
+
+    def add(self, run: RunId, row: Row) -> None:
+        """Append an event as it is stored; LogConflict where it is not the next."""
+        mirror, after = self._for_writing(), row[0] - 1
         # One transaction: the check of `after` and the insertion need the same lock.
         with self._transaction(run):
             version = self._verify(run, mirror) if mirror is not None else 0
@@ -86,9 +92,6 @@ class SqliteLog:
             self._insert(run, [row])
         if mirror is not None:
             mirror.remember(run, version)
-            if isinstance(event, RecordsTampered):
-                mirror.clear_evidence(run)
-        return record
 
     def tampering(self, run: RunId, *, verify: bool = False) -> str:
         mirror = self._mirror
@@ -115,10 +118,16 @@ class SqliteLog:
         )
 
     def fork(self, run: RunId, history: Iterable[Recorded], event: RunForked) -> Recorded:
-        mirror = self._for_writing()
         records = [*history]
         record = Recorded(run, len(records) + 1, self._clock(), event)
-        rows = [(seq, copied.at, encode(copied.event).encode()) for seq, copied in enumerate((*records, record), 1)]
+        self.put(
+            run, [(seq, copied.at, encode(copied.event).encode()) for seq, copied in enumerate((*records, record), 1)]
+        )
+        return record
+
+    def put(self, run: RunId, rows: Iterable[Row]) -> None:
+        """Create a run from stored events; all or nothing."""
+        mirror, rows = self._for_writing(), [*rows]
         with self._one_at_a_time:
             if self._last(run) or (mirror is not None and mirror.holds(run)):
                 raise LogConflict(f"run {run} exists already")
@@ -127,7 +136,6 @@ class SqliteLog:
                 mirror.begin(run, rows)
             with self._transaction(run):
                 self._insert(run, rows)
-        return record
 
     def rows(self, run: RunId) -> Iterator[Row]:
         """The events of a run as they are stored."""
