@@ -43,6 +43,16 @@ def test_secrets_of_the_environment_are_hidden_by_value(monkeypatch: pytest.Monk
     assert text == f"{HIDDEN} {HIDDEN} short /home/someone"
 
 
+@pytest.mark.parametrize("address", ["postgres://ada:{}@db:5432/runs", "postgres://db/runs?user=ada&password={}&x=1"])
+def test_the_password_of_the_database_is_hidden_also_where_it_stands_alone(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("LOGOS_DATABASE", address.format("cor%20rect-horse"))
+    monkeypatch.setenv("PGPASSWORD", "battery-staple")
+    text = redact(f"{address.format('cor%20rect-horse')}, cor%20rect-horse, cor rect-horse, battery-staple, postgres")
+    assert text == f"{HIDDEN}, {HIDDEN}, {HIDDEN}, {HIDDEN}, postgres"
+
+
 @pytest.mark.parametrize(
     "text", ["task-force ask-me", "a skeleton", "Bearer of news", "AKIA", "http://host:8080/x", "P1-P4"]
 )
