@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,7 +17,9 @@ from logos.app import workdir
 from logos.app.database import name_of
 from logos.domain.turns import RunId
 from logos.ports import RunLog
+from tests.support.postgres import PostgresCluster
 from tests.support.sandbox import PROMPT, QUICK, Sandbox
+from tests.support.waiting import wait_for, wait_for_exit
 
 PASSWORD = "hunter2hunter2"
 
@@ -212,3 +215,53 @@ def test_runs_are_copied_to_a_named_database_only(filed: Sandbox) -> None:
     filed.unset("LOGOS_DATABASE")
     done = filed("log", "--copy", "database")
     assert (done.code, "set LOGOS_DATABASE" in done.err) == (2, True)
+
+
+# --- drivers that are processes
+
+
+def events_in(database: str) -> list[str]:
+    with psycopg.connect(database) as connection:
+        begun = connection.execute("SELECT to_regclass('logos.events')").fetchone()
+        if begun is None or begun[0] is None:
+            return []
+        rows = connection.execute("SELECT body FROM logos.events ORDER BY seq").fetchall()
+    return [json.loads(body)["kind"] for (body,) in rows]
+
+
+def answered(shop: Sandbox) -> list[str]:
+    return [event["turn"] for event in shop("log", "--json").json["events"] if event["kind"] == "turn_answered"]
+
+
+def test_a_killed_driver_leaves_a_run_that_resumes_without_asking_twice(shop: Sandbox, database: str) -> None:
+    driver = shop.start("run", "--simulate", str(shop.script()))
+    wait_for(lambda: events_in(database).count("turn_answered") >= 2, "two answers", process=driver)
+    driver.kill()
+    driver.wait()
+    before = answered(shop)
+    done = shop("resume", "--simulate", str(shop.script()))
+    assert done.code == 0, done.err
+    assert answered(shop)[: len(before)] == before
+    assert len(set(answered(shop))) == len(answered(shop))
+
+
+def test_a_run_goes_on_when_the_server_was_killed_and_is_there_again(
+    postgres: PostgresCluster, shop: Sandbox, database: str
+) -> None:
+    driver = shop.start("run", "--simulate", str(shop.script()))
+    wait_for(lambda: events_in(database).count("turn_answered") >= 1, "an answer", process=driver)
+    postgres.kill()
+    postgres.start()
+    assert wait_for_exit(driver) == 0
+    assert len(set(answered(shop))) == len(answered(shop))
+    with closing(PostgresLog(database, name_of(shop.wd))) as log:
+        assert log.tampering(log.runs()[0], verify=True) == ""
+
+
+def test_a_driver_in_the_background_writes_to_the_database_and_can_be_followed(shop: Sandbox, database: str) -> None:
+    started = shop("run", "--simulate", str(shop.script()), "--detach", "--json")
+    assert started.code == 0, started.err
+    followed = shop("log", started.json["run"], "--follow", "--json")
+    kinds = [json.loads(line)["kind"] for line in followed.out.splitlines()]
+    assert kinds == events_in(database)
+    assert kinds[-1] == "run_ended"
