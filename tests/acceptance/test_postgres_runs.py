@@ -18,6 +18,7 @@ from logos.app.database import name_of
 from logos.domain.turns import RunId
 from logos.ports import RunLog
 from tests.support.postgres import PostgresCluster
+from tests.support.repositories import git
 from tests.support.sandbox import PROMPT, QUICK, Sandbox
 from tests.support.waiting import wait_for, wait_for_exit
 
@@ -83,6 +84,29 @@ def test_a_run_that_was_interrupted_resumes_from_the_database(shop: Sandbox) -> 
     assert len(shop("runs", "--json").json["runs"]) == 1
 
 
+def test_a_gate_of_a_run_in_the_database_is_approved(shop: Sandbox) -> None:
+    pause_at_a_gate(shop)
+    done = shop("approve")
+    assert done.code == 0, done.err
+    done = shop("resume", "--simulate", str(shop.script()))
+    assert done.code == 0, done.err
+    assert "gate_decided" in [event["kind"] for event in shop("log", "--json").json["events"]]
+
+
+def test_without_the_variable_the_checkpoints_of_runs_in_the_database_stay(shop: Sandbox) -> None:
+    simulate(shop)
+    old = git(shop.wd, "commit-tree", "HEAD^{tree}", "-m", "old", GIT_COMMITTER_DATE="2020-01-01T00:00:00Z").strip()
+    for ref in git(shop.wd, "for-each-ref", "--format=%(refname)", "refs/logos").split():
+        git(shop.wd, "update-ref", ref, old)
+    refs = git(shop.wd, "for-each-ref", "refs/logos")
+    assert refs
+    shop.unset("LOGOS_DATABASE")
+    done = shop("gc", "--keep-days", "0", "--keep-runs", "0")
+    assert done.code == 0, done.err
+    assert "its runs are in a database" in done.out + done.err
+    assert git(shop.wd, "for-each-ref", "refs/logos") == refs
+
+
 def test_without_the_variable_the_runs_are_not_taken_for_missing(shop: Sandbox) -> None:
     simulate(shop)
     shop.unset("LOGOS_DATABASE")
@@ -113,6 +137,13 @@ def test_a_server_that_is_not_there_is_an_error_in_plain_words(shop: Sandbox, tm
         assert "does not answer" in done.err
         assert "Traceback" not in done.err
         assert PASSWORD not in done.err
+    checked = shop("doctor", "--json").json["checks"]
+    assert [check["level"] for check in checks_of_the_log(checked)] == ["fail"]
+    assert shop("doctor", "--trust").code == 1
+
+
+def checks_of_the_log(checked: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [check for check in checked if check["about"] == "log"]
 
 
 @pytest.mark.parametrize("words", [("web",), ("runs", "--all"), ("gc",)])

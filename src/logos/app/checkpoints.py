@@ -1,7 +1,7 @@
 """Checkpoints: a run at one of its events, with its files then, as a person names it."""
 
 import re
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -38,8 +38,10 @@ def work_dirs(place: Path) -> list[Path]:
     """The work dirs of the repository that have a log, each once: this one first, then those of forks."""
     found: dict[Path, Path] = {}
     for path in [place, *(worktrees_of(place) if is_repository(place) else [])]:
-        if has_log(path):
-            found.setdefault(path.resolve(), path)
+        # The log of a fork may be in a database that this command was not told of.
+        with suppress(UsageError) if path != place else nullcontext():
+            if has_log(path):
+                found.setdefault(path.resolve(), path)
     return [*found.values()]
 
 

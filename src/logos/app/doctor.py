@@ -236,8 +236,11 @@ def _judge(cli: Cli, host: ChosenHost, *, is_used: bool) -> tuple[Literal["ok", 
 
 
 def _check_log(work_dir: Path) -> CheckResult:
-    if not has_log(work_dir):
-        return CheckResult("log", "ok", "no run yet")
+    try:
+        if not has_log(work_dir):
+            return CheckResult("log", "ok", "no run yet")
+    except LogosError as error:
+        return CheckResult("log", "fail", str(error))
     found = [*views_in(work_dir)]
     for gap in found:
         if isinstance(gap, Unreadable) and gap.run is None:

@@ -25,7 +25,10 @@ def head_of_run(place: Path, run: RunId) -> str:
 
 
 def trust(place: Path) -> tuple[CheckResult, ...]:
-    return tuple(_checks(place)) if has_log(place) else (CheckResult("log", "ok", "no run yet"),)
+    try:
+        return tuple(_checks(place)) if has_log(place) else (CheckResult("log", "ok", "no run yet"),)
+    except LogosError as error:
+        return (CheckResult("log", "fail", str(error)),)
 
 
 def _in_database(place: Path, runs: list[RunId]) -> CheckResult:
