@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -98,6 +99,7 @@ def test_without_the_variable_the_checkpoints_of_runs_in_the_database_stay(shop:
     old = git(shop.wd, "commit-tree", "HEAD^{tree}", "-m", "old", GIT_COMMITTER_DATE="2020-01-01T00:00:00Z").strip()
     for ref in git(shop.wd, "for-each-ref", "--format=%(refname)", "refs/logos").split():
         git(shop.wd, "update-ref", ref, old)
+        os.utime(shop.wd / ".git" / ref, (0, 0))
     refs = git(shop.wd, "for-each-ref", "refs/logos")
     assert refs
     shop.unset("LOGOS_DATABASE")
