@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ def site(tmp_path: Path) -> Iterator[Sandbox]:
     site = Sandbox.of_repository(tmp_path / "repo", **IN_A_HURRY)
     waits = {"run": until_exists(tmp_path / "go")}
     site.script({"analyst": [{**waits, "say": "ANALYST_SUMMARY: done\n"}]})
-    (tmp_path / "levels.yaml").write_text('agents: {L9: [{run: "' + waits["run"] + '"}]}\n')
+    (tmp_path / "levels.yaml").write_text(json.dumps({"agents": {"L9": [waits]}}))
     yield site
     (tmp_path / "go").touch()
     site("stop")

@@ -84,6 +84,15 @@ def test_the_lock_of_a_killed_driver_is_awaited_while_its_last_child_starts(path
     os.close(child)
 
 
+def test_a_lock_that_is_just_given_back_is_awaited(path: Path) -> None:
+    """Its file names nobody any more, or nobody yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with driver_lock(path, pause=lambda _seconds: os.close(handle)):
+        assert holder(path) == os.getpid()
+
+
 def test_a_second_lock_in_the_same_process_is_refused_too(path: Path) -> None:
     with driver_lock(path):
         with pytest.raises(Busy, match=rf"\b{os.getpid()}\b"), driver_lock(path):

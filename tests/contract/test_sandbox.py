@@ -56,7 +56,7 @@ def test_settings_of_the_person_who_runs_the_tests_are_gone() -> None:
 def test_tests_that_share_a_server_stay_together_and_others_go_anywhere() -> None:
     live = ["tests/live/test_cycle.py::test_one", "tests/live/test_cycle.py::test_two[tests/live/x::y]"]
     assert {unit_of(nodeid) for nodeid in live} == {"tests/live/test_cycle.py"}
-    assert unit_of("tests/contract/test_log.py::test_one[a]") == "tests/contract/test_log.py::test_one[a]"
+    assert unit_of("tests/contract/test_inbox.py::test_one[a]") == "tests/contract/test_inbox.py::test_one[a]"
 
 
 def test_hypothesis_does_not_decide_by_luck() -> None:

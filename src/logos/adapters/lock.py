@@ -46,7 +46,8 @@ def _take(path: Path, handle: int, pause: Callable[[float], object]) -> None:
             return
         except BlockingIOError:
             pid = holder(path)
-            if pid is None or driver_of(path) is not None or time.monotonic() >= until:
+            # No live driver is named: it begins, ends or was killed just now.
+            if driver_of(path) is not None or time.monotonic() >= until:
                 raise Busy(f"another driver (pid {pid or 'unknown'}) is active in {path.parent.parent}") from None
         except OSError as error:
             raise refused(f"cannot write {path}", error) from error
