@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import hypothesis
 import pytest
 from hypothesis import Phase
 
+from logos.app.debug_log import StderrHandler
 from tests.support.collecting import from_own_beginning, test_files
 from tests.support.isolation import isolated, removed
 from tests.support.sandbox import Sandbox
@@ -79,6 +81,16 @@ def no_inherited_signals() -> Iterator[None]:
     yield
     for signum in ignored:
         signal.signal(signum, signal.SIG_IGN)
+
+
+@pytest.fixture(autouse=True)
+def no_log_of_others() -> Iterator[None]:
+    """A command of a test with `-v`, in this process, does not make the commands of later tests log."""
+    yield
+    logger = logging.getLogger("logos")
+    logger.setLevel(logging.NOTSET)
+    for handler in [handler for handler in logger.handlers if isinstance(handler, StderrHandler)]:
+        logger.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

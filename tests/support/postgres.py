@@ -15,18 +15,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 from psycopg import sql
 
+from tests.support.waiting import LAST_RESORT, wait_for
+
 # PostgreSQL refuses to run as root.
 UNPRIVILEGED = "nobody"
-LAST_RESORT = 120.0
 # A server whose tests were killed ends itself: the guard waits for the end of its input.
 _GUARD = """
 import os, signal, sys
@@ -110,8 +112,14 @@ class PostgresCluster:
     def kill(self) -> None:
         """End the server as a power cut does; its connections end with it."""
         assert self._process is not None
+        # A process of a connection would go on until it notices, and answer meanwhile.
+        connections = psutil.Process(self._process.pid).children(recursive=True)
         self._process.kill()
+        for connection in connections:
+            with suppress(psutil.NoSuchProcess):
+                connection.kill()
         self._process.wait(LAST_RESORT)
+        wait_for(lambda: all(_is_over(connection) for connection in connections), "the end of the connections")
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -161,3 +169,10 @@ def running() -> Iterator[PostgresCluster]:
             yield server
         finally:
             server.close()
+
+
+def _is_over(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterator
 
 import pytest
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from logos.app.debug_log import StderrHandler, configure_logging
+from logos.app.debug_log import configure_logging
 from logos.errors import ConfigError
 
 LOGGER = logging.getLogger("logos.somewhere")
-
-
-@pytest.fixture(autouse=True)
-def unconfigured() -> Iterator[None]:
-    logger = logging.getLogger("logos")
-    yield
-    logger.setLevel(logging.NOTSET)
-    for handler in [handler for handler in logger.handlers if isinstance(handler, StderrHandler)]:
-        logger.removeHandler(handler)
 
 
 @pytest.mark.parametrize(
