@@ -97,6 +97,7 @@ def test_a_pass_is_verified_only_if_asked_for_and_said_to_be_unverified(form: Ba
     assert (form.state["final_status"], form.state["verified"]) == ("PASS", verified)
 
 
+@pytest.mark.long
 @pytest.mark.scenario("CYC-19")
 def test_no_pass_in_any_round_exits_with_1(form: BareForm):
     answers(form, tester=[FAIL])
@@ -191,6 +192,7 @@ def test_post_processing_is_said(form: BareForm):
     assert "git commit skipped: not a git repository" in done.err
 
 
+@pytest.mark.long
 def test_reviews_without_approval_are_said(form: BareForm):
     answers(form, analyst_review=[REVISE])
     done = form.call(MAX_REVIEW_CYCLES="1", **ONE_CYCLE)

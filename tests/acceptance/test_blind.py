@@ -86,6 +86,7 @@ def proof_steps(shop: Sandbox) -> list[ProofStep]:
     return [event.step for event in shop.events(ProofRan)]
 
 
+@pytest.mark.long
 def test_a_program_that_knows_the_tested_values_passes_without_blind_tests(cheat: Sandbox) -> None:
     done = run(cheat)
     assert done.code == 0, done.err
@@ -143,6 +144,7 @@ def test_an_exported_proof_has_the_tests(honest: Sandbox, tmp_path: Path) -> Non
     assert "lost" in lost.out
 
 
+@pytest.mark.long
 def test_tests_that_were_changed_prove_nothing(honest: Sandbox) -> None:
     tampering = f"for f in {acceptance_folder()}/*/kept/*; do echo '# more' >> $f; done"
     honest.script(
@@ -172,6 +174,7 @@ def test_tests_that_the_command_does_not_run_are_sent_back_once(tmp_path: Path) 
     assert SECRET.encode() not in everything_in(shop)
 
 
+@pytest.mark.long
 def test_without_usable_tests_the_run_pauses_before_the_programmer(tmp_path: Path) -> None:
     shop = a_shop(tmp_path / "shop", HONEST, WITHOUT_LINES)
     done = run(shop, "--blind")
@@ -198,6 +201,7 @@ def test_without_a_proof_there_are_no_blind_tests(honest: Sandbox) -> None:
     assert "need a proof" in done.err
 
 
+@pytest.mark.long
 def test_garbage_collection_removes_the_tests_with_their_run(honest: Sandbox) -> None:
     run(honest, "--blind")
     folder = acceptance_folder() / honest.run_id

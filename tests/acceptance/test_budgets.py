@@ -127,6 +127,7 @@ def test_wrong_prices_are_one_line(sandbox: Sandbox, prices: object, says: str) 
     assert (done.code, says in done.err) == (1, True), done.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", ["max_tokens", "max_cost_usd"])
 def test_on_a_server_nothing_is_known_so_nothing_can_be_limited(sandbox: Sandbox, server: FakeCao, limit: str) -> None:
     done = sandbox("run", "--set", f"limits.{limit}=5")

@@ -416,6 +416,7 @@ def assert_finished(site: Sandbox) -> None:
     assert agents_of(site) == []
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-01")
 def test_a_build_stopped_by_ctrl_c_goes_on_where_it_was(site: Sandbox) -> None:
     place = waiting_authors(site)

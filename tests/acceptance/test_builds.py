@@ -202,6 +202,7 @@ def test_validation_goes_up_from_what_tools_prove_to_the_purpose(great: tuple[Sa
     assert standing == {"L1": "proven", "L2": "proven", **{level.name: "passed" for level in ASCENT}}
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-02")
 def test_an_agent_is_told_the_telos_down_to_it_the_specs_above_it_and_its_own_tools(
     great: tuple[Sandbox, Done],
@@ -249,6 +250,7 @@ def test_nothing_an_agent_says_reaches_another_but_by_its_accepted_report(great:
     assert heard("behaviour-cart") == {"s1.L1.lint", "s1.L3.validate"}
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-09")
 def test_every_turn_has_an_agent_of_its_own(great: tuple[Sandbox, Done]) -> None:
     site, _ = great
@@ -533,6 +535,7 @@ def test_a_failed_validation_is_settled_at_the_highest_level_in_conflict_and_val
     site.assert_tidy(site.result)
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-08")
 def test_a_constraint_found_late_is_taken_to_the_levels_it_concerns(site: Sandbox) -> None:
     constraint = {"statement": "the bank answers after a minute", "affects": ["L4"], "touches_journeys": True}

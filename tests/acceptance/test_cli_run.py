@@ -58,6 +58,7 @@ def test_plain_words_and_a_test_command_are_enough(sandbox: Sandbox, cao: FakeCa
     assert "Run `true` in the work directory." in prompt
 
 
+@pytest.mark.long
 def test_a_prompt_file_and_a_configuration_file(sandbox: Sandbox, cao: FakeCao) -> None:
     (sandbox.wd / "team.json").write_text(json.dumps({"api": cao.url, "limits": {"max_rounds": 5}}))
     (sandbox.wd / "p.md").write_text(PROMPT)
@@ -67,6 +68,7 @@ def test_a_prompt_file_and_a_configuration_file(sandbox: Sandbox, cao: FakeCao) 
     assert "using" not in done.err
 
 
+@pytest.mark.long
 def test_the_prompt_can_come_from_stdin(sandbox: Sandbox, cao: FakeCao) -> None:
     sandbox.set(API=cao.url)
     done = sandbox("run", "--prompt", "-", *QUICK, stdin=PROMPT)
@@ -74,6 +76,7 @@ def test_the_prompt_can_come_from_stdin(sandbox: Sandbox, cao: FakeCao) -> None:
     assert "A greeting is missing." in cao.prompts("analyst")[0]
 
 
+@pytest.mark.long
 def test_the_configuration_of_the_folder_is_used_and_said(sandbox: Sandbox, cao: FakeCao) -> None:
     (sandbox.wd / "logos.json").write_text(json.dumps({"api": cao.url, "prompt": PROMPT}))
     done = sandbox("run", *QUICK)
@@ -167,12 +170,14 @@ def test_an_unreachable_server_is_one_clear_line(sandbox: Sandbox) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.long
 def test_a_provider_nobody_knows_is_named_even_without_a_server(sandbox: Sandbox) -> None:
     done = sandbox("run", "words", "--test", "true", "--set", f"api={NOWHERE}", "--set", "provider=nonesuch")
     assert done.code == 1
     assert "unknown provider 'nonesuch'" in done.err
 
 
+@pytest.mark.long
 def test_a_provider_only_the_server_knows_is_accepted(sandbox: Sandbox, cao: FakeCao) -> None:
     class NewServer(FakeCao):
         def answer(self, method: str, path: list[str], query: dict[str, str]) -> tuple[int, Any]:
@@ -187,6 +192,7 @@ def test_a_provider_only_the_server_knows_is_accepted(sandbox: Sandbox, cao: Fak
     assert done.code == 0
 
 
+@pytest.mark.long
 def test_a_server_gets_the_name_that_it_knows(sandbox: Sandbox, cao: FakeCao) -> None:
     done = sandbox("run", "words", "--test", "true", *QUICK, "--set", f"api={cao.url}", "--provider", "claude")
     assert done.code == 0, done.err
@@ -246,6 +252,7 @@ def test_json_is_exactly_one_document(sandbox: Sandbox, cao: FakeCao) -> None:
     assert document["characters"] == sum(len(message) for answer in cao.script for message in cao.prompts(answer))
 
 
+@pytest.mark.long
 def test_a_fail_is_exit_1_and_a_block_exit_3(sandbox: Sandbox, cao: FakeCao) -> None:
     words = ("run", "words", "--test", "true", *QUICK, "--fresh", "--json")
     sandbox.set(API=cao.url)
@@ -356,6 +363,7 @@ def test_a_terminal_gets_a_live_view(sandbox: Sandbox, cao: FakeCao) -> None:
     assert "\x1b[32m" in seen or "\x1b[1;32m" in seen
 
 
+@pytest.mark.long
 def test_no_color_is_honoured_on_a_terminal(sandbox: Sandbox, cao: FakeCao) -> None:
     seen, _ = a_run_on_a_terminal(sandbox, cao, NO_COLOR="1")
     assert "PASSED" in seen
@@ -363,6 +371,7 @@ def test_no_color_is_honoured_on_a_terminal(sandbox: Sandbox, cao: FakeCao) -> N
     assert not any(code.isdigit() and 30 <= int(code) <= 107 for code in styles)
 
 
+@pytest.mark.long
 def test_a_dumb_terminal_gets_plain_lines(sandbox: Sandbox, cao: FakeCao) -> None:
     seen, piped = a_run_on_a_terminal(sandbox, cao, piped_stdout=True, TERM="dumb")
     assert "PASSED" in piped

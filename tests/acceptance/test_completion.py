@@ -59,6 +59,7 @@ def test_settings(sandbox: Sandbox) -> None:
     assert "prices.codex.input=" in complete(sandbox, "logos run --set prices.codex.")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 @pytest.mark.parametrize(
     ("line", "typed_after", "words"),

@@ -516,6 +516,7 @@ def test_terminals_that_are_gone_are_recreated_and_their_agents_told_what_they_s
     assert len(set(shop.asked)) == len(shop.asked)
 
 
+@pytest.mark.long
 def test_a_host_that_is_away_as_a_whole_is_not_a_lost_terminal(shop: Sandbox):
     interrupt(shop)
     with pytest.raises(HostUnreachable):
@@ -564,6 +565,7 @@ def test_a_turn_whose_tmux_is_killed_does_not_wait_for_its_time_out(shop: Sandbo
         shop.run(client_of(cao, shop), watchers=[kill], **ONE_CYCLE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["status", "input", "output", "working-directory", "profiles"])
 def test_one_failure_of_the_server_does_not_end_the_run(shop: Sandbox, what: str):
     def fail(record: Any, *_: object) -> None:

@@ -159,6 +159,7 @@ def test_the_demo_ends_with_diff_timeline_and_where_to_look(tmp_path: Path) -> N
     assert again.stderr == f"logos: --keep {folder}: the folder is not empty\n"
 
 
+@pytest.mark.long
 def test_stopping_the_demo_leaves_nothing_running(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     with subprocess.Popen(

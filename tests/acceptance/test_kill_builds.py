@@ -315,6 +315,7 @@ def test_a_long_build_killed_in_every_turn_still_gets_to_the_same_end(
     assert sum(".propose" in turn for turn in yard.answers) == 3
 
 
+@pytest.mark.long
 def test_what_a_driver_killed_after_the_end_left_behind_is_cleared_away_by_the_next_build(
     tmp_path: Path, repository: Path
 ) -> None:
@@ -413,6 +414,7 @@ def begin(driver: BaseProcess) -> None:
     wait_for(lambda: os.getpgid(driver.pid or 0) == driver.pid, "a group of its own", process=driver)
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-01")
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_driver_told_to_stop_while_authors_work_says_so_and_is_resumed(

@@ -60,6 +60,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     assert bench.left_behind() == []
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-16")
 def test_two_attempts_at_the_same_work_are_told_apart_to_the_byte(bench: Bench) -> None:
     paused = bench.run_cycle(programmer={"edit": FIRST}, tester={"fault": "usage_limit"})

@@ -108,6 +108,7 @@ class Quiet(ScriptedAgents):
         return "processing" if working else super().get_status(terminal_id)
 
 
+@pytest.mark.long
 def test_a_silent_agent_is_told_once(sandbox: Sandbox, service: Receiver) -> None:
     host = Quiet(sandbox.wd / ".tmp" / "agent-responses", script())
     host.until = threading.Event()

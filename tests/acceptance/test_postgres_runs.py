@@ -61,6 +61,7 @@ def test_a_run_is_in_the_database_and_every_command_finds_it_there(shop: Sandbox
     assert shop("status", "--json").json["run"] == run
 
 
+@pytest.mark.long
 def test_a_fork_and_a_rollback_are_in_the_database(shop: Sandbox) -> None:
     simulate(shop)
     run = shop("status", "--json").json["run"]
@@ -85,6 +86,7 @@ def test_a_run_that_was_interrupted_resumes_from_the_database(shop: Sandbox) -> 
     assert len(shop("runs", "--json").json["runs"]) == 1
 
 
+@pytest.mark.long
 def test_a_gate_of_a_run_in_the_database_is_approved(shop: Sandbox) -> None:
     pause_at_a_gate(shop)
     done = shop("approve")
@@ -215,6 +217,7 @@ def test_runs_are_the_same_bytes_there_and_back(filed: Sandbox, database: str) -
     assert filed("doctor", "--trust").code == 0
 
 
+@pytest.mark.long
 def test_a_run_that_went_on_in_the_database_goes_on_in_the_file(filed: Sandbox, database: str) -> None:
     paused = [*in_its_file(filed)][-1]
     assert filed("log", paused, "--copy", "database").code == 0
@@ -227,6 +230,7 @@ def test_a_run_that_went_on_in_the_database_goes_on_in_the_file(filed: Sandbox, 
     assert [run["new"] for run in again["runs"]] == [0]
 
 
+@pytest.mark.long
 def test_a_run_that_went_on_in_both_is_not_copied(filed: Sandbox, database: str) -> None:
     paused = [*in_its_file(filed)][-1]
     assert filed("log", paused, "--copy", "database").code == 0
@@ -244,6 +248,7 @@ def test_a_run_that_went_on_in_both_is_not_copied(filed: Sandbox, database: str)
     assert (in_its_file(filed), in_its_database(filed, database)) == before
 
 
+@pytest.mark.long
 def test_runs_are_copied_to_a_named_database_only(filed: Sandbox) -> None:
     filed.unset("LOGOS_DATABASE")
     done = filed("log", "--copy", "database")
@@ -278,6 +283,7 @@ def test_a_killed_driver_leaves_a_run_that_resumes_without_asking_twice(shop: Sa
     assert len(set(answered(shop))) == len(answered(shop))
 
 
+@pytest.mark.long
 def test_a_run_goes_on_when_the_server_was_killed_and_is_there_again(
     postgres: PostgresCluster, shop: Sandbox, database: str
 ) -> None:
@@ -291,6 +297,7 @@ def test_a_run_goes_on_when_the_server_was_killed_and_is_there_again(
         assert log.tampering(log.runs()[0], verify=True) == ""
 
 
+@pytest.mark.long
 def test_a_driver_in_the_background_writes_to_the_database_and_can_be_followed(shop: Sandbox, database: str) -> None:
     started = shop("run", "--simulate", str(shop.script()), "--detach", "--json")
     assert started.code == 0, started.err

@@ -44,6 +44,7 @@ def test_a_run_whose_rounds_all_end_the_same_is_blocked_with_the_evidence(shop: 
     assert "r4.programmer.c1" not in shop.prompts
 
 
+@pytest.mark.long
 def test_ticking_tasks_in_the_specs_is_no_progress_and_work_is(shop: Sandbox) -> None:
     ticks = [{"edit": {**EDIT["edit"], "openspec/changes/bye/tasks.md": "- [x]\n" * n}} for n in range(1, 4)]
     assert run(shop, {"programmer": ticks, "tester": [RED]}).code == 3
@@ -52,12 +53,14 @@ def test_ticking_tasks_in_the_specs_is_no_progress_and_work_is(shop: Sandbox) ->
     assert run(shop, {"programmer": work, "tester": [RED]}, "--set", "limits.max_rounds=4").code == 1
 
 
+@pytest.mark.long
 def test_a_person_may_let_it_go_on(shop: Sandbox) -> None:
     limits = ("--set", "limits.on_no_progress=go_on", "--set", "limits.max_rounds=4")
     assert run(shop, {"programmer": [EDIT], "tester": [RED]}, *limits).code == 1
     assert "No progress: round 3 ended" in shop.prompts["r4.programmer.c1"]
 
 
+@pytest.mark.long
 def test_a_blocked_run_goes_on_where_a_person_says_so(shop: Sandbox) -> None:
     assert run(shop, {"programmer": [EDIT], "tester": [RED, RED, RED, {"say": PASS}]}).code == 3
     resumed = ("resume", "--simulate", str(shop.script_path), "--set", "limits.on_no_progress=go_on")
@@ -97,6 +100,7 @@ def test_findings_are_in_status_report_and_the_document_of_a_run(shop: Sandbox) 
         assert "tests/test" in shop("report", "--format", form).out
 
 
+@pytest.mark.long
 def test_findings_that_stand_are_listed(shop: Sandbox) -> None:
     run(shop, {"programmer": [EDIT], "tester": [RED]})
     told = shop("status").out

@@ -181,6 +181,7 @@ def test_failing_tests_are_told_and_agents_may_mend_them(shop: Sandbox) -> None:
     assert "the tests fail now (exit 1)" in done.err
 
 
+@pytest.mark.long
 def test_a_resume_tries_the_command_only_if_it_is_another(shop: Sandbox) -> None:
     shop.script({**WORK, "tester": [{"fault": "usage_limit", "times": 2}]})
     assert run(shop, "add bye()", "--test", "true").code == 4
@@ -208,6 +209,7 @@ def plan_after(shop: Sandbox) -> CyclePlan:
     return plan
 
 
+@pytest.mark.long
 def test_a_flag_of_the_first_command_wins_over_the_file_at_a_resume(shop: Sandbox) -> None:
     (shop.wd / "logos.json").write_text('{"project_test_cmd": "echo file"}')
     stopped(shop, "--test", "echo flag")
@@ -228,6 +230,7 @@ def test_an_environment_that_has_not_changed_does_not_undo_a_later_flag(shop: Sa
     assert plan_after(shop).max_rounds == 7
 
 
+@pytest.mark.long
 def test_the_file_as_it_is_now_wins_over_the_plan_where_a_person_says_so(shop: Sandbox) -> None:
     config = shop.wd / "logos.json"
     config.write_text('{"limits": {"max_rounds": 3, "max_review_cycles": 2}}')
@@ -237,6 +240,7 @@ def test_the_file_as_it_is_now_wins_over_the_plan_where_a_person_says_so(shop: S
     assert (plan_after(shop).max_rounds, plan_after(shop).review.max_cycles) == (4, 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("now", ['[worktree]\nsetup = "exit 3"\n', "[worktree"], ids=["another setup", "no TOML"])
 def test_a_resumed_run_keeps_the_setup_it_started_with(shop: Sandbox, now: str) -> None:
     telos = shop.wd / "telos.toml"
@@ -249,6 +253,7 @@ def test_a_resumed_run_keeps_the_setup_it_started_with(shop: Sandbox, now: str) 
     assert proof.setup == "mkdir installed"
 
 
+@pytest.mark.long
 def test_a_budget_belongs_to_the_run(shop: Sandbox) -> None:
     shop.script({**WORK, "analyst": [{"usage": {"input": 60_000, "output": 10}}]})
     assert run(shop, "add bye()", "--test", "true", "--set", "limits.max_tokens=50000").code == 4
@@ -258,6 +263,7 @@ def test_a_budget_belongs_to_the_run(shop: Sandbox) -> None:
     assert resume(shop, "--set", "limits.max_tokens=500000").code == 0
 
 
+@pytest.mark.long
 def test_the_log_says_where_a_setting_came_from(shop: Sandbox) -> None:
     shop.set(MAX_ROUNDS="3")
     stopped(shop, "--test", "true")
@@ -350,6 +356,7 @@ def test_a_run_in_another_folder(shop: Sandbox, tmp_path: Path) -> None:
     assert (shop.wd / "bye.py").exists()
 
 
+@pytest.mark.long
 def test_a_fork_needs_no_purpose(shop: Sandbox) -> None:
     shop("init")
     (shop.wd / "logos.json").unlink()

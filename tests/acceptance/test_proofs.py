@@ -111,6 +111,7 @@ def test_the_certificate_of_a_pass_is_a_published_document(passed: Sandbox) -> N
     assert len(document["head"]) == 64
 
 
+@pytest.mark.long
 def test_a_person_reads_it_at_eighty_columns(passed: Sandbox) -> None:
     done = passed("proof")
     assert done.code == 0
@@ -119,6 +120,7 @@ def test_a_person_reads_it_at_eighty_columns(passed: Sandbox) -> None:
     assert [line for line in body.splitlines() if len(line) > 80 and " " in line.strip()] == []
 
 
+@pytest.mark.long
 def test_what_agents_wrote_is_shown_without_control_characters(tmp_path: Path) -> None:
     shop = a_shop(tmp_path / "shop")
     said = "\x1b[31m- test_bye.py: red \x07 letters\n"
@@ -134,6 +136,7 @@ def test_show_and_report_have_a_row_for_every_step(passed: Sandbox) -> None:
         assert f"r1.proof.{step}" in report
 
 
+@pytest.mark.long
 def test_a_step_in_which_nothing_could_be_planted_claims_nothing(tmp_path: Path) -> None:
     shop = a_shop(tmp_path / "shop")
     # Its tests are made by a loop, and no others of the file are run.
@@ -323,6 +326,7 @@ def test_where_a_proof_is_required_an_unverified_pass_exits_one(shop: Sandbox) -
     assert shop.state["final_status"] == "PASS"
 
 
+@pytest.mark.long
 def test_where_a_proof_is_required_a_proven_pass_exits_zero(shop: Sandbox) -> None:
     assert run(shop, "--set", "proof.required=1").code == 0
 
@@ -330,6 +334,7 @@ def test_where_a_proof_is_required_a_proven_pass_exits_zero(shop: Sandbox) -> No
 # --- post-processing
 
 
+@pytest.mark.long
 def test_a_work_tree_that_changed_after_the_proof_is_not_committed(shop: Sandbox) -> None:
     def work(_prompt: str) -> str:
         write_files(shop.wd, WORK)

@@ -23,6 +23,7 @@ def example() -> str:
     return found[1]
 
 
+@pytest.mark.long
 def test_the_example_of_the_how_to_runs_in_fifteen_lines(tmp_path: Path) -> None:
     text = SIMULATE.read_text(encoding="utf-8")
     for name, content in re.findall(r"<!-- (\S+) -->\n+```\w+\n(.*?)```", text, re.DOTALL):

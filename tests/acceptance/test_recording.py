@@ -39,6 +39,7 @@ def tree(wd: Path) -> dict[str, tuple[bytes, bool]]:
     }
 
 
+@pytest.mark.long
 def test_a_replay_in_a_fresh_clone_gives_the_identical_tree(site: Sandbox) -> None:
     edit = {
         "shop.py": "def shop() -> int:\r\n    return 1  # grün \u2028\r\n",

@@ -420,6 +420,7 @@ def test_without_a_terminal_a_build_stops_and_names_every_way_on(room: Room) -> 
 # --- after a reboot (LOG-15)
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-15")
 def test_after_a_reboot_a_resume_names_the_flag_that_makes_new_terminals(room: Room) -> None:
     stopped_cycle(room)
@@ -441,6 +442,7 @@ def test_after_a_reboot_a_resume_names_the_flag_that_makes_new_terminals(room: R
     assert said.strip() in told
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-15")
 def test_after_a_reboot_what_is_recommended_next_is_what_works(room: Room) -> None:
     stopped_cycle(room)
@@ -451,6 +453,7 @@ def test_after_a_reboot_what_is_recommended_next_is_what_works(room: Room) -> No
     assert room.acting(recommended).code == 0
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-15")
 def test_after_a_reboot_a_build_needs_no_flag(room: Room) -> None:
     stopped_build(room)
@@ -493,6 +496,7 @@ def told(entries: list[Json]) -> dict[str, str]:
     return {f"{entry['part']} {entry['what']}": entry["how"] for entry in entries}
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-16")
 def test_what_is_done_pending_and_blocked_is_told_across_the_sessions_of_a_build(room: Room) -> None:
     room.set_telos(FILES["telos.toml"] + tool(2, "test -f till.py", "whole"))
@@ -572,6 +576,7 @@ def test_a_build_goes_back_to_the_end_of_a_day_and_to_where_it_was_left(room: Ro
     room.assert_untouched()
 
 
+@pytest.mark.long
 @pytest.mark.scenario("LOG-16")
 def test_a_day_that_is_not_in_the_newest_run_is_not_taken_for_an_earlier_one(room: Room, two_days: str) -> None:
     room.a_day_passes()
@@ -631,6 +636,7 @@ def test_a_cycle_goes_back_to_the_end_of_a_day_files_and_state_together(room: Ro
 # --- going back
 
 
+@pytest.mark.long
 def test_what_lay_in_the_work_dir_is_brought_back_by_the_command_that_a_rollback_tells(room: Room) -> None:
     (room.wd / ".gitignore").write_text("*.key\n")
     room.git("add", "--all")
@@ -684,6 +690,7 @@ def test_rolling_back_a_build_leaves_a_persons_own_files_alone(room: Room) -> No
     assert room.asked_in(room.run_id)[:2] == ["s1.L2.cart.author", "s1.L2.price.author"]
 
 
+@pytest.mark.long
 def test_what_is_recommended_after_a_rollback_keeps_what_proves_a_pass(room: Room) -> None:
     room.script(turns={"r1.tester.c1": CRASH})
     asked = ("say hello", "--test", "exit 3", "--set", "verify_pass=1", "--set", "limits.max_rounds=1")

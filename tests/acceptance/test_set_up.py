@@ -196,6 +196,7 @@ def test_a_terminal_that_died_during_the_set_up_is_opened_anew(start: Start):
         assert start.run().outcome is Outcome.PASSED
 
 
+@pytest.mark.long
 def test_an_agent_whose_terminal_is_opened_while_it_waits_for_its_turn_is_told_everything(start: Start):
     """Its turn is due before its new conversation begins."""
     start.cao.at_prompt = False

@@ -195,6 +195,7 @@ def test_a_server_that_is_killed_while_a_live_driver_has_a_message_loses_and_rep
     assert [event.text for event in site.events(PersonSaid)] == ["hello"]
 
 
+@pytest.mark.long
 def test_server_and_driver_killed_together_lose_nothing(site: Sandbox) -> None:
     page = Page(site)
     body = {"wd": str(site.wd), "text": "", "simulate": str(site.script_path)}

@@ -90,6 +90,7 @@ def ended(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.long
 def test_a_run_that_the_page_starts_outlives_its_server(site: Sandbox) -> None:
     with Served(WebOptions((site.wd,))) as served:
         browser = served.browser()
@@ -134,6 +135,7 @@ def test_a_wrong_setting_is_an_error_and_starts_nothing(browser: Browser, site: 
     assert not (site.wd / ".telos" / "logos.db").exists()
 
 
+@pytest.mark.long
 def test_stop_and_resume(browser: Browser, site: Sandbox) -> None:
     run = start(browser, site)["run"]
     site.wait_for_event("turn_sent", "analyst")
@@ -167,6 +169,7 @@ def test_tell_reaches_a_live_driver_and_a_stopped_run(browser: Browser, site: Sa
     assert "empty" in refused(browser, run, "tell", text=" ")
 
 
+@pytest.mark.long
 def test_a_gate_is_rejected_with_words_and_then_approved(browser: Browser, site: Sandbox) -> None:
     go(site)
     run = start(browser, site, **{"gates.at": "after_plan"})["run"]
@@ -290,6 +293,7 @@ def test_an_event_that_is_recorded_while_a_stream_is_open_is_sent(browser: Brows
         assert told["id"] == f"{run}:{json.loads(told['data'])['seq']}"
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_is_told_without_an_event(browser: Browser, site: Sandbox) -> None:
     started = start(browser, site)
     run, pid = started["run"], started["driver_pid"]
