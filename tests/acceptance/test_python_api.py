@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import logos
 from tests.acceptance.test_simulation import HOW_TO as SIMULATE
 
